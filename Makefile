@@ -1,0 +1,43 @@
+# Everything runs in .venv, made on first use from requirements.lock by deploy/setup_venv.sh.
+# GNU Make 3.81 (macOS) suffices.
+
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: help demo test lock format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
+	@echo "make test    style, types, import rules, then pytest (ARGS=... for pytest)"
+	@echo "make format  format and fix what can be fixed"
+	@echo "make lock    resolve requirements.lock anew (ARGS=--upgrade for the newest versions)"
+	@echo "make clean   remove .venv and everything built or cached"
+
+demo: .venv/.complete
+	@$(BIN)/spillover demo $(ARGS)
+
+test: .venv/.complete
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest $(ARGS)
+
+format: .venv/.complete
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Universal: one lock for every platform and every Python from 3.11 on. Without the user's
+# configuration, so that no private index gets in.
+lock:
+	@PATH="$$PATH:$(BIN)"; command -v uv >/dev/null || { echo "make lock needs uv on the PATH" >&2; exit 2; }; \
+	UV_NO_CONFIG=1 uv pip compile pyproject.toml --extra report --extra sim --group dev \
+	    --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	    --quiet --output-file requirements.lock $(ARGS)
+
+clean:
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find services loadgen tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.complete: requirements.lock pyproject.toml deploy/setup_venv.sh
+	@deploy/setup_venv.sh

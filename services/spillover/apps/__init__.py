@@ -1,0 +1,1 @@
+"""Services: FastAPI factories. Routes translate, they never decide."""

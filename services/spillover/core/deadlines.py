@@ -1,0 +1,45 @@
+"""The deadlines of the visits of one cluster, earliest first."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection
+
+STALE_MAX = 1024
+"""Entries of ended visits may stay in the heap up to this many beyond the living ones."""
+
+
+class Deadlines:
+    """A heap of (time, ref). Entries whose ref is not among `living` are stale: they are dropped
+    when they come to the top, and all at once when they outnumber the living."""
+
+    __slots__ = ("_heap", "_living")
+
+    def __init__(self, living: Collection[int]) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._living = living
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, deadline_s: float, ref: int) -> None:
+        if deadline_s == math.inf:
+            return
+        heapq.heappush(self._heap, (deadline_s, ref))
+        if len(self._heap) > STALE_MAX + 2 * len(self._living):
+            self._heap = [entry for entry in self._heap if entry[1] in self._living]
+            heapq.heapify(self._heap)
+
+    def first_s(self) -> float:
+        """The earliest living deadline, infinity if there is none."""
+        heap = self._heap
+        while heap and heap[0][1] not in self._living:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def pop_due(self, now_s: float) -> int | None:
+        """A ref whose deadline has passed, None if there is none."""
+        if self.first_s() <= now_s:
+            return heapq.heappop(self._heap)[1]
+        return None

@@ -1,0 +1,152 @@
+"""Asking the policy, with what is known of the neighbors, and putting its reasons on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision, DecisionLog
+from spillover.core.neighbors import Neighbors
+from spillover.core.visit import State, Visit
+from spillover.policy.acceptance import KEEP, accept_probability
+from spillover.policy.choosers import CHOOSERS
+
+SERVICE_WEIGHT = 1 / 16
+"""Weight of the newest service time in the running mean."""
+
+
+class Decider:
+    """One cluster's decisions. It reads the neighbors' table and writes only the log.
+
+    `service_s` is the running mean of the service times seen, from the first guess given.
+    """
+
+    __slots__ = (
+        "_choose",
+        "_neighbors",
+        "_random",
+        "_servers",
+        "_weights",
+        "log",
+        "policy",
+        "service_s",
+    )
+
+    def __init__(
+        self,
+        policy: str,
+        neighbors: Neighbors,
+        random: Random,
+        *,
+        servers: int,
+        service_s: float,
+        decisions_max: int,
+    ) -> None:
+        self.policy = policy
+        self.log = DecisionLog(decisions_max)
+        self.service_s = service_s
+        self._choose = CHOOSERS[policy]
+        self._neighbors = neighbors
+        self._random = random
+        self._servers = servers
+        self._weights = [0.0] * len(neighbors)
+
+    def choose(
+        self,
+        visit: Visit,
+        queue_length: int,
+        now_s: float,
+        *,
+        may_keep: bool,
+        may_forward: bool,
+    ) -> int:
+        """The neighbor to hand the visit to, or KEEP; no server is free.
+
+        KEEP comes out also where keeping is not allowed and no neighbor is eligible.
+        """
+        neighbors = self._neighbors
+        eligible = self._eligible(visit) if may_forward else [False] * len(neighbors)
+        draw = self._random.random()
+        choice = self._choose(
+            queue_length,
+            self._servers,
+            may_keep,
+            self.service_s,
+            neighbors.reject_near,
+            neighbors.queue_length,
+            neighbors.delays_s,
+            eligible,
+            self._weights,
+            draw,
+        )
+        if choice != KEEP:
+            outcome = FORWARDED
+        else:
+            outcome = KEPT if may_keep or visit.state is not State.ARRIVED else REFUSED
+        self.log.append(
+            Decision(
+                now_s,
+                visit.request.id,
+                outcome,
+                choice,
+                self.policy,
+                queue_length,
+                self._servers,
+                self._servers,
+                len(visit.request.path),
+                may_keep,
+                accept_probability(queue_length, self._servers),
+                self.service_s,
+                draw,
+                tuple(neighbors.accept),
+                tuple(neighbors.reject_near),
+                tuple(neighbors.queue_length),
+                tuple(neighbors.reported_s),
+                tuple(neighbors.known),
+                tuple(eligible),
+                tuple(self._weights),
+            )
+        )
+        return choice
+
+    def started(self, visit: Visit, busy: int, now_s: float) -> None:
+        """Put on record that a server was free, so that nothing was to be decided."""
+        self._note(visit, STARTED, 0, busy, now_s)
+
+    def refused(self, visit: Visit, queue_length: int, now_s: float) -> None:
+        """Put on record that a neighbor's request met a full queue."""
+        self._note(visit, REFUSED, queue_length, self._servers, now_s)
+
+    def served(self, service_s: float) -> None:
+        self.service_s += (service_s - self.service_s) * SERVICE_WEIGHT
+
+    def _note(self, visit: Visit, outcome: str, queue_length: int, busy: int, now_s: float) -> None:
+        self.log.append(
+            Decision(
+                now_s,
+                visit.request.id,
+                outcome,
+                KEEP,
+                self.policy,
+                queue_length,
+                busy,
+                self._servers,
+                len(visit.request.path),
+                outcome == STARTED,
+                accept_probability(queue_length, self._servers),
+                self.service_s,
+                0.0,
+            )
+        )
+
+    def _eligible(self, visit: Visit) -> Sequence[bool]:
+        """Neighbors that accept, have not refused this visit, and have not had the request."""
+        neighbors, path, tried = self._neighbors, visit.request.path, visit.tried
+        if not path and not tried:
+            return neighbors.accepting
+        return [
+            accepting and cluster not in path and y not in tried
+            for y, (accepting, cluster) in enumerate(
+                zip(neighbors.accepting, neighbors.ids, strict=True)
+            )
+        ]

@@ -1,0 +1,47 @@
+"""When a cluster speaks to its neighbors: a report each period, a sign of life in between.
+
+The first report falls on a random phase: clusters started together must not speak in step forever.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+BEAT_S = 0.25
+"""Signs of life are at most this far apart (design, decision 3)."""
+
+
+class Gossip:
+    """The two timers. Periods that were slept through are left out, not made up for."""
+
+    __slots__ = ("_beat_s", "_period_s", "_report_s", "sequence")
+
+    def __init__(self, period_s: float, random: Random, now_s: float) -> None:
+        self._period_s = period_s
+        self._report_s = now_s + random.random() * period_s
+        self._beat_s = now_s + BEAT_S if period_s > BEAT_S else math.inf
+        self.sequence = 0
+        """Number of the last report."""
+
+    def next_s(self) -> float:
+        return min(self._report_s, self._beat_s)
+
+    def report_due(self, now_s: float) -> bool:
+        """Whether to report now; if so, the next one is a period later."""
+        if self._report_s > now_s:
+            return False
+        self._report_s = _after(self._report_s, self._period_s, now_s)
+        self.sequence += 1
+        return True
+
+    def beat_due(self, now_s: float) -> bool:
+        if self._beat_s > now_s:
+            return False
+        self._beat_s = _after(self._beat_s, BEAT_S, now_s)
+        return True
+
+
+def _after(last_s: float, period_s: float, now_s: float) -> float:
+    """The first multiple of the period after `last_s` that is later than now."""
+    return last_s + period_s * (math.floor((now_s - last_s) / period_s) + 1)

@@ -1,0 +1,147 @@
+"""What one cluster knows of its neighbors: the newest report of each, its age, whether it lives.
+
+A neighbor is *unknown* until it has reported, after its link has gone down, and after it has been
+silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
+left out of R. An old report of a neighbor that still gives signs of life only ages.
+
+The arrays are what the policies take, so that a decision copies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadReport
+
+SILENCE_S_MAX = 1.0
+"""A dead or cut-off neighbor is unknown within this time (design, decision 3)."""
+
+SILENCE_MARGIN_S = 0.05
+"""Left for timers and a busy machine, so that the promise above is kept and not just aimed at."""
+
+BEATS_MISSED_MIN = 2
+"""However long the link, this many signs of life must be missing before a neighbor is unknown."""
+
+
+@dataclass(slots=True)
+class NeighborView:
+    """One row of /state: what is believed of a neighbor, and how old that is."""
+
+    id: ClusterId
+    accept_probability: float
+    neighborhood_accept_probability: float
+    queue_length: int
+    age_s: float | None
+    alive: bool
+
+
+class Neighbors:
+    """The table of neighbors, by index in the order given.
+
+    `delays_s` are the one-way delays of the links and `beat_s` the period of signs of life.
+    """
+
+    def __init__(self, ids: Sequence[ClusterId], delays_s: Sequence[float], beat_s: float) -> None:
+        count = len(ids)
+        self.ids = tuple(ids)
+        self.delays_s = list(delays_s)
+        self.index = {cluster: y for y, cluster in enumerate(ids)}
+        self.known = [False] * count
+        self.accepting = [False] * count
+        """known, and neither draining nor full: what is eligible for a forward."""
+        self.accept = [0.0] * count
+        self.reject_near = [1.0] * count
+        self.queue_length = [0] * count
+        self.reported_s = [-math.inf] * count
+        self._heard_s = [-math.inf] * count
+        self._report: list[LoadReport | None] = [None] * count
+        self._silence_s = [
+            max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay)
+            for delay in delays_s
+        ]
+        self.next_silence_s = math.inf
+        """When to call `expire` next."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def heard(self, y: int, report: LoadReport | None, now_s: float) -> None:
+        """A sign of life from neighbor y, with a report or (None) without one.
+
+        A report of the same epoch that is not newer than the one held, and any report of an
+        earlier epoch than that of a living neighbor, is a straggler and changes nothing.
+        """
+        self._heard_s[y] = now_s
+        self.next_silence_s = min(self.next_silence_s, now_s + self._silence_s[y])
+        if report is None:
+            self._restore(y)
+            return
+        held = self._report[y]
+        if held is not None and not _is_newer(report, held, alive=self.known[y]):
+            self._restore(y)
+            return
+        self._report[y] = report
+        self.reported_s[y] = now_s
+        self.accept[y] = report.accept_probability
+        self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
+        self.queue_length[y] = report.queue_length
+        self._restore(y)
+
+    def lost(self, y: int) -> None:
+        """The link to y is down: y is unknown until it is heard of again.
+
+        What it said before is void, since it may come back as another life of the same cluster.
+        """
+        self.known[y] = False
+        self.accepting[y] = False
+        self._report[y] = None
+
+    def expire(self, now_s: float) -> list[int]:
+        """Make the neighbors unknown that were silent for too long; their indices."""
+        silent = []
+        self.next_silence_s = math.inf
+        for y in range(len(self.ids)):
+            if not self.known[y]:
+                continue
+            until_s = self._heard_s[y] + self._silence_s[y]
+            if until_s <= now_s:
+                self.known[y] = self.accepting[y] = False
+                silent.append(y)
+            else:
+                self.next_silence_s = min(self.next_silence_s, until_s)
+        return silent
+
+    def view(self, now_s: float) -> list[NeighborView]:
+        return [
+            NeighborView(
+                id=cluster,
+                accept_probability=self.accept[y],
+                neighborhood_accept_probability=1.0 - self.reject_near[y],
+                queue_length=self.queue_length[y],
+                age_s=now_s - self.reported_s[y] if self.reported_s[y] > -math.inf else None,
+                alive=self.known[y],
+            )
+            for y, cluster in enumerate(self.ids)
+        ]
+
+    def check(self) -> None:
+        for y in range(len(self.ids)):
+            assert self.known[y] or not self.accepting[y], f"{self.ids[y]} unknown yet eligible"
+            assert not self.known[y] or self._report[y] is not None, f"{self.ids[y]} never spoke"
+
+    def _restore(self, y: int) -> None:
+        report = self._report[y]
+        if report is not None:
+            self.known[y] = True
+            self.accepting[y] = report.accepting
+
+
+def _is_newer(report: LoadReport, held: LoadReport, *, alive: bool) -> bool:
+    """Whether `report` replaces `held`. After a silence any other epoch is taken: a sender whose
+    wall clock went back while it was down must not stay unheard for good."""
+    if report.epoch == held.epoch:
+        return report.sequence > held.sequence
+    return report.epoch > held.epoch or not alive

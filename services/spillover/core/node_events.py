@@ -1,0 +1,177 @@
+"""What goes into the machine of a cluster (events) and what comes out (commands).
+
+`ref` names one visit of a request to this cluster; the shell makes it, never twice. A request that
+comes by again is another visit. Neighbors are indices into the node's table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Refusal, Request
+
+HOME = -1
+"""In place of a neighbor: the request came from a client, so this cluster is its home."""
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A request has come in, from a client (`origin` HOME) or from a neighbor."""
+
+    ref: int
+    request: Request
+    deadline_s: float
+    origin: int = HOME
+
+
+@dataclass(slots=True)
+class ServiceEnded:
+    """A server is free again; `outcome` is DONE, FAILED or CANCELLED (after a Stop)."""
+
+    ref: int
+    outcome: Outcome
+    service_s: float
+    result: Any = None
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class ForwardAnswered:
+    """The neighbor has answered; `leg_s` is the way there and `return_leg_s` the way back."""
+
+    ref: int
+    answer: Answer
+    leg_s: float
+    return_leg_s: float
+
+
+@dataclass(slots=True)
+class ForwardRefused:
+    """The neighbor surely did not accept: it refused, or could not be reached."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class ForwardLost:
+    """The request had left and no answer will come: it may have run there."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Cancelled:
+    """The client, or the neighbor that handed the request on, no longer wants the answer."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Heard:
+    """A sign of life from a neighbor, with a report or without one."""
+
+    neighbor: int
+    report: LoadReport | None
+
+
+@dataclass(slots=True)
+class LinkDown:
+    """The neighbor's stream of reports has ended."""
+
+    neighbor: int
+
+
+@dataclass(slots=True)
+class Woke:
+    """The time given by next_deadline() has come."""
+
+
+@dataclass(slots=True)
+class Drain:
+    """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
+
+
+@dataclass(slots=True)
+class Resume:
+    """Accept again."""
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Accepted:
+    """The request is this cluster's from here on; complete before any acknowledgment leaves."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Refuse:
+    """The request is not accepted. `retry_after_s` estimates when a place will be free."""
+
+    ref: int
+    reason: Refusal
+    retry_after_s: float
+
+
+@dataclass(slots=True)
+class Start:
+    """Run the request on a server; `at_s` is when its service begins."""
+
+    ref: int
+    request: Request
+    at_s: float
+    deadline_s: float
+
+
+@dataclass(slots=True)
+class Stop:
+    """Stop running, if that can be done; in any case report ServiceEnded when the server is free."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Forward:
+    """Hand the request to a neighbor; `request.path` already ends with this cluster."""
+
+    ref: int
+    neighbor: int
+    request: Request
+    deadline_s: float
+
+
+@dataclass(slots=True)
+class Recall:
+    """The answer to this forward is no longer wanted: cancel it at the neighbor."""
+
+    ref: int
+    neighbor: int
+
+
+@dataclass(slots=True)
+class Reply:
+    """Give the answer to whoever sent the request, `delay_s` from now (delivery, emulated)."""
+
+    ref: int
+    origin: int
+    answer: Answer
+    delay_s: float
+
+
+@dataclass(slots=True)
+class Publish:
+    """Tell every neighbor."""
+
+    report: LoadReport
+
+
+@dataclass(slots=True)
+class Beat:
+    """A sign of life to every neighbor, where reports are further apart than beats."""

@@ -1,0 +1,70 @@
+"""One visit of a request to one cluster, from arrival to answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from spillover.core.fifo import Place
+from spillover.core.node_events import HOME
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Request
+
+
+class State(StrEnum):
+    """Where the request is now, as seen from here. The names are those of the ledger."""
+
+    ARRIVED = "arrived"
+    QUEUED = "queued"
+    RUNNING = "running"
+    AWAY = "away"
+
+
+class Visit:
+    """What the machine knows of one visit. Durations add up over decisions taken again."""
+
+    __slots__ = (
+        "deadline_s",
+        "network_s",
+        "origin",
+        "place",
+        "queued_s",
+        "ref",
+        "request",
+        "since_s",
+        "state",
+        "target",
+        "tried",
+    )
+
+    def __init__(
+        self, ref: int, request: Request, *, origin: int, deadline_s: float, now_s: float
+    ) -> None:
+        self.ref = ref
+        self.request = request
+        self.origin = origin
+        self.deadline_s = deadline_s
+        self.state = State.ARRIVED
+        self.since_s = now_s
+        """When the present state began."""
+        self.queued_s = 0.0
+        self.network_s = 0.0
+        self.place: Place[Visit] | None = None
+        self.target = -1
+        """The neighbor it is away to."""
+        self.tried: tuple[int, ...] = ()
+        """Neighbors that refused or lost it: not asked again during this visit."""
+
+    @property
+    def is_home(self) -> bool:
+        return self.origin == HOME
+
+    def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
+        """An answer given here, with what the visit has cost so far."""
+        path = (*self.request.path, path_end)
+        return Answer(
+            outcome,
+            path,
+            problem=problem,
+            queued_s=self.queued_s,
+            network_s=self.network_s,
+        )

@@ -1,0 +1,371 @@
+"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries, plain http only.
+
+For the hot path between nodes and for the load generator. What goes on inside a connection is
+in `http1_connection`; what requests mean is none of its business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlsplit
+
+from spillover.live.http1_connection import Connection, Exchange, Response
+from spillover.model.errors import InputError, NotDelivered, PeerError
+
+__all__ = ["HttpClient", "Response"]
+
+METHODS = frozenset({"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"})
+"""HEAD and CONNECT are missing on purpose: their answers are framed by other rules."""
+WARM_AT_ONCE = 64
+"""Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
+SWEEP_AT_ONCE = 256
+"""Idle connections that one sweep closes at most, so that it never holds up the loop."""
+SWEEP_PAUSE_S = 0.01
+
+_PATH = re.compile(r"/[!-~]*")
+_HEADER_LINES = re.compile(
+    rb"(?:(?!(?i:host|content-length|transfer-encoding|connection):)"
+    rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\r\n\0]*\r\n)*"
+)
+
+
+class HttpClient:
+    """Connections to one server, reused last in, first out, each carrying one request at a time.
+
+    A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
+    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
+    `body_limit_bytes` holds for the body of each answer, but not for streams.
+
+    A client belongs to the event loop that first uses it. Raises InputError for a base URL that
+    is not `http://HOST[:PORT][/PREFIX]`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        connections_max: int = 20_000,
+        idle_s_max: float = 30.0,
+        connect_timeout_s: float = 1.0,
+        body_limit_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._server = _parse_base_url(base_url)
+        self._connections_max = connections_max
+        self._idle_s_max = idle_s_max
+        self._connect_timeout_s = connect_timeout_s
+        self._body_limit_bytes = body_limit_bytes
+        self._open: set[Connection] = set()
+        self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
+        self._closing: set[Connection] = set()
+        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._ended = asyncio.Event()  # an attempt to connect, or a connection
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<HttpClient {self._server.url} idle={self.idle} busy={self.busy}"
+            f" connecting={len(self._connecting)}{' closed' if self._closed else ''}>"
+        )
+
+    @property
+    def idle(self) -> int:
+        """Open connections that wait for a request."""
+        return len(self._idle)
+
+    @property
+    def busy(self) -> int:
+        """Open connections with a request or a stream under way."""
+        return len(self._open) - len(self._idle)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes = b"",
+        timeout_s: float | None,
+    ) -> asyncio.Future[Response]:
+        """Send a request, now if a connection is idle, and return the future of its answer.
+
+        `timeout_s` runs from this call to the last byte of the answer; None is no limit.
+        Cancelling the future closes the connection. Any status is an answer, not an error.
+
+        The future raises NotDelivered if surely nothing was sent (refused, no connection in
+        time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
+        valid answer came. Raises ValueError for a method, path or header that cannot be sent.
+        """
+        head = self._head(method, path, headers, body)
+        exchange = self._exchange(method, path, body_limit_bytes=self._body_limit_bytes)
+        if timeout_s is not None:
+            if timeout_s <= 0:
+                exchange.break_off("no time was left to send it")
+                return exchange.future
+            loop = exchange.future.get_loop()
+            exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
+        self._dispatch(exchange, head, body)
+        return exchange.future
+
+    async def warm(self, connections: int) -> None:
+        """Open as many connections as are missing to `connections` idle ones, up to the limit.
+
+        Raises NotDelivered if one cannot be opened; the others stay.
+        """
+        missing = min(connections - self.idle, self._room())
+        while missing > 0:
+            tasks = [self._connect_for(None) for _ in range(min(missing, WARM_AT_ONCE))]
+            missing -= len(tasks)
+            await asyncio.wait(tasks)
+            if self._closed:
+                raise NotDelivered(f"{self._server.url}: this client was closed")
+            for task in tasks:
+                task.result()
+
+    async def stream_lines(
+        self,
+        path: str,
+        on_line: Callable[[bytes], None],
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        line_limit_bytes: int = 65_536,
+        silence_s: float | None,
+    ) -> None:
+        """GET an answer without end and call `on_line` with each line, without its newline.
+
+        Returns when the server ends the answer. Raises PeerError if no connection can be had, the
+        status is not 200, the answer breaks off or ends within a line, a line is too long, or
+        nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
+        """
+        head = self._head("GET", path, headers, b"")
+        lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
+        exchange = self._exchange("GET", path, body_limit_bytes=sys.maxsize, on_body=lines.feed)
+        self._dispatch(exchange, head, b"")
+        try:
+            if silence_s is not None:
+                await _while_heard(exchange, silence_s)
+            await exchange.future
+        finally:
+            exchange.future.cancel()
+        lines.end()
+
+    async def close(self) -> None:
+        """Close all connections and wait until they are; what is under way fails."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._open):
+            if connection.exchange is not None:
+                connection.exchange.break_off("this client was closed")
+            connection.close()
+        for task in self._connecting:
+            task.cancel()
+        while self._connecting or self._closing:
+            self._ended.clear()
+            await self._ended.wait()
+
+    def released(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: keep it for the next request."""
+        self._idle[connection] = None
+        if self._sweep is None:
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
+
+    def dropped(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: never use it again."""
+        self._idle.pop(connection, None)
+        if connection in self._open:
+            self._open.remove(connection)
+            self._closing.add(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: its socket is closed."""
+        self.dropped(connection)
+        self._closing.discard(connection)
+        self._ended.set()
+
+    def _head(
+        self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> bytes:
+        if method not in METHODS:
+            raise ValueError(f"expected one of {', '.join(sorted(METHODS))}, got {method!r}")
+        if _PATH.fullmatch(path) is None:
+            raise ValueError(f"expected a path of printable ASCII that starts with /, got {path!r}")
+        start = f"{method} {self._server.prefix}{path} HTTP/1.1\r\nHost: {self._server.host_header}"
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        # The pattern alone would take a value with a newline for two headers.
+        if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
+            raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
+        if body or method in ("PATCH", "POST", "PUT"):
+            return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start.encode(), len(body), lines)
+        return b"%b\r\n%b\r\n" % (start.encode(), lines)
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        body_limit_bytes: int,
+        on_body: Callable[[bytes | bytearray], None] | None = None,
+    ) -> Exchange:
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        return Exchange(method, self._server.url + path, future, body_limit_bytes, on_body)
+
+    def _dispatch(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+        connection = self._take_idle()
+        if connection is not None:
+            connection.send(exchange, head, body)
+        elif self._closed:
+            exchange.break_off("this client was closed")
+        elif self._room() <= 0:
+            exchange.break_off(f"all {self._connections_max} connections are in use")
+        else:
+            exchange.opening = self._connect_for(exchange, head, body)
+
+    def _take_idle(self) -> Connection | None:
+        oldest_s = time.monotonic() - self._idle_s_max
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.usable and connection.idle_since_s > oldest_s:
+                return connection
+            connection.close()
+        return None
+
+    def _room(self) -> int:
+        return self._connections_max - len(self._open) - len(self._connecting)
+
+    def _connect_for(
+        self, exchange: Exchange | None, head: bytes = b"", body: bytes = b""
+    ) -> asyncio.Task[Connection]:
+        """Open a connection for a request, or without one to have it idle."""
+        task = asyncio.get_running_loop().create_task(self._connect())
+        self._connecting.add(task)
+        task.add_done_callback(partial(self._connected, exchange, head, body))
+        return task
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        server = self._server
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self), server.host, server.port
+                )
+        except TimeoutError:
+            what = f"no connection within {self._connect_timeout_s:g} s"
+            raise NotDelivered(f"{server.url}: {what}") from None
+        except (OSError, UnicodeError) as error:
+            raise NotDelivered(f"{server.url}: cannot connect: {error}") from error
+        return connection
+
+    def _connected(
+        self, exchange: Exchange | None, head: bytes, body: bytes, task: asyncio.Task[Connection]
+    ) -> None:
+        self._connecting.discard(task)
+        self._ended.set()
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            if exchange is not None:
+                exchange.fail(error or NotDelivered(f"{exchange.url}: this client was closed"))
+            return
+        connection = task.result()
+        if not connection.usable:
+            if exchange is not None:
+                exchange.break_off("the server closed the new connection at once")
+            return
+        self._open.add(connection)
+        if self._closed:
+            connection.close()
+        elif exchange is None or exchange.future.done():
+            connection.idle_since_s = time.monotonic()
+            self.released(connection)
+        else:
+            connection.send(exchange, head, body)
+
+    def _close_expired(self) -> None:
+        self._sweep = None
+        now_s = time.monotonic()
+        for _ in range(SWEEP_AT_ONCE):
+            connection = next(iter(self._idle), None)
+            if connection is None:
+                return
+            rest_s = connection.idle_since_s + self._idle_s_max - now_s
+            if rest_s > 0:
+                break
+            connection.close()
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A base URL taken apart."""
+
+    url: str
+    host: str
+    port: int
+    host_header: str
+    prefix: str
+
+
+def _parse_base_url(base_url: str) -> _Server:
+    expected = f"expected http://HOST[:PORT][/PREFIX], got {base_url!r}"
+    try:
+        parts = urlsplit(base_url)
+        port = 80 if parts.port is None else parts.port
+    except ValueError as error:
+        raise InputError("base URL", "", expected) from error
+    prefix = parts.path.rstrip("/")
+    extra = parts.query or parts.fragment or parts.username is not None
+    # urlsplit drops line ends and tabs in silence.
+    clean = re.fullmatch(r"[!-~]+", base_url) is not None
+    if parts.scheme != "http" or not parts.hostname or not port or extra or not clean:
+        raise InputError("base URL", "", expected)
+    url = f"http://{parts.netloc}{prefix}"
+    return _Server(url, parts.hostname, port, parts.netloc, prefix)
+
+
+async def _while_heard(exchange: Exchange, silence_s: float) -> None:
+    """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
+    rest_s = silence_s
+    while not exchange.future.done():
+        await asyncio.wait([exchange.future], timeout=rest_s)
+        if exchange.connection is None:
+            continue  # it has ended, or not been sent, which the connect timeout bounds
+        rest_s = exchange.heard_s + silence_s - time.monotonic()
+        if rest_s <= 0:
+            exchange.break_off(f"nothing arrived for {silence_s:g} s")
+
+
+class _LineSplitter:
+    """Cuts pieces of a stream into lines."""
+
+    def __init__(self, name: str, on_line: Callable[[bytes], None], limit_bytes: int) -> None:
+        self._name = name
+        self._on_line = on_line
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()
+
+    def feed(self, piece: bytes | bytearray) -> None:
+        self._rest += piece
+        if b"\n" in piece:
+            *lines, self._rest = self._rest.split(b"\n")
+            for line in lines:
+                self._check(line)
+                self._on_line(bytes(line))
+        self._check(self._rest)
+
+    def end(self) -> None:
+        if self._rest:
+            raise PeerError(f"{self._name}: the stream ended within a line")
+
+    def _check(self, line: bytearray) -> None:
+        if len(line) > self._limit_bytes:
+            raise PeerError(f"{self._name}: a line exceeds {self._limit_bytes} bytes")

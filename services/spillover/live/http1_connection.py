@@ -1,0 +1,291 @@
+"""One HTTP/1.1 connection seen from the client: a request goes out, its answer is parsed.
+
+Here live the values of one exchange and the protocol that carries it. Opening, pooling and
+choosing connections do not: they are in `http1`. Nothing is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import httptools
+
+from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
+
+JOIN_LIMIT_BYTES = 65_536
+"""Bodies up to this size leave in one write with their head; copying larger ones costs more."""
+OVERHEAD_LIMIT_BYTES = 65_536
+"""What may arrive in a row without any body in it: a head, interim answers, trailers, framing.
+Looked at after each segment read from the socket, so up to one segment more can get in."""
+
+_BODYLESS_STATUSES = (204, 304)
+
+
+@dataclass(slots=True)
+class Response:
+    """A complete answer. Times are of `time.monotonic()`, in seconds."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    """Lower-case names; of a repeated header the last one."""
+    body: bytes
+    sent_s: float
+    """When the request was written to the socket."""
+    received_s: float
+    """When the last byte of the answer was parsed."""
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One request on its way to an answer, and what has to end when it ends."""
+
+    method: str
+    url: str
+    future: asyncio.Future[Response]
+    body_limit_bytes: int
+    on_body: Callable[[bytes | bytearray], None] | None = None
+    """Takes the body piece by piece as it comes; without it the answer carries the body."""
+    connection: Connection | None = None
+    """Set from the moment the request is written until the answer is complete."""
+    opening: asyncio.Task[Connection] | None = None
+    timer: asyncio.TimerHandle | None = None
+    sent_s: float = 0.0
+    heard_s: float = 0.0
+    """When anything last arrived; kept up only for streams."""
+
+    def __post_init__(self) -> None:
+        self.future.add_done_callback(self._done)
+
+    def break_off(self, what: str) -> None:
+        """Fail with the error that tells whether anything of the request had been written."""
+        error = NotDelivered if self.connection is None else OutcomeUnknown
+        self.fail(error(f"{self.method} {self.url}: {what}"))
+
+    def fail(self, error: BaseException) -> None:
+        """End without an answer. The connection closes: what it would carry next is unknown."""
+        if not self.future.done():
+            self.future.set_exception(error)
+        self._abandon()
+
+    def expire(self, timeout_s: float) -> None:
+        where = "no connection" if self.connection is None else "no complete answer"
+        self.break_off(f"{where} within {timeout_s:g} s")
+
+    def _done(self, _future: asyncio.Future[Response]) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        # Still attached only if the caller has cancelled the future.
+        self._abandon()
+
+    def _abandon(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+        opening, self.opening = self.opening, None
+        if opening is not None:
+            opening.cancel()
+
+
+class Pool(Protocol):
+    """What a connection tells its owner."""
+
+    def released(self, connection: Connection) -> None:
+        """It carried a whole exchange and can carry another, from `idle_since_s` on."""
+
+    def dropped(self, connection: Connection) -> None:
+        """It must not be used again and is about to close."""
+
+    def lost(self, connection: Connection) -> None:
+        """Its socket is closed."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection that carries one exchange at a time.
+
+    The lower half, `on_*`, is called by the parser from within `data_received`. It only takes
+    notes: an exception raised there would reach us as a parser error.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_fault",
+        "_head_complete",
+        "_headers",
+        "_overhead_bytes",
+        "_parser",
+        "_pool",
+        "_reusable",
+        "_transport",
+        "_until_eof",
+        "exchange",
+        "idle_since_s",
+    )
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._parser = httptools.HttpResponseParser(self)
+        self.exchange: Exchange | None = None
+        self.idle_since_s = 0.0
+        self._await_answer()
+
+    def _await_answer(self) -> None:
+        self._headers: dict[bytes, bytes] = {}
+        self._body: bytes | bytearray = b""
+        self._answer: Response | None = None
+        self._fault: str | None = None
+        self._head_complete = False
+        self._until_eof = False
+        self._reusable = False
+        self._overhead_bytes = 0
+
+    @property
+    def usable(self) -> bool:
+        return not self._transport.is_closing()
+
+    def send(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+        """Write a request; its future ends with the answer or with OutcomeUnknown."""
+        self._await_answer()
+        self.exchange = exchange
+        exchange.connection = self
+        exchange.sent_s = exchange.heard_s = time.monotonic()
+        if len(body) <= JOIN_LIMIT_BYTES:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+
+    def close(self) -> None:
+        """Close at once, whatever is under way. Does nothing the second time."""
+        self.exchange = None
+        self._pool.dropped(self)
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None:
+            # Nobody asked: it must not be taken for the answer to the next request.
+            self.close()
+            return
+        self._parse(data)
+        if exchange.on_body is not None and self._head_complete:
+            exchange.heard_s = time.monotonic()
+            self._stream(exchange, exchange.on_body)
+        if self._answer is not None:
+            self._finish(exchange, self._answer)
+        elif self._fault is not None:
+            exchange.break_off(self._fault)
+
+    def eof_received(self) -> None:
+        exchange = self.exchange
+        if exchange is not None:
+            if self._until_eof:
+                self.on_message_complete()
+                self._reusable = False
+            if self._answer is not None:
+                self._finish(exchange, self._answer)
+            else:
+                exchange.break_off("the server closed the connection before the answer was whole")
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.lost(self)
+        if self.exchange is not None:
+            self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
+
+    def _parse(self, data: bytes) -> None:
+        self._overhead_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._reusable = False
+            self._fault = f"the answer is not valid HTTP: {error}"
+        except httptools.HttpParserUpgrade:
+            self._fault = "the server switched to another protocol without being asked"
+        if self._overhead_bytes > OVERHEAD_LIMIT_BYTES:
+            self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
+
+    def _stream(self, exchange: Exchange, on_body: Callable[[bytes | bytearray], None]) -> None:
+        status = self._parser.get_status_code()
+        if status != 200:
+            name = f"{exchange.method} {exchange.url}"
+            exchange.fail(PeerError(f"{name}: expected status 200, got {status}"))
+            return
+        piece, self._body = self._body, b""
+        if not piece:
+            return
+        try:
+            on_body(piece)
+        except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
+            exchange.fail(error)
+
+    def _finish(self, exchange: Exchange, answer: Response) -> None:
+        if exchange.connection is not self:
+            return
+        self.exchange = None
+        exchange.connection = None
+        # An answer can come before the whole request has left: the rest must not follow later.
+        if self._reusable and self.usable and not self._transport.get_write_buffer_size():
+            self.idle_since_s = answer.received_s
+            self._pool.released(self)
+        else:
+            self.close()
+        if not exchange.future.done():
+            exchange.future.set_result(answer)
+
+    def on_message_begin(self) -> None:
+        if self._answer is not None:
+            self._reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # What comes later are trailers, or what follows the answer.
+        if not self._head_complete:
+            self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        if self._head_complete:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self._head_complete = True
+        coding = self._headers.get(b"transfer-encoding")
+        if coding is not None:
+            framed = coding.rstrip().lower().endswith(b"chunked")
+        else:
+            framed = b"content-length" in self._headers or status in _BODYLESS_STATUSES
+        self._until_eof = not framed
+
+    def on_body(self, piece: bytes) -> None:
+        self._overhead_bytes = 0
+        exchange = self.exchange
+        if exchange is None or self._answer is not None or self._fault is not None:
+            return
+        if len(self._body) + len(piece) > exchange.body_limit_bytes:
+            self._fault = f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"
+        elif not self._body:
+            self._body = piece
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += piece
+
+    def on_message_complete(self) -> None:
+        if not self._head_complete:
+            self._headers = {}  # of an interim answer, such as 100 or 103
+        elif self._answer is None and self._fault is None and self.exchange is not None:
+            self._reusable = self._parser.should_keep_alive()
+            self._answer = Response(
+                self._parser.get_status_code(),
+                self._headers,
+                bytes(self._body),
+                self.exchange.sent_s,
+                time.monotonic(),
+            )

@@ -1,0 +1,174 @@
+"""The way to one neighbor: requests handed to it, and the stream of its reports.
+
+Each request is one POST that is held open until the answer comes back on it. The link's delay is
+emulated by sending late; the neighbor does the same with its answers and reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from spillover.core import node_events as ev
+from spillover.live import wire
+from spillover.live.http1 import HttpClient, Response
+from spillover.live.timers import Timer, Timers
+from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.ids import ClusterId
+from spillover.policy.backoff import backoff_s
+
+STREAM_SILENCE_S = 3.0
+"""A stream on which nothing arrives for this long is rebuilt. Long before, the machine has made
+the neighbor unknown; this only gets rid of a connection that hangs."""
+
+RETRY_FIRST_S = 0.05
+RETRY_LONGEST_S = 1.0
+
+CONNECTIONS_WARM = 8
+
+REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 413, 422, 429, 503})
+"""Answers that a node gives only before it has accepted: the request surely will not run there."""
+
+_log = logging.getLogger(__name__)
+
+OnForward = Callable[[str], None]
+
+
+class PeerLink:
+    """The sending side of a link, from `sender` to the neighbor with index `neighbor`.
+
+    `feed` takes the events that come of it; `on_forward` hears what became of each forward:
+    answered, refused, lost or recalled.
+    """
+
+    def __init__(
+        self,
+        *,
+        neighbor: int,
+        cluster: ClusterId,
+        url: str,
+        delay_s: float,
+        sender: ClusterId,
+        timers: Timers,
+        random: Random,
+        feed: Callable[[Any], None],
+        on_forward: OnForward,
+    ) -> None:
+        self.neighbor = neighbor
+        self.cluster = cluster
+        self._delay_s = delay_s
+        self._sender = sender
+        self._timers = timers
+        self._random = random
+        self._feed = feed
+        self._on_forward = on_forward
+        self._client = HttpClient(url)
+        self._leaving: dict[int, Timer] = {}
+        self._asked: dict[int, asyncio.Future[Response]] = {}
+        self._heard = False
+
+    async def warm(self) -> None:
+        """Open some connections ahead of need. A neighbor that is not there yet is no error."""
+        try:
+            await self._client.warm(CONNECTIONS_WARM)
+        except PeerError as error:
+            _log.info("cluster %s is not reachable yet: %s", self.cluster, error)
+
+    async def close(self) -> None:
+        for timer in self._leaving.values():
+            timer.cancel()
+        self._leaving.clear()
+        await self._client.close()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def forward(self, command: ev.Forward) -> None:
+        decided_s = time.monotonic()
+        if self._delay_s > 0.0:
+            self._leaving[command.ref] = self._timers.at(
+                decided_s + self._delay_s, lambda _: self._send(command, decided_s)
+            )
+        else:
+            self._send(command, decided_s)
+
+    def recall(self, ref: int) -> None:
+        """Cancel a forward: unsent it never leaves, else its connection is closed, which is how
+        the neighbor learns that nobody waits any more."""
+        timer = self._leaving.pop(ref, None)
+        if timer is not None:
+            timer.cancel()
+        asked = self._asked.pop(ref, None)
+        if asked is not None:
+            asked.cancel()
+        self._on_forward("recalled")
+
+    def _send(self, command: ev.Forward, decided_s: float) -> None:
+        ref = command.ref
+        self._leaving.pop(ref, None)
+        remaining_s = command.deadline_s - time.monotonic()
+        body = wire.encode_forward(command.request, self._sender, remaining_s)
+        asked = self._client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=None)
+        self._asked[ref] = asked
+        asked.add_done_callback(lambda future: self._came_back(ref, decided_s, future))
+
+    def _came_back(self, ref: int, decided_s: float, asked: asyncio.Future[Response]) -> None:
+        if self._asked.pop(ref, None) is None or asked.cancelled():
+            return
+        outcome, event = self._read(ref, decided_s, asked)
+        self._on_forward(outcome)
+        self._feed(event)
+
+    def _read(self, ref: int, decided_s: float, asked: asyncio.Future[Response]) -> tuple[str, Any]:
+        error = asked.exception()
+        if isinstance(error, NotDelivered):
+            return "refused", ev.ForwardRefused(ref)
+        if error is not None:
+            return "lost", ev.ForwardLost(ref)
+        response = asked.result()
+        if response.status in REFUSAL_STATUSES:
+            return "refused", ev.ForwardRefused(ref)
+        if response.status != 200:
+            return "lost", ev.ForwardLost(ref)
+        try:
+            answer, held_s, answer_delay_s = wire.decode_answer(response.body)
+        except (wire.MalformedMessage, ValueError) as malformed:
+            _log.warning("cluster %s answered malformed: %s", self.cluster, malformed)
+            return "lost", ev.ForwardLost(ref)
+        round_trip_s = max(0.0, response.received_s - response.sent_s - held_s)
+        leg_s = (response.sent_s - decided_s) + round_trip_s / 2
+        return_leg_s = answer_delay_s + round_trip_s / 2
+        return "answered", ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
+
+    # --- reports ------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
+        attempt = 0
+        path = f"{wire.REPORTS_PATH}?from={self._sender}"
+        while True:
+            self._heard = False
+            try:
+                await self._client.stream_lines(path, self._hear, silence_s=STREAM_SILENCE_S)
+                reason = "the stream was ended"
+            except PeerError as error:
+                reason = str(error)
+            if self._heard:
+                attempt = 0
+                _log.info("lost the reports of cluster %s: %s", self.cluster, reason)
+                self._feed(ev.LinkDown(self.neighbor))
+            pause_s = backoff_s(attempt, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
+            attempt += 1
+            await asyncio.sleep(pause_s)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            report = wire.decode_report(line)
+        except wire.MalformedMessage as malformed:
+            _log.warning("cluster %s reports malformed: %s", self.cluster, malformed)
+            return
+        self._heard = True
+        self._feed(ev.Heard(self.neighbor, report))

@@ -1,0 +1,94 @@
+"""The streams on which neighbors hear this node's reports: one long-lived response each.
+
+A line leaves the link's delay late. A reader that does not keep up loses the oldest lines, since
+only the newest matter; how many lines and streams there can be is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from spillover.live.timers import Timers
+
+LINES_WAITING_MAX = 64
+STREAMS_PER_NEIGHBOR_MAX = 4
+
+
+class ReportStream:
+    """What waits to be written to one reader."""
+
+    __slots__ = ("_lines", "_ready", "ended")
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=LINES_WAITING_MAX)
+        self._ready = asyncio.Event()
+        self.ended = False
+
+    def put(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._ready.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self._ready.set()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All that waits, joined, whenever something does; ends when the stream is ended."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            if self.ended:
+                return
+            chunk = b"".join(self._lines)
+            self._lines.clear()
+            yield chunk
+
+
+class ReportStreams:
+    """All streams of a node. `delays_s` are the delays of its links, by neighbor index."""
+
+    def __init__(self, timers: Timers, delays_s: Sequence[float]) -> None:
+        self._timers = timers
+        self._delays_s = list(delays_s)
+        self._streams: list[list[ReportStream]] = [[] for _ in delays_s]
+        self._closed = False
+
+    def open(self, neighbor: int) -> ReportStream | None:
+        """A stream for one neighbor; None if it has too many already, or at the node's end."""
+        streams = self._streams[neighbor]
+        if self._closed or len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+            return None
+        stream = ReportStream()
+        streams.append(stream)
+        return stream
+
+    def drop(self, neighbor: int, stream: ReportStream) -> None:
+        self._streams[neighbor].remove(stream)
+
+    def publish(self, line: bytes) -> None:
+        now_s = time.monotonic()
+        for streams, delay_s in zip(self._streams, self._delays_s, strict=True):
+            if not streams:
+                continue
+            if delay_s > 0.0:
+                self._timers.at(now_s + delay_s, _put_in_each(list(streams), line))
+            else:
+                _put_in_each(streams, line)(now_s)
+
+    def close(self) -> None:
+        """End all streams. Comes first when a node stops: an open one holds up the server."""
+        self._closed = True
+        for streams in self._streams:
+            for stream in streams:
+                stream.end()
+
+
+def _put_in_each(streams: Sequence[ReportStream], line: bytes) -> Callable[[float], None]:
+    def put(_: float) -> None:
+        for stream in streams:
+            stream.put(line)
+
+    return put

@@ -1,0 +1,164 @@
+"""What nodes say to each other under /peer/v1, as bytes. JSON by msgspec; payloads and results
+pass through as they came, never decoded on the way.
+
+Durations travel in milliseconds. A request's deadline travels as what remains of it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from spillover.model.ids import ClusterId, RequestId
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Request
+
+FORWARD_PATH = "/peer/v1/forward"
+REPORTS_PATH = "/peer/v1/reports"
+
+HEARTBEAT = b"{}\n"
+
+NOTHING = msgspec.Raw(b"null")
+
+
+class ForwardBody(msgspec.Struct, omit_defaults=True):
+    """A request on its way; `sender` is the cluster that hands it on."""
+
+    sender: str
+    id: str
+    path: list[str]
+    remaining_ms: float
+    payload: msgspec.Raw
+    keyed: bool = False
+    type: str = "default"
+    priority: int = 0
+    traceparent: str | None = None
+
+
+class AnswerBody(msgspec.Struct, omit_defaults=True):
+    """An answer on its way back. `held_ms` counts from the receipt of the request to the writing
+    of these bytes, `answer_delay_ms` the part of it that emulates the link back."""
+
+    outcome: str
+    path: list[str]
+    held_ms: float
+    answer_delay_ms: float = 0.0
+    result: msgspec.Raw = NOTHING
+    problem: str | None = None
+    queued_ms: float = 0.0
+    network_ms: float = 0.0
+    service_ms: float = 0.0
+    return_ms: float = 0.0
+
+
+class ReportLine(msgspec.Struct):
+    """A load report. A line without fields is a sign of life alone."""
+
+    epoch: int
+    sequence: int
+    accept_probability: float
+    neighborhood_accept_probability: float
+    queue_length: int
+    servers: int
+    accepting: bool
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_forward = msgspec.json.Decoder(ForwardBody).decode
+_decode_answer = msgspec.json.Decoder(AnswerBody).decode
+_decode_report = msgspec.json.Decoder(ReportLine).decode
+
+MalformedMessage = msgspec.DecodeError
+"""What the decoders raise on bytes that are not such a message (ValidationError included)."""
+
+
+def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> bytes:
+    return _encode(
+        ForwardBody(
+            sender=sender,
+            id=request.id,
+            path=list(request.path),
+            remaining_ms=remaining_s * 1e3,
+            payload=request.work,
+            keyed=request.keyed,
+            type=request.type,
+            priority=request.priority,
+            traceparent=request.traceparent,
+        )
+    )
+
+
+def decode_forward(body: bytes) -> tuple[str, Request, float]:
+    """(sender, request, what remains of its deadline in seconds)."""
+    forward = _decode_forward(body)
+    request = Request(
+        id=RequestId(forward.id),
+        keyed=forward.keyed,
+        work=forward.payload,
+        path=tuple(ClusterId(cluster) for cluster in forward.path),
+        type=forward.type,
+        priority=forward.priority,
+        traceparent=forward.traceparent,
+    )
+    return forward.sender, request, forward.remaining_ms / 1e3
+
+
+def encode_answer(answer: Answer, *, held_s: float, answer_delay_s: float) -> bytes:
+    return _encode(
+        AnswerBody(
+            outcome=answer.outcome,
+            path=list(answer.path),
+            held_ms=held_s * 1e3,
+            answer_delay_ms=answer_delay_s * 1e3,
+            result=NOTHING if answer.result is None else answer.result,
+            problem=answer.problem,
+            queued_ms=answer.queued_s * 1e3,
+            network_ms=answer.network_s * 1e3,
+            service_ms=answer.service_s * 1e3,
+            return_ms=answer.return_s * 1e3,
+        )
+    )
+
+
+def decode_answer(body: bytes) -> tuple[Answer, float, float]:
+    """(answer, held, emulated delay of the way back), both in seconds."""
+    message = _decode_answer(body)
+    answer = Answer(
+        outcome=Outcome(message.outcome),
+        path=tuple(ClusterId(cluster) for cluster in message.path),
+        result=message.result,
+        problem=message.problem,
+        queued_s=message.queued_ms / 1e3,
+        network_s=message.network_ms / 1e3,
+        service_s=message.service_ms / 1e3,
+        return_s=message.return_ms / 1e3,
+    )
+    return answer, message.held_ms / 1e3, message.answer_delay_ms / 1e3
+
+
+def encode_report(report: LoadReport) -> bytes:
+    line = ReportLine(
+        epoch=report.epoch,
+        sequence=report.sequence,
+        accept_probability=report.accept_probability,
+        neighborhood_accept_probability=report.neighborhood_accept_probability,
+        queue_length=report.queue_length,
+        servers=report.servers,
+        accepting=report.accepting,
+    )
+    return _encode(line) + b"\n"
+
+
+def decode_report(line: bytes) -> LoadReport | None:
+    """The report, or None for a mere sign of life."""
+    if line == HEARTBEAT[:-1]:
+        return None
+    message = _decode_report(line)
+    return LoadReport(
+        epoch=message.epoch,
+        sequence=message.sequence,
+        accept_probability=message.accept_probability,
+        neighborhood_accept_probability=message.neighborhood_accept_probability,
+        queue_length=message.queue_length,
+        servers=message.servers,
+        accepting=message.accepting,
+    )

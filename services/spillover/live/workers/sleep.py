@@ -1,0 +1,56 @@
+"""The handler `sleep`: occupies a server for the service time, and nothing else.
+
+Ends are reported at their ideal instants, so that a chain of services on one server lasts exactly
+the sum of its service times, as in virtual time.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from spillover.core.node_events import ServiceEnded, Start
+from spillover.live.timers import Timer, Timers
+from spillover.live.workers.base import OnEnd
+from spillover.live.workers.service_payload import read_service_s, service_problem
+from spillover.model.request import Outcome
+
+
+class SleepWorkers:
+    """Servers that wait. `service_s` holds for payloads that do not give their own."""
+
+    def __init__(self, service_s: float, timers: Timers, on_end: OnEnd) -> None:
+        self._service_s = service_s
+        self._timers = timers
+        self._on_end = on_end
+        self._sleeping: dict[int, Timer] = {}
+
+    def problem_with(self, payload: msgspec.Raw) -> str | None:
+        return service_problem(payload)
+
+    def start(self, command: Start) -> None:
+        ref = command.ref
+        service_s = read_service_s(command.request.work, self._service_s)
+
+        def ended(due_s: float) -> None:
+            del self._sleeping[ref]
+            result = msgspec.Raw(b'{"service_ms":%s}' % _format(service_s * 1e3))
+            self._on_end(ServiceEnded(ref, Outcome.DONE, service_s, result), due_s)
+
+        self._sleeping[ref] = self._timers.at(command.at_s + service_s, ended)
+
+    def stop(self, ref: int) -> None:
+        timer = self._sleeping.pop(ref, None)
+        if timer is not None:
+            timer.cancel()
+            self._on_end(ServiceEnded(ref, Outcome.CANCELLED, 0.0), time.monotonic())
+
+    async def close(self) -> None:
+        for timer in self._sleeping.values():
+            timer.cancel()
+        self._sleeping.clear()
+
+
+def _format(number: float) -> bytes:
+    return msgspec.json.encode(round(number, 6))

@@ -1,0 +1,23 @@
+"""What a cluster tells its neighbors about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """The state (P, R) of Lai & Polak, section II, with what the other policies need besides.
+
+    `epoch` grows with each start of the sender and `sequence` with each report of one epoch, so
+    that a report which overtook another is told from a newer one.
+    """
+
+    epoch: int
+    sequence: int
+    accept_probability: float
+    neighborhood_accept_probability: float
+    queue_length: int
+    servers: int
+    accepting: bool
+    """False while draining or at the queue limit: a forward would be refused."""

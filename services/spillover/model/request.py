@@ -1,0 +1,83 @@
+"""A request as the clusters see it, and the answer that travels back.
+
+What a payload means is not known here: `work` is carried, never looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from spillover.model.ids import ClusterId, RequestId
+
+
+class Outcome(StrEnum):
+    """How an accepted request ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """It was handed on without a key, and whether it ran is not known; the ledger says failed."""
+
+
+class Refusal(StrEnum):
+    """Why a cluster does not accept a request: it surely was and will not be run there."""
+
+    QUEUE_FULL = "queue_full"
+    DRAINING = "draining"
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. `path` lists the clusters it was at before this one, its home first."""
+
+    id: RequestId
+    keyed: bool
+    work: Any
+    path: tuple[ClusterId, ...] = ()
+    type: str = "default"
+    priority: int = 0
+    traceparent: str | None = None
+
+    @property
+    def hops(self) -> int:
+        return len(self.path)
+
+    def onward(self, cluster: ClusterId) -> Request:
+        """The same request as `cluster` hands it on."""
+        return Request(
+            self.id,
+            self.keyed,
+            self.work,
+            (*self.path, cluster),
+            self.type,
+            self.priority,
+            self.traceparent,
+        )
+
+
+@dataclass(slots=True)
+class Answer:
+    """The one answer to a request, as seen by the holder that gives it.
+
+    The durations sum up all that happened from receipt at this holder on: waits in queues, the
+    one-way legs of forwards with the delivery to the server, the service, and (apart) the legs
+    on the way back. `path` ends with the cluster that answered.
+    """
+
+    outcome: Outcome
+    path: tuple[ClusterId, ...]
+    result: Any = None
+    problem: str | None = None
+    queued_s: float = 0.0
+    network_s: float = 0.0
+    service_s: float = 0.0
+    return_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """System time from receipt at this holder; the way back is not in it."""
+        return self.queued_s + self.network_s + self.service_s

@@ -1,0 +1,177 @@
+"""A topology: which clusters there are, what each can do, and which links join them.
+
+The values of contract section 2, checked against each other. Reading them from YAML, and the
+built-in ones, are in `spillover.inputs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+
+POLICY_NAMES = ("isolated", "paper", "two-choice")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One cluster: a FIFO and `servers` equal servers behind it."""
+
+    id: ClusterId
+    servers: int
+    service_ms: float = 40.0
+    """Service time of the handlers sleep and spin; a payload may override it. For other handlers
+    it is only the first guess of the mean service time."""
+    handler: str = "sleep"
+    workers: str = "thread"
+    """Where synchronous python handlers run: `thread` or `process`."""
+    delivery_ms: float = 0.0
+    """Added to every request on its way from queue to server; does not occupy the server."""
+    queue_limit: int = 10_000
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A bidirectional link; `delay_ms` is one way, for forwards, answers and reports."""
+
+    between: tuple[ClusterId, ClusterId]
+    delay_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """The other end of a link as one cluster sees it."""
+
+    id: ClusterId
+    delay_ms: float
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """A federation of clusters. Construction checks every relation between the parts.
+
+    Raises InputError naming the field; readers of files put the file's name in front.
+    """
+
+    name: str
+    clusters: tuple[Cluster, ...]
+    links: tuple[Link, ...] = ()
+    policy: str = "paper"
+    gossip_period_ms: float = 50.0
+    max_hops: int = 16
+    default_deadline_ms: float = 60_000.0
+    payload_limit_bytes: int = 1_048_576
+    result_ttl_s: float = 300.0
+    result_limit: int = 100_000
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        _check_clusters(self.clusters)
+        _check_links(self.links, {cluster.id for cluster in self.clusters})
+
+    @property
+    def cluster_ids(self) -> tuple[ClusterId, ...]:
+        return tuple(cluster.id for cluster in self.clusters)
+
+    def cluster(self, cluster_id: str) -> Cluster:
+        for cluster in self.clusters:
+            if cluster.id == cluster_id:
+                return cluster
+        known = ", ".join(self.cluster_ids)
+        raise InputError(
+            self.name, "cluster", f"no cluster {cluster_id!r}; expected one of {known}"
+        )
+
+    def neighbors(self, cluster_id: str) -> tuple[Neighbor, ...]:
+        """The clusters linked to this one, in the order of the links."""
+        found = []
+        for link in self.links:
+            a, b = link.between
+            if cluster_id in (a, b):
+                other = self.cluster(b if cluster_id == a else a)
+                found.append(Neighbor(other.id, link.delay_ms, other.url))
+        return tuple(found)
+
+    def with_policy(self, policy: str) -> Topology:
+        return replace(self, policy=policy)
+
+    def with_urls(self, urls: Mapping[ClusterId, str]) -> Topology:
+        clusters = tuple(replace(c, url=urls.get(c.id, c.url)) for c in self.clusters)
+        return replace(self, clusters=clusters)
+
+    def stretched(self, time_scale: float) -> Topology:
+        """The same federation with every duration multiplied by `time_scale`."""
+        clusters = tuple(
+            replace(c, service_ms=c.service_ms * time_scale, delivery_ms=c.delivery_ms * time_scale)
+            for c in self.clusters
+        )
+        links = tuple(replace(link, delay_ms=link.delay_ms * time_scale) for link in self.links)
+        return replace(
+            self,
+            clusters=clusters,
+            links=links,
+            gossip_period_ms=self.gossip_period_ms * time_scale,
+            default_deadline_ms=self.default_deadline_ms * time_scale,
+        )
+
+
+def _check_numbers(topology: Topology) -> None:
+    if topology.policy not in POLICY_NAMES:
+        names = ", ".join(POLICY_NAMES)
+        _fail("policy", f"expected one of {names}, got {topology.policy!r}")
+    _at_least("gossip_period_ms", topology.gossip_period_ms, 1)
+    _at_least("max_hops", topology.max_hops, 0)
+    _at_least("default_deadline_ms", topology.default_deadline_ms, 1)
+    _at_least("payload_limit_bytes", topology.payload_limit_bytes, 1)
+    _at_least("result_ttl_s", topology.result_ttl_s, 0)
+    _at_least("result_limit", topology.result_limit, 0)
+
+
+def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
+    if not clusters:
+        _fail("clusters", "expected at least one cluster, got none")
+    seen: set[str] = set()
+    for index, cluster in enumerate(clusters):
+        field = f"clusters[{index}]"
+        if not cluster.id or "," in cluster.id or not cluster.id.isprintable():
+            _fail(f"{field}.id", f"expected printable text without commas, got {cluster.id!r}")
+        if cluster.id in seen:
+            _fail(f"{field}.id", f"expected ids that differ, got {cluster.id!r} twice")
+        seen.add(cluster.id)
+        _at_least(f"{field}.servers", cluster.servers, 1)
+        _at_least(f"{field}.service_ms", cluster.service_ms, 0)
+        _at_least(f"{field}.delivery_ms", cluster.delivery_ms, 0)
+        _at_least(f"{field}.queue_limit", cluster.queue_limit, 0)
+        if cluster.workers not in ("thread", "process"):
+            _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
+
+
+def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:
+    seen: set[frozenset[str]] = set()
+    for index, link in enumerate(links):
+        field = f"links[{index}]"
+        for end in link.between:
+            if end not in known:
+                names = ", ".join(sorted(known))
+                _fail(f"{field}.between", f"expected cluster ids ({names}), got {end!r}")
+        if link.between[0] == link.between[1]:
+            _fail(f"{field}.between", f"expected two clusters, got {link.between[0]!r} twice")
+        pair = frozenset(link.between)
+        if pair in seen:
+            _fail(f"{field}.between", f"expected one link per pair, got {sorted(pair)} twice")
+        seen.add(pair)
+        _at_least(f"{field}.delay_ms", link.delay_ms, 0)
+
+
+def _at_least(field: str, value: float, least: float) -> None:
+    if not math.isfinite(value) or value < least:
+        _fail(field, f"expected a number of at least {least:g}, got {value:g}")
+
+
+def _fail(field: str, expected: str) -> None:
+    raise InputError("topology", field, expected)

@@ -1,0 +1,1 @@
+"""Federations of processes on this machine: start, watch, ask, end."""

@@ -1,0 +1,354 @@
+"""Topology files: what is read, and the one line that every bad file gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spillover.inputs.builtin import BUILTIN_NAMES
+from spillover.inputs.topology_file import dump_topology, load_topology
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import POLICY_NAMES, Cluster, Link, Topology
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTRACT_EXAMPLE = """
+name: pair
+policy: two-choice
+gossip_period_ms: 50
+max_hops: 16
+clusters:
+  - id: a
+    servers: 5
+    service_ms: 40
+    handler: python:jobs.thumbnails:render
+    workers: process
+    delivery_ms: 6
+    queue_limit: 10000
+    url: http://127.0.0.1:8101
+  - {id: b, servers: 2}
+links:
+  - {between: [a, b], delay_ms: 35}
+"""
+
+# Each case: the text of a file, then the whole message after "FILE: ".
+BAD_FILES = {
+    "empty": ("", "expected a mapping of fields, got nothing"),
+    "a list": ("- a\n", "expected a mapping of fields, got a list"),
+    "syntax": (
+        "name: x\nclusters: [\n",
+        "line 3: expected YAML, got: expected the node content, but found '<stream end>'",
+    ),
+    "control character": (
+        "name: x\ny: \x07\n",
+        "line 2: expected printable text, got character 0x07",
+    ),
+    "duplicate key": (
+        "name: x\nmax_hops: 1\nmax_hops: 2\n",
+        "line 3: expected each field once, got 'max_hops' twice",
+    ),
+    "nested duplicate key": (
+        "clusters:\n- id: a\n  servers: 1\n  id: b\n",
+        "line 4: expected each field once, got 'id' twice",
+    ),
+    "merge key": (
+        "clusters:\n- &c {id: a, servers: 1}\n- {<<: *c, id: b}\n",
+        "line 3: expected the fields written out, got a merge key <<",
+    ),
+    "two documents": (
+        "name: x\n---\nname: y\n",
+        "line 2: expected YAML, got: but found another document",
+    ),
+    "unsafe tag": (
+        "name: !!python/object/apply:os.getcwd []\n",
+        (
+            "line 1: expected YAML, got: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:python/object/apply:os.getcwd'"
+        ),
+    ),
+    "impossible date": (
+        "name: 2024-99-99\n",
+        "expected YAML, got a date, a number or a tag that cannot be read",
+    ),
+    "impossible tag": (
+        "name: !!bool perhaps\n",
+        "expected YAML, got a date, a number or a tag that cannot be read",
+    ),
+    "too deep": ("a: " + "[" * 5000, "expected YAML that is nested less deeply"),
+    "no clusters": ("name: x\n", "clusters: expected a value, the field is missing"),
+    "empty clusters": ("clusters: []\n", "clusters: expected at least one cluster, got none"),
+    "clusters as mapping": ("clusters: {a: 1}\n", "clusters: expected a list, got a mapping"),
+    "cluster as text": ("clusters: [a]\n", "clusters[0]: expected a mapping of fields, got 'a'"),
+    "missing servers": (
+        "clusters: [{id: a}]\n",
+        "clusters[0].servers: expected a value, the field is missing",
+    ),
+    "several faults": (
+        "clusters: [{id: 1, servers: true}, {}]\n",
+        "clusters[0].id: expected text, got 1 (put it in quotes) (and 3 more)",
+    ),
+    "id that YAML takes for false": (
+        "clusters: [{id: no, servers: 1}]\n",
+        "clusters[0].id: expected text, got false (put it in quotes)",
+    ),
+    "id that YAML takes for a date": (
+        "clusters: [{id: 2024-01-01, servers: 1}]\n",
+        "clusters[0].id: expected text, got 2024-01-01 (put it in quotes)",
+    ),
+    "bool as number": (
+        "max_hops: true\nclusters: [{id: a, servers: 1}]\n",
+        "max_hops: expected a whole number, got true",
+    ),
+    "text as number": (
+        "clusters: [{id: a, servers: '5'}]\n",
+        "clusters[0].servers: expected a whole number, got '5'",
+    ),
+    "fraction of a server": (
+        "clusters: [{id: a, servers: 1.5}]\n",
+        "clusters[0].servers: expected a whole number, got 1.5",
+    ),
+    "no server": (
+        "clusters: [{id: a, servers: 0}]\n",
+        "clusters[0].servers: expected a number of at least 1, got 0",
+    ),
+    "huge whole number": (
+        f"clusters: [{{id: a, servers: 1{'0' * 400}}}]\n",
+        (
+            "clusters[0].servers: expected a whole number of at most 16 digits, "
+            "got a very large number"
+        ),
+    ),
+    "huge number": (
+        f"clusters: [{{id: a, servers: 1, service_ms: 1{'0' * 400}}}]\n",
+        "clusters[0].service_ms: expected a number, got a very large number",
+    ),
+    "not a number": (
+        "gossip_period_ms: .nan\nclusters: [{id: a, servers: 1}]\n",
+        "gossip_period_ms: expected a finite number, got nan",
+    ),
+    "null": (
+        "clusters: [{id: a, servers: 1, service_ms: }]\n",
+        "clusters[0].service_ms: expected a number, got nothing",
+    ),
+    "misspelled field": (
+        "clusters: [{id: a, servers: 1, servicems: 40}]\n",
+        "clusters[0].servicems: unknown field, did you mean service_ms?",
+    ),
+    "misspelled top field": (
+        "polcy: paper\nclusters: [{id: a, servers: 1}]\n",
+        "polcy: unknown field, did you mean policy?",
+    ),
+    "unknown field": (
+        "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b], xyzzy: 1}]\n",
+        "links[0].xyzzy: unknown field, expected one of between, delay_ms",
+    ),
+    "field that is no text": (
+        "1: x\nclusters: [{id: a, servers: 1}]\n",
+        "[1]: expected a field name, got 1",
+    ),
+    "unknown policy": (
+        "policy: best\nclusters: [{id: a, servers: 1}]\n",
+        "policy: expected one of isolated, paper, two-choice, got 'best'",
+    ),
+    "three ends": (
+        "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
+        "links[0].between: expected two cluster ids, got 3",
+    ),
+    "link to nowhere": (
+        "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, z]}]\n",
+        "links[0].between: expected cluster ids (a), got 'z'",
+    ),
+    "same id twice": (
+        "clusters: [{id: a, servers: 1}, {id: a, servers: 1}]\n",
+        "clusters[1].id: expected ids that differ, got 'a' twice",
+    ),
+    "handler": (
+        "clusters: [{id: a, servers: 1, handler: 'python:os'}]\n",
+        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION, got 'python:os'",
+    ),
+    "url with a path": (
+        "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:80/x'}]\n",
+        "clusters[0].url: expected http://HOST[:PORT], got 'http://127.0.0.1:80/x'",
+    ),
+    "unlike servers": (
+        "clusters: [{id: a, servers: [{id: s1, rate: 1}]}]\n",
+        "clusters[0].servers: a list of unlike servers is not available in this version",
+    ),
+    "classes": (
+        "clusters: [{id: a, servers: 1, classes: []}]\n",
+        "clusters[0].classes: the field classes is not available in this version",
+    ),
+    "policy adaptive": (
+        "policy: adaptive\nclusters: [{id: a, servers: 1}]\n",
+        "policy: the policy adaptive is not available in this version",
+    ),
+    "handler http": (
+        "clusters: [{id: a, servers: 1, handler: 'http://127.0.0.1:1'}]\n",
+        "clusters[0].handler: the handler http: is not available in this version",
+    ),
+    "handler dask": (
+        "clusters: [{id: a, servers: 1, handler: 'dask:tcp'}]\n",
+        "clusters[0].handler: the handler dask: is not available in this version",
+    ),
+    "braces in a value": (
+        "clusters: [{id: a, servers: 1, handler: '{kind}'}]\n",
+        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION, got '{kind}'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_file_gets_one_line_with_its_name_and_field(case: str, tmp_path: Path) -> None:
+    """A bad file is refused in one line: its name, the field, what was expected."""
+    text, expected = BAD_FILES[case]
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_topology(str(path))
+    assert str(caught.value) == f"{path}: {expected}"
+
+
+def test_file_of_the_contract_is_read(tmp_path: Path) -> None:
+    """Every field of a file arrives in the model, and the others take their defaults."""
+    path = tmp_path / "pair.yaml"
+    path.write_text(CONTRACT_EXAMPLE, encoding="utf-8")
+    a, b = ClusterId("a"), ClusterId("b")
+    assert load_topology(str(path)) == Topology(
+        name="pair",
+        policy="two-choice",
+        clusters=(
+            Cluster(
+                id=a,
+                servers=5,
+                service_ms=40,
+                handler="python:jobs.thumbnails:render",
+                workers="process",
+                delivery_ms=6,
+                queue_limit=10_000,
+                url="http://127.0.0.1:8101",
+            ),
+            Cluster(id=b, servers=2),
+        ),
+        links=(Link(between=(a, b), delay_ms=35),),
+    )
+
+
+def test_file_without_a_name_is_called_after_itself(tmp_path: Path) -> None:
+    """The name may be left out: the file's own name without its suffix takes its place."""
+    path = tmp_path / "lab.yaml"
+    path.write_text("clusters: [{id: a, servers: 1}]\n", encoding="utf-8")
+    assert load_topology(str(path)).name == "lab"
+
+
+@pytest.mark.parametrize("name", ["ring6", "", "no/such.yaml", "ring\x005"])
+def test_unknown_name_is_told_the_builtin_ones(name: str, tmp_path: Path) -> None:
+    """A name that is neither built in nor a file is answered with the names there are."""
+    with pytest.raises(InputError) as caught:
+        load_topology(name)
+    message = str(caught.value)
+    assert message.count("\n") == 0
+    if name:
+        assert all(builtin in message for builtin in BUILTIN_NAMES)
+    assert tmp_path.name not in message
+
+
+@pytest.mark.parametrize("name", ["comte8", "comte11"])
+def test_builtin_of_a_later_version_is_named_as_such(name: str) -> None:
+    """The built-in pools of the contract that come later say so instead of 'unknown'."""
+    with pytest.raises(InputError, match="not available in this version"):
+        load_topology(name)
+
+
+def test_directory_is_refused(tmp_path: Path) -> None:
+    """A directory in place of a file gets one line."""
+    with pytest.raises(InputError, match="expected a file, got a directory"):
+        load_topology(str(tmp_path))
+
+
+def test_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 text get one line that says where."""
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(InputError, match=r"expected UTF-8 text, got byte 0xe9 at 9"):
+        load_topology(str(path))
+
+
+def test_file_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
+    """A file of more than 1 MiB is refused before it is parsed."""
+    path = tmp_path / "long.yaml"
+    path.write_bytes(b"# " + b"x" * 1_048_576)
+    with pytest.raises(InputError, match="expected at most 1048576 bytes, got more"):
+        load_topology(str(path))
+
+
+def test_alias_bomb_costs_nothing(tmp_path: Path) -> None:
+    """Nested aliases, a billion entries if written out, are refused without being expanded."""
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join([*lines, "name: *l8", "clusters: &c [*c]"]), encoding="utf-8")
+    with pytest.raises(InputError, match="name: expected text, got a list"):
+        load_topology(str(path))
+
+
+@given(
+    text=st.text(st.characters(codec="utf-8")) | st.from_regex(r"([a-z!&*<\[{\-?|>:, \n0-9]|!!)*")
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_no_text_raises_anything_but_input_error(text: str, tmp_path: Path) -> None:
+    """Whatever a file holds, it is read or refused in one line."""
+    path = tmp_path / "any.yaml"
+    path.write_bytes(text.encode())
+    with pytest.raises(InputError) as caught:
+        load_topology(str(path))
+    assert "\n" not in str(caught.value)
+
+
+CLUSTER_IDS = st.text(min_size=1, max_size=8).filter(lambda t: t.isprintable() and "," not in t)
+DURATIONS_MS = st.floats(min_value=0, max_value=1e9)
+HANDLERS = st.sampled_from(["sleep", "spin", "python:jobs:run", "python:a.b.c:d_1"])
+URLS = st.none() | st.sampled_from(["http://127.0.0.1:8101", "http://[::1]:9", "http://node-a"])
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Any federation that the model allows and a file can hold."""
+    ids = draw(st.lists(CLUSTER_IDS.map(ClusterId), min_size=1, max_size=5, unique=True))
+    pairs = [(a, b) for index, a in enumerate(ids) for b in ids[:index]]
+    return Topology(
+        name=draw(st.text(min_size=1).filter(str.isprintable)),
+        policy=draw(st.sampled_from(POLICY_NAMES)),
+        gossip_period_ms=draw(st.floats(min_value=1, max_value=1e9)),
+        max_hops=draw(st.integers(0, 100)),
+        result_limit=draw(st.integers(0, 2**53)),
+        clusters=tuple(
+            Cluster(
+                id=cluster_id,
+                servers=draw(st.integers(1, 1000)),
+                service_ms=draw(DURATIONS_MS),
+                handler=draw(HANDLERS),
+                workers=draw(st.sampled_from(["thread", "process"])),
+                delivery_ms=draw(DURATIONS_MS),
+                queue_limit=draw(st.integers(0, 10_000)),
+                url=draw(URLS),
+            )
+            for cluster_id in ids
+        ),
+        links=tuple(
+            Link(between=pair, delay_ms=draw(DURATIONS_MS)) for pair in pairs if draw(st.booleans())
+        ),
+    )
+
+
+@given(topology=topologies())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_dumped_topology_reads_back_equal(topology: Topology, tmp_path: Path) -> None:
+    """What `dump_topology` writes, `load_topology` reads back as the same values."""
+    path = tmp_path / "dumped.yaml"
+    path.write_text(dump_topology(topology), encoding="utf-8")
+    assert load_topology(str(path)) == topology

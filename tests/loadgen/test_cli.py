@@ -1,0 +1,162 @@
+"""The command `spillover-loadgen run` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from spillover_loadgen.cli import main
+
+COMMAND = [sys.executable, "-m", "spillover_loadgen"]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("time_s,cluster,service_ms\n0,a,5\n0.05,b,5\n3600,a,5\n")
+    return str(path)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [*COMMAND, "run", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def targets(node):
+    return ["--target", f"a={node.url}", "--target", f"b={node.url}"]
+
+
+def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
+    out = tmp_path / "out.jsonl"
+    ran = run(
+        *[*targets(node), "--trace", trace, "--duration-s", "1"],
+        *["--json", "--seed", "4", "--out", str(out)],
+    )
+    assert ran.returncode == 0
+    assert ran.stderr == ""
+    assert ran.stdout.count("\n") == 1
+    result = json.loads(ran.stdout)
+    assert result["sent"] == result["outcomes"]["ok"] == 2
+    assert result["forwarded_share"] == 1.0
+    assert result["per_cluster"]["b"]["system_time_ms"]["mean"] >= 12.5
+    assert (result["seed"], result["duration_s"]) == (4, 1.0)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["cluster"] for line in lines] == ["a", "b"]
+
+
+def test_the_table_goes_to_stderr(node, trace):
+    ran = run(*targets(node), "--trace", trace, "--duration-s", "1")
+    assert ran.returncode == 0
+    assert ran.stdout == ""
+    assert "system time in ms by home (seed 1)" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "duration_s"),
+    [
+        (["--workload", "poisson", "--rate", "50", "--duration-s", "0.5"], 0.5),
+        (["--workload", "bursts", "--duration-s", "0.6"], 0.6),
+        (["--workload", "bursts", "--duration-s", "0.3", "--time-scale", "2"], 0.6),
+    ],
+)
+def test_workloads_are_sent(node, capfd, arguments, duration_s):
+    assert main(["run", *targets(node), *arguments, "--json"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["duration_s"] == pytest.approx(duration_s)
+    assert result["sent"] == len(node.received) == sum(result["outcomes"].values())
+
+
+def test_time_scale_stretches_times_and_service_times(node, trace, capfd):
+    """The reported times are those measured: nothing is scaled back."""
+    arguments = ["--trace", trace, "--duration-s", "1", "--time-scale", "2", "--json"]
+    assert main(["run", *targets(node), *arguments]) == 0
+    assert [received.body["payload"] for received in node.received] == [{"service_ms": 10.0}] * 2
+    first_s, second_s = (received.at_s for received in node.received)
+    assert second_s - first_s == pytest.approx(0.1, abs=0.09)
+    assert json.loads(capfd.readouterr().out)["system_time_ms"]["min"] < 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_reports_what_was_measured(node, trace, number):
+    command = [*COMMAND, "run", *targets(node), "--trace", trace, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        node.wait_for(2)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    result = json.loads(stdout)
+    assert result["interrupted"] is True
+    assert result["sent"] == sum(result["outcomes"].values()) == 2
+
+
+def test_no_target_that_takes_anything_fails(capfd, trace):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{holder.getsockname()[1]}"
+        arguments = ["--target", f"a={url}", "--target", f"b={url}", "--duration-s", "1"]
+        assert main(["run", *arguments, "--trace", trace, "--json"]) == 1
+    told = capfd.readouterr()
+    assert json.loads(told.out)["outcomes"]["unreachable"] == 2
+    assert told.err.startswith("spillover-loadgen: no request could be sent: ")
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "usage: expected one of"),
+        (["run", "--workload", "bursts"], "usage: the following arguments are required: --target"),
+        (["run", "--target", "a=http://h:1"], "usage: one of the arguments --workload --trace"),
+        (["--target", "a"], "usage: --target: expected CLUSTER=URL, got 'a'"),
+        (["--target", "a=ftp://h"], "usage: --target: expected http://HOST[:PORT]"),
+        (
+            ["--target", "a=http://h:1", "--target", "a=http://h:2"],
+            "--target: expected each cluster",
+        ),
+        (["--workload", "waves"], "usage: --workload: invalid choice: 'waves'"),
+        (["--rate", "0"], "usage: --rate: expected a number above 0, got '0'"),
+        (["--rate", "5"], "--rate: expected only with --workload poisson"),
+        (["--duration-s", "nan"], "usage: --duration-s: expected a finite number, got 'nan'"),
+        (["--time-scale", "-2"], "usage: --time-scale: expected a number above 0, got '-2'"),
+        (
+            ["--context-token-ms", "-1"],
+            "usage: --context-token-ms: expected a number of at least 0",
+        ),
+        (["--deadline-ms", "soon"], "usage: --deadline-ms: expected a finite number, got 'soon'"),
+        (["--seed", "1.5"], "usage: --seed: expected a whole number, got '1.5'"),
+        (["--out", "/nowhere/x"], "--out: expected a file that can be written, got '/nowhere/x'"),
+        (["--dead", "5"], "usage: unrecognized arguments: --dead"),
+        (
+            ["run", "--target", "a=http://h:1", "--workload", "poisson", "--duration-s", "1"],
+            "--rate: expected with --workload poisson, got none",
+        ),
+        (
+            ["run", "--target", "a=http://h:1", "--workload", "poisson", "--rate", "1"],
+            "--duration-s: expected with --workload poisson, got none",
+        ),
+        (
+            ["run", "--target", "a=http://h:1", "--trace", "/nowhere/t.csv"],
+            "/nowhere/t.csv: expected a readable file: No such file or directory",
+        ),
+        (
+            ["run", "--target", "a=http://h:1", "--workload", "bursts", "--duration-s", "1e9"],
+            "workload: duration_s: expected a schedule of at most 10000000 requests",
+        ),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
+    if arguments and arguments[0] != "run":
+        whole = ["run", "--workload", "bursts", "--target", "z=http://h:1", *arguments]
+    else:
+        whole = arguments
+    assert main(whole) == 2
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"spillover-loadgen: {message}")
+    assert told.err.count("\n") == 1

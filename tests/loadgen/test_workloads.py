@@ -1,0 +1,174 @@
+"""The drawn workloads: the same for the same seed, and of the paper's law."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from spillover.model.errors import InputError
+from spillover.model.schedule import Arrival
+from spillover_loadgen.workloads import (
+    PAPER_BURSTS,
+    BurstLaw,
+    burst_user_rate,
+    bursts,
+    bursts_duration_s,
+    poisson,
+    stretch,
+)
+
+
+def at(schedule, cluster):
+    return [arrival for arrival in schedule if arrival.cluster == cluster]
+
+
+def test_the_first_arrivals_of_seed_1_are_these_everywhere_and_always():
+    """Whoever changes these changes every schedule that people have compared their runs on."""
+    drawn = bursts(["a", "b"], duration_s=45, seed=1)[:4]
+    assert [(x.time_s, x.cluster) for x in drawn] == [
+        (0.333752105, "a"),
+        (0.344171227, "a"),
+        (0.412304259, "a"),
+        (0.430177565, "b"),
+    ]
+    drawn = poisson(["a", "b"], rate_per_s=10, duration_s=5, seed=1)[:4]
+    assert [(x.time_s, x.cluster) for x in drawn] == [
+        (0.064995599, "a"),
+        (0.075227625, "a"),
+        (0.084509703, "a"),
+        (0.128606395, "b"),
+    ]
+
+
+def test_another_process_draws_the_same_schedule():
+    code = (
+        "import hashlib; from spillover_loadgen.workloads import bursts;"
+        "s = bursts(['a', 'b'], duration_s=9, seed=7);"
+        "print(hashlib.sha256(repr(s).encode()).hexdigest())"
+    )
+    digests = {
+        subprocess.check_output([sys.executable, "-c", code], env={"PYTHONHASHSEED": hash_seed})
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_another_seed_draws_another_schedule():
+    assert bursts(["a"], duration_s=5, seed=1) != bursts(["a"], duration_s=5, seed=2)
+    assert poisson(["a"], rate_per_s=9, duration_s=5, seed=1) != poisson(
+        ["a"], rate_per_s=9, duration_s=5, seed=2
+    )
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda clusters: bursts(clusters, duration_s=20, seed=3),
+        lambda clusters: poisson(clusters, rate_per_s=20, duration_s=20, seed=3),
+    ],
+)
+def test_one_more_cluster_leaves_the_others_as_they_were(draw):
+    two, three = draw(["a", "b"]), draw(["a", "b", "c"])
+    assert [arrival for arrival in three if arrival.cluster != "c"] == two
+    assert at(three, "c")
+
+
+def test_clusters_have_streams_of_their_own():
+    schedule = poisson(["a", "b"], rate_per_s=50, duration_s=10, seed=1)
+    assert {x.time_s for x in at(schedule, "a")}.isdisjoint({x.time_s for x in at(schedule, "b")})
+
+
+def test_a_longer_schedule_begins_with_the_shorter_one():
+    long, short = (bursts(["a", "b"], duration_s=d, seed=5) for d in (30, 12.5))
+    assert [arrival for arrival in long if arrival.time_s < 12.5] == short
+
+
+def test_schedules_are_in_order_and_end_before_their_duration():
+    schedule = bursts(["a", "b", "c"], duration_s=15, seed=2)
+    times = [arrival.time_s for arrival in schedule]
+    assert times == sorted(times)
+    assert times[0] >= 0.3
+    assert times[-1] < 15
+
+
+def test_user_rates_are_those_of_the_paper():
+    assert burst_user_rate(0, 0.29) == 0
+    assert burst_user_rate(0, 0.3) == burst_user_rate(0, 2.29) == burst_user_rate(0, 4.3) == 10
+    assert burst_user_rate(0, 2.3) == burst_user_rate(0, 4.29) == 50
+    assert burst_user_rate(3, 17.3) == 50
+    assert burst_user_rate(3, 2.3) == 10
+    assert [bursts_duration_s(count) for count in (5, 10, 20)] == [45, 70, 120]
+
+
+def test_users_send_five_requests_each_on_average():
+    """10 users/s for 4000 s are 40 000 users; the mean is known to about 0.04 requests."""
+    law = replace(PAPER_BURSTS, burst_users_per_s=10)
+    count = len(bursts(["a"], duration_s=4000, seed=1, law=law))
+    assert law.requests_per_user == 5
+    assert count / (10 * 4000) == pytest.approx(5, rel=0.03)
+
+
+def test_a_burst_raises_the_load_from_50_to_250_requests_per_second():
+    """Over 200 clusters with their bursts at the same time; the edges are left out."""
+    law = replace(PAPER_BURSTS, burst_every_s=0, first_burst_s=10, burst_length_s=10)
+    schedule = bursts([f"c{k}" for k in range(200)], duration_s=20, seed=1, law=law)
+    before = sum(5 <= x.time_s < 10 for x in schedule) / (200 * 5)
+    during = sum(14 <= x.time_s < 19 for x in schedule) / (200 * 5)
+    assert before == pytest.approx(50, rel=0.05)
+    assert during == pytest.approx(250, rel=0.05)
+
+
+def test_requests_of_users_are_burstier_than_a_poisson_process():
+    """By the law, the number in a second has a variance above its mean: users stay and differ."""
+    law = replace(PAPER_BURSTS, burst_users_per_s=10)
+    counts = Counter(int(x.time_s) for x in bursts(["a"], duration_s=2000, seed=1, law=law))
+    numbers = [counts[second] for second in range(5, 2000)]
+    assert statistics.variance(numbers) > 3 * statistics.mean(numbers)
+
+
+def test_poisson_has_its_rate_at_each_cluster():
+    schedule = poisson(["a", "b"], rate_per_s=40, duration_s=1000, seed=1)
+    for cluster in "ab":
+        times = [x.time_s for x in at(schedule, cluster)]
+        assert len(times) == pytest.approx(40_000, rel=0.02)
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.02)
+
+
+def test_no_rate_is_no_request():
+    nobody = BurstLaw(base_users_per_s=0, burst_users_per_s=0)
+    assert bursts(["a"], duration_s=10, seed=1, law=nobody) == []
+    assert poisson(["a"], rate_per_s=0, duration_s=10, seed=1) == []
+
+
+def test_stretch_multiplies_times_and_service_times():
+    schedule = [Arrival(1.5, "a"), Arrival(2.0, "b", service_ms=40.0, type="t", id="x")]
+    assert stretch(schedule, 2) == [
+        Arrival(3.0, "a"),
+        Arrival(4.0, "b", service_ms=80.0, type="t", id="x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("draw", "field"),
+    [
+        (lambda: bursts(["a"], duration_s=-1, seed=1), "duration_s"),
+        (lambda: bursts(["a"], duration_s=float("inf"), seed=1), "duration_s"),
+        (lambda: bursts(["a"], duration_s=1e9, seed=1), "duration_s"),
+        (lambda: BurstLaw(stay_s_mean=0), "stay_s_mean"),
+        (lambda: BurstLaw(base_users_per_s=-1), "base_users_per_s"),
+        (lambda: poisson(["a"], rate_per_s=-1, duration_s=1, seed=1), "rate_per_s"),
+        (lambda: poisson(["a"], rate_per_s=1e9, duration_s=1, seed=1), "duration_s"),
+        (lambda: stretch([], 0), "time_scale"),
+    ],
+)
+def test_values_out_of_range_are_named(draw, field):
+    with pytest.raises(InputError) as caught:
+        draw()
+    assert caught.value.field == field
