@@ -24,6 +24,8 @@ LEAD_S = 0.1
 """From the end of the preparations to time 0 of the schedule."""
 CONNECTIONS_WARM = 32
 """Opened to each target before time 0; more are opened as they are needed."""
+CONNECT_TIMEOUT_S = 5.0
+"""Long enough for the system to try again, after 1 s and 3 s, when a backlog overflows."""
 IDLE_S_MAX = 4.0
 """Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
 CLIENT_TIMEOUT_EXTRA_S = 5.0
@@ -66,7 +68,12 @@ async def run(
     if missing:
         raise InputError("--target", "", f"expected a URL for each of {', '.join(sorted(missing))}")
     clients = {
-        cluster: HttpClient(url, connections_max=in_flight_max, idle_s_max=IDLE_S_MAX)
+        cluster: HttpClient(
+            url,
+            connections_max=in_flight_max,
+            idle_s_max=IDLE_S_MAX,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+        )
         for cluster, url in targets.items()
     }
     key_prefix = f"{seed}-{run_id or uuid.uuid4().hex}" if keyed else None

@@ -67,6 +67,9 @@ class ScriptedNode:
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._closing.wait()
+        # asyncio accepts connections in tasks of their own, which fail once the server is closed.
+        while accepting := asyncio.all_tasks() - self._handlers - {asyncio.current_task()}:
+            await asyncio.gather(*accepting)
         server.close()
         for handler in self._handlers:
             handler.cancel()
@@ -77,21 +80,18 @@ class ScriptedNode:
         handler = asyncio.create_task(self._converse(reader, writer))
         self._handlers.add(handler)
         handler.add_done_callback(self._handlers.discard)
+        # Here, since a task that is cancelled before it starts cleans nothing up.
+        handler.add_done_callback(lambda _: writer.transport.abort())
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        # The client may leave when it likes.
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
             while received := await _read(reader):
                 with self._changed:
                     self.received.append(received)
                     self._changed.notify_all()
                 if not await self._answer(received, writer):
-                    break
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client may leave when it likes
-        finally:
-            writer.transport.abort()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+                    return
 
     async def _answer(self, received: Received, writer: asyncio.StreamWriter) -> bool:
         wish = received.body.get("type", "default")

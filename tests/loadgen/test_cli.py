@@ -61,15 +61,15 @@ def test_the_table_goes_to_stderr(node, trace):
     ("arguments", "duration_s"),
     [
         (["--workload", "poisson", "--rate", "50", "--duration-s", "0.5"], 0.5),
-        (["--workload", "bursts", "--duration-s", "0.6"], 0.6),
-        (["--workload", "bursts", "--duration-s", "0.3", "--time-scale", "2"], 0.6),
+        (["--workload", "bursts", "--duration-s", "0.8"], 0.8),
+        (["--workload", "bursts", "--duration-s", "0.8", "--time-scale", "0.5"], 0.4),
     ],
 )
 def test_workloads_are_sent(node, capfd, arguments, duration_s):
     assert main(["run", *targets(node), *arguments, "--json"]) == 0
     result = json.loads(capfd.readouterr().out)
     assert result["duration_s"] == pytest.approx(duration_s)
-    assert result["sent"] == len(node.received) == sum(result["outcomes"].values())
+    assert result["sent"] == len(node.received) == sum(result["outcomes"].values()) > 0
 
 
 def test_time_scale_stretches_times_and_service_times(node, trace, capfd):
@@ -110,7 +110,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "usage: expected one of"),
+        ([], "usage: the following arguments are required: COMMAND"),
         (["run", "--workload", "bursts"], "usage: the following arguments are required: --target"),
         (["run", "--target", "a=http://h:1"], "usage: one of the arguments --workload --trace"),
         (["--target", "a"], "usage: --target: expected CLUSTER=URL, got 'a'"),

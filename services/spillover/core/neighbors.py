@@ -4,7 +4,8 @@ A neighbor is *unknown* until it has reported, after its link has gone down, and
 silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
 left out of R. An old report of a neighbor that still gives signs of life only ages.
 
-The arrays are what the policies take, so that a decision copies nothing.
+Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
+has changed, so that a decision copies nothing and all records in between share one object.
 """
 
 from __future__ import annotations
@@ -24,6 +25,19 @@ SILENCE_MARGIN_S = 0.05
 
 BEATS_MISSED_MIN = 2
 """However long the link, this many signs of life must be missing before a neighbor is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """All that was known of the neighbors at one instant, by index. Never changes once made."""
+
+    delays_s: tuple[float, ...]
+    accept: tuple[float, ...]
+    reject_near: tuple[float, ...]
+    queue_length: tuple[int, ...]
+    reported_s: tuple[float, ...]
+    known: tuple[bool, ...]
+    accepting: tuple[bool, ...]
 
 
 @dataclass(slots=True)
@@ -56,6 +70,7 @@ class Neighbors:
         self.reject_near = [1.0] * count
         self.queue_length = [0] * count
         self.reported_s = [-math.inf] * count
+        self._knowledge: Knowledge | None = None
         self._heard_s = [-math.inf] * count
         self._report: list[LoadReport | None] = [None] * count
         self._silence_s = [
@@ -68,27 +83,42 @@ class Neighbors:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def knowledge(self) -> Knowledge:
+        """What is known now: the same object until something changes."""
+        if self._knowledge is None:
+            self._knowledge = Knowledge(
+                tuple(self.delays_s),
+                tuple(self.accept),
+                tuple(self.reject_near),
+                tuple(self.queue_length),
+                tuple(self.reported_s),
+                tuple(self.known),
+                tuple(self.accepting),
+            )
+        return self._knowledge
+
     def heard(self, y: int, report: LoadReport | None, now_s: float) -> None:
         """A sign of life from neighbor y, with a report or (None) without one.
 
-        A report of the same epoch that is not newer than the one held, and any report of an
-        earlier epoch than that of a living neighbor, is a straggler and changes nothing.
+        A report of the same epoch that is not newer than the one held is a straggler: a sign of
+        life, no more. One of an earlier epoch, while the neighbor lives, is not even that.
         """
+        held = self._report[y]
+        if report is not None and held is not None and report.epoch < held.epoch and self.known[y]:
+            return
         self._heard_s[y] = now_s
         self.next_silence_s = min(self.next_silence_s, now_s + self._silence_s[y])
-        if report is None:
-            self._restore(y)
-            return
-        held = self._report[y]
-        if held is not None and not _is_newer(report, held, alive=self.known[y]):
-            self._restore(y)
-            return
-        self._report[y] = report
-        self.reported_s[y] = now_s
-        self.accept[y] = report.accept_probability
-        self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
-        self.queue_length[y] = report.queue_length
-        self._restore(y)
+        if report is not None and (held is None or _replaces(report, held)):
+            self._report[y] = held = report
+            self.reported_s[y] = now_s
+            self.accept[y] = report.accept_probability
+            self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
+            self.queue_length[y] = report.queue_length
+            self._knowledge = None
+        if held is not None and not (self.known[y] and held is not report):
+            self.known[y] = True
+            self.accepting[y] = held.accepting
+            self._knowledge = None
 
     def lost(self, y: int) -> None:
         """The link to y is down: y is unknown until it is heard of again.

@@ -231,7 +231,7 @@ class NodeMachine:
     def _refuse(self, visit: Visit, reason: Refusal) -> None:
         waits = len(self.queue) + 1
         retry_after_s = waits * self.decider.service_s / self.settings.servers
-        self._out.append(ev.Refuse(visit.ref, reason, retry_after_s))
+        self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
 
     def _enter(self, visit: Visit, state: State, now_s: float) -> None:
         """Change the state, and the ledger with it."""

@@ -116,6 +116,7 @@ class Refuse:
     """The request is not accepted. `retry_after_s` estimates when a place will be free."""
 
     ref: int
+    origin: int
     reason: Refusal
     retry_after_s: float
 

@@ -31,8 +31,6 @@ from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Request
 from spillover.model.topology import Topology
 
-DRAIN_POLL_S = 0.02
-
 Settled: TypeAlias = Answer | ev.Refuse
 """What a submitted request comes to."""
 
@@ -71,6 +69,7 @@ class NodeShell:
         self._delays_s = delays_s
         self._refs = 0
         self._waiting: dict[int, asyncio.Future[Settled]] = {}
+        self._all_settled = asyncio.Event()
         self._driver = Driver(self.machine, self.timers, self._interpreters(), journal)
         self._links = [
             self._make_link(y, neighbor.id, neighbor.url, delays_s[y])
@@ -90,17 +89,14 @@ class NodeShell:
     async def drain(self, timeout_s: float) -> int:
         """Drain, and wait until nothing is left; how many requests were left at the limit."""
         self.feed(ev.Drain())
-        limit_s = time.monotonic() + timeout_s
-        while (held := self._held()) and time.monotonic() < limit_s:
-            await asyncio.sleep(DRAIN_POLL_S)
-        return held
-
-    def _held(self) -> int:
-        """Requests not yet answered, answers on an emulated way back included."""
-        ledger = self.machine.ledger
-        states = sum(ledger.home[s] for s in ("queued", "running", "away"))
-        states += sum(ledger.foreign[s] for s in ("queued", "running", "handed_on"))
-        return max(states, len(self._waiting))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._waiting:
+                    self._all_settled.clear()
+                    await self._all_settled.wait()
+        except TimeoutError:
+            return len(self._waiting)
+        return 0
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server."""
@@ -132,6 +128,15 @@ class NodeShell:
         """Nobody waits for this one any more."""
         self._driver.feed(ev.Cancelled(ref))
 
+    @property
+    def now_s(self) -> float:
+        """The node's clock: monotonic, of this machine alone."""
+        return time.monotonic()
+
+    def link_delay_s(self, neighbor: int) -> float:
+        """How late answers leave for this neighbor: the emulated delay of the link."""
+        return self._delays_s[neighbor]
+
     def new_request_id(self) -> str:
         """`<cluster>-<random>`, from the system's randomness: no two nodes may make the same."""
         return f"{self.cluster.id}-{os.urandom(8).hex()}"
@@ -142,7 +147,7 @@ class NodeShell:
         return {
             ev.Accepted: lambda _: None,  # a journal's place: complete before anything is told
             ev.Refuse: self._refuse,
-            ev.Start: lambda command: self.workers.start(command),
+            ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
             ev.Recall: lambda command: self._links[command.neighbor].recall(command.ref),
@@ -156,34 +161,43 @@ class NodeShell:
         self._links[command.neighbor].forward(command)
 
     def _refuse(self, command: ev.Refuse) -> None:
-        self._settle(command.ref, command)
+        if command.origin == ev.HOME:
+            self.metrics.home_refused()
+            self._settle(command.ref, command)
+        else:
+            self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], "refused")
+            self._settle_later(command.ref, command, self._delays_s[command.origin])
 
     def _reply(self, command: ev.Reply) -> None:
-        answer, origin = command.answer, command.origin
+        answer, origin, delay_s = command.answer, command.origin, command.delay_s
         if origin == ev.HOME:
             self.metrics.home_ended(answer)
         else:
             neighbor = self.machine.neighbors.ids[origin]
             self.metrics.foreign_ended(neighbor, answer.outcome.value)
-        if command.delay_s > 0.0:
-            due_s = time.monotonic() + command.delay_s
-            self.timers.at(due_s, lambda _: self._settle(command.ref, answer))
+            delay_s += self._delays_s[origin]
+        self._settle_later(command.ref, answer, delay_s)
+
+    def _settle_later(self, ref: int, settled: Settled, delay_s: float) -> None:
+        if delay_s > 0.0:
+            due_s = time.monotonic() + delay_s
+            self.timers.at(due_s, lambda _: self._settle(ref, settled))
         else:
-            self._settle(command.ref, answer)
+            self._settle(ref, settled)
 
     def _settle(self, ref: int, settled: Settled) -> None:
         future = self._waiting.pop(ref, None)
         if future is not None and not future.done():
             future.set_result(settled)
+        if not self._waiting:
+            self._all_settled.set()
 
     def _service_ended(self, event: ev.ServiceEnded, at_s: float | None) -> None:
         self._driver.feed(event, at_s)
 
     # --- parts --------------------------------------------------------------------------------
 
-    def _make_link(
-        self, y: int, cluster: ClusterId, url: str | None, delay_s: float
-    ) -> PeerLink:
+    def _make_link(self, y: int, cluster: ClusterId, url: str | None, delay_s: float) -> PeerLink:
         if url is None:
             raise InputError(self.topology.name, f"clusters.{cluster}.url", "expected a url")
         return PeerLink(

@@ -72,6 +72,7 @@ MalformedMessage = msgspec.DecodeError
 
 
 def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> bytes:
+    """A request as `sender` hands it on."""
     return _encode(
         ForwardBody(
             sender=sender,
@@ -103,6 +104,7 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
 
 
 def encode_answer(answer: Answer, *, held_s: float, answer_delay_s: float) -> bytes:
+    """An answer as it goes back along the path."""
     return _encode(
         AnswerBody(
             outcome=answer.outcome,
@@ -136,6 +138,7 @@ def decode_answer(body: bytes) -> tuple[Answer, float, float]:
 
 
 def encode_report(report: LoadReport) -> bytes:
+    """A line of a report stream, its end included."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,

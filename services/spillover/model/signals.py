@@ -78,6 +78,4 @@ LOOP_LAG = Signal("spillover_loop_lag_seconds", "gauge", "How late the last time
 LEDGER_IMBALANCE = Signal(
     "spillover_ledger_imbalance", "gauge", "Requests the ledger is off by; anything but 0 is a bug"
 )
-LEDGER = Signal(
-    "spillover_ledger", "gauge", "Entries of the ledger", ("side", "entry")
-)
+LEDGER = Signal("spillover_ledger", "gauge", "Entries of the ledger", ("side", "entry"))

@@ -67,9 +67,7 @@ class PooledWorkers:
         elif (error := future.exception()) is not None:
             event = failed(command, service_s, error)
         else:
-            event = ServiceEnded(
-                command.ref, Outcome.DONE, service_s, msgspec.Raw(future.result())
-            )
+            event = ServiceEnded(command.ref, Outcome.DONE, service_s, msgspec.Raw(future.result()))
         self._on_end(event, None)
 
 

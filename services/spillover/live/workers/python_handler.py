@@ -57,7 +57,7 @@ def load_handler(handler: str, source: str) -> Callable[..., Any]:
         sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # noqa: BLE001 - a user's module may raise anything at all
+    except (Exception, SystemExit) as error:
         line = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         raise InputError(source, "handler", f"cannot import {module_name!r}: {line}") from error
     function = getattr(module, function_name, None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from spillover.core.node_events import Start
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.pooled import PooledWorkers
 from spillover.live.workers.process_pool import make_process_pool
 from spillover.live.workers.service_payload import read_service_s, service_problem
-
-import msgspec
 
 
 def spin(service_s: float) -> bytes:

@@ -1,0 +1,1 @@
+"""The service of one cluster node (contract, section 4)."""

@@ -1,0 +1,112 @@
+"""The FastAPI app of a node: the cold routes, and the hot ones' place in the OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+
+from spillover import __version__
+from spillover.apps.node.hot_paths import AsgiApp, HotPaths
+from spillover.apps.node.openapi import add_hot_paths
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.views import Explanation, NodeState, explanation, node_state
+from spillover.core.node_events import Drain, Resume
+from spillover.live.node_shell import NodeShell
+
+_REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
+
+
+def create_app(shell: NodeShell) -> AsgiApp:
+    """The whole service of a node: hot paths in front, FastAPI behind."""
+    app = FastAPI(
+        title=f"Spillover node {shell.cluster.id}",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+    )
+    _add_state_routes(app, shell)
+    _add_admin_routes(app, shell)
+    _add_problem_handlers(app)
+    add_hot_paths(app)
+    return HotPaths(app, shell)
+
+
+def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
+    @app.get("/state")
+    async def state() -> NodeState:
+        """The cluster as it is now, and what it knows of its neighbors."""
+        return node_state(shell, shell.now_s)
+
+    @app.get("/explain/{request_id:path}")
+    async def explain(request_id: str) -> Explanation:
+        """Why this request was started, kept, handed on or refused here."""
+        found = explanation(shell, request_id)
+        if found is None:
+            raise Problem("unknown_request", "no decision about it is remembered here", request_id)
+        return found
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """200 as long as the process can answer."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    async def readyz() -> dict[str, str]:
+        """200 while new requests are accepted."""
+        if shell.machine.draining:
+            raise Problem("draining", "the cluster is draining")
+        return {"status": "ready"}
+
+    @app.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(
+            generate_latest(shell.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST}
+        )
+
+
+def _add_admin_routes(app: FastAPI, shell: NodeShell) -> None:
+    @app.post("/admin/drain", status_code=202)
+    async def drain() -> NodeState:
+        """Accept nothing more; the queue goes to neighbors that accept, the rest is finished."""
+        shell.feed(Drain())
+        return node_state(shell, shell.now_s)
+
+    @app.post("/admin/resume")
+    async def resume() -> NodeState:
+        """Accept again."""
+        shell.feed(Resume())
+        return node_state(shell, shell.now_s)
+
+
+def _add_problem_handlers(app: FastAPI) -> None:
+    def respond(problem: Problem) -> Response:
+        headers = {name.decode(): value.decode() for name, value in problem.all_headers()}
+        return Response(problem.body(), problem.status, headers)
+
+    @app.exception_handler(Problem)
+    async def on_problem(_: Request, problem: Problem) -> Response:
+        return respond(problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(_: Request, error: RequestValidationError) -> Response:
+        first: dict[str, Any] = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return respond(Problem("invalid", f"{where}: {first['msg']}"))
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> Response:
+        reason = _REASON_BY_STATUS.get(error.status_code)
+        if reason is None:
+            raise error
+        return respond(Problem(reason, f"{request.method} {request.url.path}: {error.detail}"))
+
+    @app.exception_handler(Exception)
+    async def on_error(_: Request, __: Exception) -> Response:
+        return respond(Problem("internal", "internal error; the node's log has the details"))

@@ -1,0 +1,65 @@
+"""Refusals and failures as `application/problem+json` (RFC 9457) with a `reason`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import msgspec
+
+PROBLEM_JSON = b"application/problem+json"
+
+STATUS_BY_REASON = {
+    "queue_full": 429,
+    "draining": 503,
+    "not_ready": 503,
+    "deadline_exceeded": 504,
+    "cancelled": 409,
+    "too_large": 413,
+    "invalid": 422,
+    "not_a_neighbor": 403,
+    "too_many_streams": 429,
+    "handler_failed": 502,
+    "outcome_unknown": 502,
+    "unknown_request": 404,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "internal": 500,
+}
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """One refusal or failure. `detail` is one line for people, `id` the request's name."""
+
+    reason: str
+    detail: str
+    id: str | None = None
+    retry_after_s: float | None = None
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        return STATUS_BY_REASON[self.reason]
+
+    def body(self) -> bytes:
+        fields: dict[str, object] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "reason": self.reason,
+            "detail": self.detail,
+        }
+        if self.id is not None:
+            fields["id"] = self.id
+        return msgspec.json.encode(fields)
+
+    def all_headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", PROBLEM_JSON), *self.headers]
+        if self.id is not None:
+            headers.append((b"spillover-request-id", self.id.encode("latin-1", "replace")))
+        if self.retry_after_s is not None:
+            seconds = max(1, math.ceil(self.retry_after_s))
+            headers.append((b"retry-after", str(seconds).encode()))
+        return headers

@@ -1,0 +1,78 @@
+"""The command line: the only place that wires. One module a command, loaded only when it is named,
+so that a node loads nothing that it does not run.
+
+Exit status (contract, section 1): 0 done, 1 the run failed, 2 bad usage or input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spillover import __version__
+from spillover.cli.parsing import OneLineParser
+from spillover.model.errors import InputError, SpilloverError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its module has `configure(parser)` and `run(options) -> exit status`."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "demo": Command("spillover.cli.demo", "see bursts vanish: isolated, then networked queues"),
+    "up": Command("spillover.cli.up", "run a whole topology as processes on this machine"),
+    "node": Command("spillover.cli.node", "run one cluster node"),
+    "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
+    "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command named in `argv`; its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except InputError as error:
+        return _fail(error, EXIT_USAGE)
+    except SpilloverError as error:
+        return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_FAILED
+
+
+def _dispatch(arguments: list[str]) -> int:
+    overview = OneLineParser(
+        prog="spillover", description="Queues of many sites that act like one."
+    )
+    overview.add_argument("--version", action="version", version=f"spillover {__version__}")
+    commands = overview.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    named = arguments[0] if arguments else ""
+    for name, command in COMMANDS.items():
+        parser = commands.add_parser(name, help=command.summary, description=command.summary)
+        if name == named:
+            module = importlib.import_module(command.module)
+            module.configure(parser)
+            parser.set_defaults(run=module.run)
+    options: argparse.Namespace = overview.parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _fail(error: Exception, status: int) -> int:
+    line = " ".join(str(error).split())
+    print(f"spillover: {line}", file=sys.stderr)
+    return status

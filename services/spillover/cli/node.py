@@ -1,0 +1,69 @@
+"""`spillover node`: one cluster node, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from urllib.parse import urlsplit
+
+import uvloop
+
+from spillover.apps.node.server import serve_node
+from spillover.cli.parsing import address, at_least_zero
+from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--topology",
+        required=True,
+        metavar="T",
+        help="a YAML file with the url of this cluster and of its neighbors",
+    )
+    parser.add_argument(
+        "--cluster", required=True, metavar="ID", help="which of its clusters to be"
+    )
+    parser.add_argument(
+        "--bind", type=address, metavar="HOST:PORT", help="default: as in the cluster's url"
+    )
+    parser.add_argument("--seed", type=int, help="make the node's own random choices repeatable")
+    parser.add_argument(
+        "--drain-timeout-s",
+        type=at_least_zero,
+        default=30.0,
+        metavar="S",
+        help="how long SIGTERM waits for what is under way (default 30)",
+    )
+    parser.add_argument(
+        "--end-with-stdin",
+        action="store_true",
+        help="end at once when standard input ends: whoever started the node has died",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    topology = load_topology(options.topology)
+    url = topology.cluster(options.cluster).url
+    bind = options.bind
+    if bind is None:
+        if url is None:
+            expected = f"expected HOST:PORT, since cluster {options.cluster} has no url"
+            raise InputError("--bind", "", expected)
+        parts = urlsplit(url)
+        bind = (parts.hostname or "127.0.0.1", parts.port or 80)
+    serving = serve_node(
+        topology,
+        options.cluster,
+        bind=bind,
+        seed=options.seed,
+        drain_timeout_s=options.drain_timeout_s,
+        end_with_stdin=options.end_with_stdin,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+    return 0

@@ -1,0 +1,207 @@
+"""One process a cluster: started together, watched, ended together, never left behind.
+
+A node ends with its standard input, which this process holds open: even a supervisor that is
+killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
+removed at a clean end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from spillover.inputs.topology_file import dump_topology
+from spillover.model.errors import InputError, RunError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+from spillover.testbed.ports import with_addresses
+
+READY_WITHIN_S = 60.0
+READY_POLL_S = 0.05
+LOG_TAIL_BYTES = 4096
+EXIT_USAGE = 2
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """One running node."""
+
+    cluster: ClusterId
+    url: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    def last_words(self) -> str:
+        """The last line it wrote, for one-line reports."""
+        with self.log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def end_of_life(self) -> str:
+        """How it ended, in words."""
+        code = self.process.returncode
+        if code is None:
+            return "running"
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit status {code}"
+
+
+class Testbed:
+    """All clusters of a topology as processes. As a context manager: ready on entry, all ended on
+    exit. Raises InputError where a node found the input wrong, RunError where one did not start.
+
+    `on_death` is told of a node that ends while the testbed is up; the others go on.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        seed: int | None = None,
+        drain_timeout_s: float = 30.0,
+        on_death: Callable[[NodeProcess], None] | None = None,
+    ) -> None:
+        self.topology = with_addresses(topology)
+        self.nodes: dict[ClusterId, NodeProcess] = {}
+        self._seed = seed
+        self._drain_timeout_s = drain_timeout_s
+        self._on_death = on_death
+        self._directory = Path(tempfile.mkdtemp(prefix="spillover-"))
+        self._watching: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._all_dead = asyncio.Event()
+
+    @property
+    def urls(self) -> dict[ClusterId, str]:
+        return {c.id: c.url for c in self.topology.clusters if c.url is not None}
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop(grace_s=0.5)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop(grace_s=self._drain_timeout_s if error is None else 1.0)
+
+    async def start(self) -> None:
+        """Start all nodes, and return when each is ready and has heard from its neighbors."""
+        file = self._directory / "topology.yaml"
+        file.write_text(dump_topology(self.topology), encoding="utf-8")
+        for cluster in self.topology.cluster_ids:
+            self.nodes[cluster] = await self._spawn(cluster, file)
+        await self._all_ready()
+        self._watching = [
+            asyncio.create_task(self._watch(node), name=f"watch {node.cluster}")
+            for node in self.nodes.values()
+        ]
+
+    async def all_dead(self) -> None:
+        """Return when no node is left."""
+        await self._all_dead.wait()
+
+    async def stop(self, grace_s: float) -> None:
+        """End every node: SIGTERM, and SIGKILL for those still there after `grace_s`."""
+        self._stopping = True
+        for node in self.nodes.values():
+            _signal(node, signal.SIGTERM)
+        waits = [asyncio.create_task(node.process.wait()) for node in self.nodes.values()]
+        if waits:
+            try:
+                await asyncio.wait(waits, timeout=grace_s + 3.0)
+            finally:
+                self.kill()
+                await asyncio.wait(waits)
+        for task in self._watching:
+            task.cancel()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End every node at once."""
+        for node in self.nodes.values():
+            _signal(node, signal.SIGKILL)
+
+    async def _spawn(self, cluster: ClusterId, file: Path) -> NodeProcess:
+        log = self._directory / f"node-{self.topology.cluster_ids.index(cluster)}.log"
+        command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
+        command += ["--cluster", cluster, "--end-with-stdin"]
+        command += ["--drain-timeout-s", str(self._drain_timeout_s)]
+        if self._seed is not None:
+            command += ["--seed", str(self._seed)]
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which then ends the nodes
+            )
+        return NodeProcess(cluster, self.urls[cluster], process, log)
+
+    async def _all_ready(self) -> None:
+        limit_s = time.monotonic() + READY_WITHIN_S
+        waiting = dict(self.nodes)
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            while waiting:
+                for node in list(waiting.values()):
+                    self._check_alive(node)
+                    if await _is_ready(client, node.url):
+                        del waiting[node.cluster]
+                if waiting and time.monotonic() > limit_s:
+                    names = ", ".join(waiting)
+                    raise RunError(f"not ready within {READY_WITHIN_S:.0f} s: cluster {names}")
+                await asyncio.sleep(READY_POLL_S)
+
+    def _check_alive(self, node: NodeProcess) -> None:
+        if node.process.returncode is None:
+            return
+        words = node.last_words().removeprefix("spillover: ")
+        if node.process.returncode == EXIT_USAGE:
+            raise InputError(f"cluster {node.cluster}", "", words)
+        raise RunError(f"cluster {node.cluster} did not start ({node.end_of_life()}): {words}")
+
+    async def _watch(self, node: NodeProcess) -> None:
+        await node.process.wait()
+        if self._stopping:
+            return
+        if self._on_death is not None:
+            self._on_death(node)
+        if all(other.process.returncode is not None for other in self.nodes.values()):
+            self._all_dead.set()
+
+
+def _signal(node: NodeProcess, number: signal.Signals) -> None:
+    if node.process.returncode is None:
+        node.process.send_signal(number)
+
+
+async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        if (await client.get(f"{url}/readyz")).status_code != httpx.codes.OK:
+            return False
+        state = (await client.get(f"{url}/state")).json()
+    except httpx.TransportError:
+        return False
+    return all(neighbor["alive"] for neighbor in state["neighbors"])
