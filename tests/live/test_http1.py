@@ -83,10 +83,8 @@ class Peer(asyncio.Protocol):
         self.transport.close()
 
     def reset(self):
-        linger = b"\x01\0\0\0\0\0\0\0"
-        self.transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, linger
-        )
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         self.transport.abort()
 
 
@@ -449,8 +447,7 @@ def test_a_finished_request_leaves_nothing_behind(run):
 
     async def main():
         async with serving(lambda peer: peer.send(OK)) as (_, client):
-            future = get(client)
-            await future
+            await (future := get(client))
             trace = weakref.ref(future)
             del future
             await until(lambda: trace() is None)

@@ -182,7 +182,7 @@ async def echo(scope, receive, send):
 
 
 def test_uvicorn_and_the_client_understand_each_other(run):
-    """Parallel requests, large bodies, reuse, and a stream work against the server the nodes use."""
+    """Parallel requests, large bodies, reuse and a stream work with the server nodes use."""
 
     async def main():
         started = asyncio.Event()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision, DecisionLog
-from spillover.core.neighbors import Neighbors
-from spillover.core.visit import State, Visit
-from spillover.policy.acceptance import KEEP, accept_probability
+from spillover.core.neighbors import Knowledge, Neighbors
+from spillover.core.visit import Visit
+from spillover.model.ids import ClusterId
+from spillover.policy.acceptance import KEEP
 from spillover.policy.choosers import CHOOSERS
 
 SERVICE_WEIGHT = 1 / 16
@@ -24,6 +24,7 @@ class Decider:
     __slots__ = (
         "_choose",
         "_neighbors",
+        "_nobody",
         "_random",
         "_servers",
         "_weights",
@@ -47,6 +48,7 @@ class Decider:
         self.service_s = service_s
         self._choose = CHOOSERS[policy]
         self._neighbors = neighbors
+        self._nobody = (False,) * len(neighbors)
         self._random = random
         self._servers = servers
         self._weights = [0.0] * len(neighbors)
@@ -64,17 +66,17 @@ class Decider:
 
         KEEP comes out also where keeping is not allowed and no neighbor is eligible.
         """
-        neighbors = self._neighbors
-        eligible = self._eligible(visit) if may_forward else [False] * len(neighbors)
+        known = self._neighbors.knowledge()
+        eligible = _eligible(known, self._neighbors.ids, visit) if may_forward else self._nobody
         draw = self._random.random()
         choice = self._choose(
             queue_length,
             self._servers,
             may_keep,
             self.service_s,
-            neighbors.reject_near,
-            neighbors.queue_length,
-            neighbors.delays_s,
+            known.reject_near,
+            known.queue_length,
+            known.delays_s,
             eligible,
             self._weights,
             draw,
@@ -82,7 +84,7 @@ class Decider:
         if choice != KEEP:
             outcome = FORWARDED
         else:
-            outcome = KEPT if may_keep or visit.state is not State.ARRIVED else REFUSED
+            outcome = REFUSED if visit.is_new and not may_keep else KEPT
         self.log.append(
             Decision(
                 now_s,
@@ -95,15 +97,10 @@ class Decider:
                 self._servers,
                 len(visit.request.path),
                 may_keep,
-                accept_probability(queue_length, self._servers),
                 self.service_s,
                 draw,
-                tuple(neighbors.accept),
-                tuple(neighbors.reject_near),
-                tuple(neighbors.queue_length),
-                tuple(neighbors.reported_s),
-                tuple(neighbors.known),
-                tuple(eligible),
+                known,
+                eligible,
                 tuple(self._weights),
             )
         )
@@ -118,6 +115,7 @@ class Decider:
         self._note(visit, REFUSED, queue_length, self._servers, now_s)
 
     def served(self, service_s: float) -> None:
+        """A request has been served in this time: move the running mean."""
         self.service_s += (service_s - self.service_s) * SERVICE_WEIGHT
 
     def _note(self, visit: Visit, outcome: str, queue_length: int, busy: int, now_s: float) -> None:
@@ -133,20 +131,21 @@ class Decider:
                 self._servers,
                 len(visit.request.path),
                 outcome == STARTED,
-                accept_probability(queue_length, self._servers),
                 self.service_s,
                 0.0,
+                self._neighbors.knowledge(),
             )
         )
 
-    def _eligible(self, visit: Visit) -> Sequence[bool]:
-        """Neighbors that accept, have not refused this visit, and have not had the request."""
-        neighbors, path, tried = self._neighbors, visit.request.path, visit.tried
-        if not path and not tried:
-            return neighbors.accepting
-        return [
+
+def _eligible(known: Knowledge, ids: tuple[ClusterId, ...], visit: Visit) -> tuple[bool, ...]:
+    """Neighbors that accept, have not refused this visit, and have not had the request."""
+    path, tried = visit.request.path, visit.tried
+    if not path and not tried:
+        return known.accepting
+    return tuple(
+        [
             accepting and cluster not in path and y not in tried
-            for y, (accepting, cluster) in enumerate(
-                zip(neighbors.accepting, neighbors.ids, strict=True)
-            )
+            for y, (accepting, cluster) in enumerate(zip(known.accepting, ids, strict=True))
         ]
+    )

@@ -10,8 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from spillover.core.neighbors import Knowledge
 from spillover.model.ids import RequestId
-from spillover.policy.acceptance import neighborhood_reject_probability
+from spillover.policy.acceptance import accept_probability, neighborhood_reject_probability
 
 STARTED = "started"
 KEPT = "kept"
@@ -21,7 +22,11 @@ REFUSED = "refused"
 
 @dataclass(slots=True)
 class Decision:
-    """One decision. The tuples are by neighbor, and empty where no neighbor was asked about."""
+    """One decision, and what it was made from.
+
+    `eligible` and `weights` are by neighbor, and empty where the policy was not asked: with a free
+    server, and for a neighbor's request that met a full queue.
+    """
 
     at_s: float
     request_id: RequestId
@@ -33,16 +38,18 @@ class Decision:
     servers: int
     hops: int
     may_keep: bool
-    accept_probability: float
     service_s: float
     draw: float
-    accept: tuple[float, ...] = ()
-    reject_near: tuple[float, ...] = ()
-    lengths: tuple[int, ...] = ()
-    reported_s: tuple[float, ...] = ()
-    known: tuple[bool, ...] = ()
+    knowledge: Knowledge
     eligible: tuple[bool, ...] = ()
     weights: tuple[float, ...] = ()
+
+    @property
+    def accept_probability(self) -> float:
+        """The P that it was made with: 0 where the request could not be kept."""
+        if not self.may_keep:
+            return 0.0
+        return accept_probability(self.queue_length, self.servers)
 
 
 class DecisionLog:
@@ -65,22 +72,27 @@ class DecisionLog:
 
 
 def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any]:
-    """A decision as users read it (contract, section 4, /explain)."""
-    reject = neighborhood_reject_probability(
-        decision.accept_probability, decision.accept, decision.known
-    )
+    """A decision as users read it (contract, section 4, /explain).
+
+    `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
+    unknown.
+    """
+    known = decision.knowledge
+    accept = decision.accept_probability
+    reject = neighborhood_reject_probability(accept, known.accept, known.known)
     neighbors = [
         {
-            "id": neighbor_ids[y],
-            "accept_probability": decision.accept[y],
-            "neighborhood_accept_probability": 1.0 - decision.reject_near[y],
-            "queue_length": decision.lengths[y],
-            "age_ms": (decision.at_s - decision.reported_s[y]) * 1e3 if known else None,
-            "alive": known,
-            "eligible": decision.eligible[y],
-            "weight": decision.weights[y],
+            "id": neighbor_id,
+            "accept_probability": known.accept[y],
+            "neighborhood_accept_probability": 1.0 - known.reject_near[y],
+            "queue_length": known.queue_length[y],
+            "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
+            "delay_ms": known.delays_s[y] * 1e3,
+            "alive": known.known[y],
+            "eligible": decision.eligible[y] if decision.eligible else None,
+            "weight": decision.weights[y] if decision.weights else None,
         }
-        for y, known in enumerate(decision.known)
+        for y, neighbor_id in enumerate(neighbor_ids)
     ]
     return {
         "outcome": decision.outcome,
@@ -91,7 +103,7 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
         "busy": decision.busy,
         "hops": decision.hops,
         "may_keep": decision.may_keep,
-        "accept_probability": decision.accept_probability,
+        "accept_probability": accept,
         "neighborhood_accept_probability": 1.0 - reject,
         "service_ms": decision.service_s * 1e3,
         "draw": decision.draw,

@@ -44,4 +44,6 @@ class Gossip:
 
 def _after(last_s: float, period_s: float, now_s: float) -> float:
     """The first multiple of the period after `last_s` that is later than now."""
-    return last_s + period_s * (math.floor((now_s - last_s) / period_s) + 1)
+    due_s = last_s + period_s * (math.floor((now_s - last_s) / period_s) + 1)
+    # Rounding may put it at this very instant, which has had its report.
+    return due_s if due_s > now_s else due_s + period_s

@@ -100,37 +100,37 @@ class Neighbors:
     def heard(self, y: int, report: LoadReport | None, now_s: float) -> None:
         """A sign of life from neighbor y, with a report or (None) without one.
 
-        A report of the same epoch that is not newer than the one held is a straggler: a sign of
-        life, no more. One of an earlier epoch, while the neighbor lives, is not even that.
+        A report of the same epoch that is not newer than the one held is a sign of life, no more.
+        One of an earlier epoch is not even that while y lives: it tells of another life. After a
+        silence any other epoch is taken, since a sender whose wall clock went back while it was
+        down must not stay unheard for good.
         """
         held = self._report[y]
-        if report is not None and held is not None and report.epoch < held.epoch and self.known[y]:
-            return
+        if report is not None and held is not None:
+            if report.epoch < held.epoch and self.known[y]:
+                return
+            if report.epoch == held.epoch and report.sequence <= held.sequence:
+                report = None
         self._heard_s[y] = now_s
         self.next_silence_s = min(self.next_silence_s, now_s + self._silence_s[y])
-        if report is not None and (held is None or _replaces(report, held)):
-            self._report[y] = held = report
-            self.reported_s[y] = now_s
-            self.accept[y] = report.accept_probability
-            self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
-            self.queue_length[y] = report.queue_length
-            self._knowledge = None
-        if held is not None and not (self.known[y] and held is not report):
-            self.known[y] = True
-            self.accepting[y] = held.accepting
-            self._knowledge = None
+        if report is not None:
+            self._adopt(y, report, now_s)
+        elif held is not None and not self.known[y]:
+            self._believe(y, held)
 
     def lost(self, y: int) -> None:
-        """The link to y is down: y is unknown until it is heard of again.
+        """The link to y is down: y is unknown until it reports again.
 
         What it said before is void, since it may come back as another life of the same cluster.
         """
-        self.known[y] = False
-        self.accepting[y] = False
+        self._forget(y)
         self._report[y] = None
 
     def expire(self, now_s: float) -> list[int]:
-        """Make the neighbors unknown that were silent for too long; their indices."""
+        """Make the neighbors unknown that were silent for too long; their indices.
+
+        Their last report is believed again at the next sign of life: it was a pause, or the way.
+        """
         silent = []
         self.next_silence_s = math.inf
         for y in range(len(self.ids)):
@@ -138,7 +138,7 @@ class Neighbors:
                 continue
             until_s = self._heard_s[y] + self._silence_s[y]
             if until_s <= now_s:
-                self.known[y] = self.accepting[y] = False
+                self._forget(y)
                 silent.append(y)
             else:
                 self.next_silence_s = min(self.next_silence_s, until_s)
@@ -161,17 +161,21 @@ class Neighbors:
         for y in range(len(self.ids)):
             assert self.known[y] or not self.accepting[y], f"{self.ids[y]} unknown yet eligible"
             assert not self.known[y] or self._report[y] is not None, f"{self.ids[y]} never spoke"
+            assert not self.known[y] or self.next_silence_s < math.inf, "nobody watches for silence"
 
-    def _restore(self, y: int) -> None:
-        report = self._report[y]
-        if report is not None:
-            self.known[y] = True
-            self.accepting[y] = report.accepting
+    def _adopt(self, y: int, report: LoadReport, now_s: float) -> None:
+        self._report[y] = report
+        self.reported_s[y] = now_s
+        self.accept[y] = report.accept_probability
+        self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
+        self.queue_length[y] = report.queue_length
+        self._believe(y, report)
 
+    def _believe(self, y: int, report: LoadReport) -> None:
+        self.known[y] = True
+        self.accepting[y] = report.accepting
+        self._knowledge = None
 
-def _is_newer(report: LoadReport, held: LoadReport, *, alive: bool) -> bool:
-    """Whether `report` replaces `held`. After a silence any other epoch is taken: a sender whose
-    wall clock went back while it was down must not stay unheard for good."""
-    if report.epoch == held.epoch:
-        return report.sequence > held.sequence
-    return report.epoch > held.epoch or not alive
+    def _forget(self, y: int) -> None:
+        self.known[y] = self.accepting[y] = False
+        self._knowledge = None

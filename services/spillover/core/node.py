@@ -113,8 +113,8 @@ class NodeMachine:
 
     @property
     def accept_probability(self) -> float:
-        """P; 0 while draining."""
-        if self.draining:
+        """P; 0 while draining or full, since then nothing is accepted whatever N is."""
+        if not self.accepting:
             return 0.0
         return accept_probability(len(self.queue), self.settings.servers)
 
@@ -158,15 +158,12 @@ class NodeMachine:
     # --- a request comes in -------------------------------------------------------------------
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
-        visit = Visit(
-            event.ref,
-            event.request,
-            origin=event.origin,
-            deadline_s=event.deadline_s,
-            now_s=now_s,
-        )
+        visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
         if self.draining:
             self._refuse(visit, Refusal.DRAINING)
+        elif event.deadline_s <= now_s:
+            self._accept(visit)
+            self._end(visit, Outcome.EXPIRED, now_s)
         elif self.free:
             self._accept(visit)
             self._start_at_once(visit, now_s)
@@ -191,24 +188,29 @@ class NodeMachine:
         """Decide again, the neighbor that the request was away to left out."""
         visit.network_s += max(0.0, now_s - visit.since_s)
         visit.tried = (*visit.tried, visit.target)
-        if self.free:
+        self._leave(visit)
+        visit.state = State.ARRIVED
+        if visit.deadline_s <= now_s:
+            self._end(visit, Outcome.EXPIRED, now_s)
+        elif self.free:
             self._start_at_once(visit, now_s)
-            return
-        full = len(self.queue) >= self.settings.queue_limit
-        choice = self._choose(visit, now_s, may_keep=not (full or self.draining))
-        self._place(visit, choice, now_s)
+        else:
+            full = len(self.queue) >= self.settings.queue_limit
+            choice = self._choose(visit, now_s, may_keep=not (full or self.draining))
+            self._place(visit, choice, now_s)
 
     def _choose(self, visit: Visit, now_s: float, *, may_keep: bool) -> int:
         settings = self.settings
-        room = settings.queue_limit + settings.away_limit - len(self.queue) - self._away
+        # At a drain the visit stands in the queue: it does not wait for itself.
+        waiting = len(self.queue) - (visit.state is State.QUEUED)
         return self.decider.choose(
             visit,
-            len(self.queue),
+            waiting,
             now_s,
             may_keep=may_keep,
             may_forward=visit.request.hops < settings.max_hops
             and self._away < settings.away_limit
-            and room > 0,
+            and waiting + self._away < settings.queue_limit + settings.away_limit,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
@@ -229,8 +231,7 @@ class NodeMachine:
         self._out.append(ev.Accepted(visit.ref))
 
     def _refuse(self, visit: Visit, reason: Refusal) -> None:
-        waits = len(self.queue) + 1
-        retry_after_s = waits * self.decider.service_s / self.settings.servers
+        retry_after_s = (len(self.queue) + 1) * self.decider.service_s / self.settings.servers
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
 
     def _enter(self, visit: Visit, state: State, now_s: float) -> None:
@@ -319,8 +320,7 @@ class NodeMachine:
         if visit.request.keyed:
             self._place_again(visit, now_s)
         else:
-            neighbor = self.neighbors.ids[visit.target]
-            problem = f"cluster {neighbor} was lost with the request before it answered"
+            problem = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
             self._end(visit, Outcome.UNKNOWN, now_s, problem)
 
     # --- a visit ends -------------------------------------------------------------------------
@@ -329,19 +329,23 @@ class NodeMachine:
         self, visit: Visit, outcome: Outcome, now_s: float, problem: str | None = None
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
-        spent_s = max(0.0, now_s - visit.since_s)
         if visit.place is not None:
-            self.queue.discard(visit.place)
-            visit.place = None
-            visit.queued_s += spent_s
+            self._unqueue(visit, now_s)
         elif visit.state is State.RUNNING:
             self._stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
         elif visit.state is State.AWAY:
-            visit.network_s += spent_s
+            visit.network_s += max(0.0, now_s - visit.since_s)
             if outcome is not Outcome.UNKNOWN:
                 self._out.append(ev.Recall(visit.ref, visit.target))
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem))
+
+    def _unqueue(self, visit: Visit, now_s: float) -> None:
+        """Take a visit out of the queue without serving it."""
+        assert visit.place is not None
+        self.queue.discard(visit.place)
+        visit.place = None
+        visit.queued_s += max(0.0, now_s - visit.since_s)
 
     def _reply(self, visit: Visit, answer: Answer, delay_s: float = 0.0) -> None:
         self._leave(visit)
@@ -389,10 +393,7 @@ class NodeMachine:
         for visit in list(self.queue):
             choice = self._choose(visit, now_s, may_keep=False)
             if choice != KEEP:
-                assert visit.place is not None
-                self.queue.discard(visit.place)
-                visit.place = None
-                visit.queued_s += max(0.0, now_s - visit.since_s)
+                self._unqueue(visit, now_s)
                 self._place(visit, choice, now_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:

@@ -133,7 +133,7 @@ class Start:
 
 @dataclass(slots=True)
 class Stop:
-    """Stop running, if that can be done; in any case report ServiceEnded when the server is free."""
+    """Stop running, if that can be done. In any case ServiceEnded tells when the server is free."""
 
     ref: int
 

@@ -11,7 +11,10 @@ from spillover.model.request import Answer, Outcome, Request
 
 
 class State(StrEnum):
-    """Where the request is now, as seen from here. The names are those of the ledger."""
+    """Where the request is now, as seen from here. The names are those of the ledger.
+
+    ARRIVED lasts only while an event is handled: on its way in, or back from a neighbor.
+    """
 
     ARRIVED = "arrived"
     QUEUED = "queued"
@@ -24,6 +27,7 @@ class Visit:
 
     __slots__ = (
         "deadline_s",
+        "is_home",
         "network_s",
         "origin",
         "place",
@@ -37,11 +41,12 @@ class Visit:
     )
 
     def __init__(
-        self, ref: int, request: Request, *, origin: int, deadline_s: float, now_s: float
+        self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
     ) -> None:
         self.ref = ref
         self.request = request
         self.origin = origin
+        self.is_home = origin == HOME
         self.deadline_s = deadline_s
         self.state = State.ARRIVED
         self.since_s = now_s
@@ -55,8 +60,9 @@ class Visit:
         """Neighbors that refused or lost it: not asked again during this visit."""
 
     @property
-    def is_home(self) -> bool:
-        return self.origin == HOME
+    def is_new(self) -> bool:
+        """Not accepted yet, so that it may still be refused."""
+        return self.state is State.ARRIVED and not self.tried
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """An answer given here, with what the visit has cost so far."""

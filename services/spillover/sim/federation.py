@@ -38,9 +38,10 @@ class SimCluster:
         )
         self._delays_s = [delay_s for _, delay_s in neighbors]
         self._refs = 0
-        self._waiting: dict[int, tuple[Callable[[Answer], None], Callable[[Refusal], None]]] = {}
+        self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
         self._serving: set[int] = set()
         self._forwards: dict[int, int] = {}
+        """Refs of what is away: here, and at the neighbor that has accepted it."""
         self.peers: list[SimCluster] = []
         """By neighbor index; set once all clusters exist."""
         self.mirror: list[int] = []
@@ -49,7 +50,7 @@ class SimCluster:
         self.reports = 0
         self._wake_s = float("inf")
         self._interpreters: dict[type, Callable[[Any], None]] = {
-            ev.Accepted: lambda command: None,
+            ev.Accepted: lambda _: None,
             ev.Start: self._start,
             ev.Stop: self._stop,
             ev.Forward: self._forward,
@@ -57,7 +58,7 @@ class SimCluster:
             ev.Refuse: self._refuse,
             ev.Reply: self._reply,
             ev.Publish: lambda command: self._tell(command.report),
-            ev.Beat: lambda command: self._tell(None),
+            ev.Beat: lambda _: self._tell(None),
         }
         self._arm()
 
@@ -65,27 +66,29 @@ class SimCluster:
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
     ) -> None:
         """A client's request reaches this cluster now."""
-        self._arrive(request, deadline_s, ev.HOME, on_answer, on_refusal)
+        self.receive(request, deadline_s, ev.HOME, on_answer, on_refusal)
 
-    def feed(self, event: Any) -> None:
-        for command in self.machine.handle(event, self._world.now_s):
-            self._interpreters[type(command)](command)
-        self.queue_length_max = max(self.queue_length_max, self.machine.queue_length)
-        self._arm()
-
-    def _arrive(
+    def receive(
         self,
         request: Request,
         deadline_s: float,
         origin: int,
         on_answer: OnAnswer,
         on_refusal: OnRefusal,
-    ) -> int:
+    ) -> int | None:
+        """A request reaches this cluster now; its ref, None where it has ended at once."""
         self._refs += 1
         ref = self._refs
         self._waiting[ref] = (on_answer, on_refusal)
         self.feed(ev.Arrived(ref, request, deadline_s, origin))
-        return ref
+        return ref if ref in self._waiting else None
+
+    def feed(self, event: Any) -> None:
+        """Hand an event to the machine and carry out what it commands."""
+        for command in self.machine.handle(event, self._world.now_s):
+            self._interpreters[type(command)](command)
+        self.queue_length_max = max(self.queue_length_max, self.machine.queue_length)
+        self._arm()
 
     def _arm(self) -> None:
         deadline_s = self.machine.next_deadline()
@@ -134,9 +137,11 @@ class SimCluster:
             self._world.at(self._world.now_s + delay_s, self.feed, ev.ForwardRefused(ref))
 
         def arrive() -> None:
-            self._forwards[ref] = self.peers[y]._arrive(
+            there = self.peers[y].receive(
                 command.request, command.deadline_s, self.mirror[y], answered, refused
             )
+            if there is not None:
+                self._forwards[ref] = there
 
         self._world.at(self._world.now_s + delay_s, arrive)
 

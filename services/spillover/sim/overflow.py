@@ -28,6 +28,8 @@ class OverflowRun:
     system_time_ms: dict[ClusterId, list[float]]
     hops: dict[ClusterId, Counter[int]]
     outcomes: Counter[str] = field(default_factory=Counter)
+    ended: int = 0
+    """Requests that came to an outcome, refusals included."""
     queue_length_max: int = 0
     reports: int = 0
     events: int = 0
@@ -37,12 +39,11 @@ class OverflowRun:
         """The object of contract section 3, `sim overflow`."""
         all_hops: Counter[int] = sum(self.hops.values(), Counter())
         answered = all_hops.total()
-        requests = self.outcomes.total()
         return {
             "engine": "full",
             "topology": self.topology.name,
             "policy": self.topology.policy,
-            "requests": requests,
+            "requests": self.ended,
             "outcomes": dict(self.outcomes),
             "system_time_ms": summarize([t for ts in self.system_time_ms.values() for t in ts]),
             "per_cluster": {
@@ -57,7 +58,7 @@ class OverflowRun:
             "queue_length_max": self.queue_length_max,
             "reports": self.reports,
             "events": self.events,
-            "requests_per_s": requests / self.wall_s if self.wall_s else 0.0,
+            "requests_per_s": self.ended / self.wall_s if self.wall_s else 0.0,
         }
 
 
@@ -76,15 +77,8 @@ def run_overflow(
         hops={cluster: Counter() for cluster in clusters},
     )
     started_s = time.perf_counter()
-    _schedule_arrivals(world, clusters, schedule, run)
-
-    def done() -> bool:
-        ended = run.outcomes.total()
-        if on_progress is not None and ended % PROGRESS_EVERY == 0:
-            on_progress(ended)
-        return ended == len(schedule)
-
-    world.run(done)
+    _schedule_arrivals(world, clusters, schedule, run, on_progress)
+    world.run(lambda: run.ended == len(schedule))
     for cluster in clusters.values():
         cluster.machine.check()
     run.wall_s = time.perf_counter() - started_s
@@ -99,20 +93,27 @@ def _schedule_arrivals(
     clusters: dict[ClusterId, SimCluster],
     schedule: Schedule,
     run: OverflowRun,
+    on_progress: Callable[[int], None] | None,
 ) -> None:
     deadline_s = run.topology.default_deadline_ms / 1e3
+
+    def ended(outcome: str) -> None:
+        run.outcomes[outcome] += 1
+        run.ended += 1
+        if on_progress is not None and run.ended % PROGRESS_EVERY == 0:
+            on_progress(run.ended)
 
     def submit(number: int, arrival: Arrival) -> None:
         home = arrival.cluster
 
         def answered(answer: Answer) -> None:
-            run.outcomes[answer.outcome] += 1
+            ended(answer.outcome)
             if answer.outcome is Outcome.DONE:
                 run.system_time_ms[home].append(answer.total_s * 1e3)
                 run.hops[home][len(answer.path) - 1] += 1
 
         def refused(_: Refusal) -> None:
-            run.outcomes["refused"] += 1
+            ended("refused")
 
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
         request = request_of(number, arrival.id, work, arrival.type)

@@ -44,12 +44,13 @@ class NodeProcess:
     log: Path
 
     def last_words(self) -> str:
-        """The last line it wrote, for one-line reports."""
+        """The last line with words in it that it wrote, for one-line reports."""
         with self.log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LOG_TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        said = [line.strip() for line in lines if any(map(str.isalpha, line))]
+        return said[-1] if said else "it said nothing"
 
     def end_of_life(self) -> str:
         """How it ended, in words."""
