@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import gc
 import json
-import math
 import resource
 import signal
 import sys
@@ -24,8 +23,10 @@ from spillover.live.http1 import HttpClient
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
-from spillover_loadgen import display, driver, results, traces, workloads
+from spillover_loadgen import display, driver, results
+from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.record import Outcome, Record
+from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 
 INTERRUPTED = 130
 _FILES_WANTED = 60_000
@@ -64,59 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     run.set_defaults(command=_run)
-    _add_schedule_options(run)
+    add_schedule_options(run)
     _add_sending_options(run)
     return parser
-
-
-def _add_schedule_options(run: argparse.ArgumentParser) -> None:
-    source = run.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--workload",
-        choices=("bursts", "poisson"),
-        help="bursts: the users of Lai & Polak, a burst at one cluster after the other",
-    )
-    source.add_argument("--trace", metavar="FILE", help="CSV of requests, or Azure's LLM format")
-    run.add_argument(
-        "--rate",
-        type=_above_zero,
-        metavar="R",
-        help="requests per second at each cluster, for poisson",
-    )
-    run.add_argument(
-        "--duration-s",
-        type=_above_zero,
-        metavar="D",
-        help="length of the schedule; for bursts 5 s per cluster and 20 s if not given",
-    )
-    run.add_argument(
-        "--context-token-ms",
-        type=_at_least_zero,
-        default=0.25,
-        metavar="MS",
-        help="service time per context token of an Azure trace (default %(default)s)",
-    )
-    run.add_argument(
-        "--generated-token-ms",
-        type=_at_least_zero,
-        default=30.0,
-        metavar="MS",
-        help="service time per generated token of an Azure trace (default %(default)s)",
-    )
-    run.add_argument(
-        "--assign",
-        default=traces.ROUND_ROBIN,
-        metavar="CLUSTER",
-        help="the home of an Azure trace's requests (default %(default)s)",
-    )
-    run.add_argument(
-        "--time-scale",
-        type=_above_zero,
-        default=1.0,
-        metavar="X",
-        help="multiply the schedule's times and service times; 2 is twice as slow",
-    )
-    run.add_argument("--seed", type=_whole, default=1, help="of the workload (default %(default)s)")
 
 
 def _add_sending_options(run: argparse.ArgumentParser) -> None:
@@ -130,41 +81,10 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--no-keys", action="store_true", help="send no idempotency keys")
     run.add_argument(
-        "--deadline-ms", type=_above_zero, metavar="MS", help="deadline of each request"
+        "--deadline-ms", type=above_zero, metavar="MS", help="deadline of each request"
     )
     run.add_argument("--out", metavar="FILE", help="write one JSON line for each request")
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
-
-
-def _above_zero(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
-
-
-def _at_least_zero(text: str) -> float:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
-    return value
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
 
 
 def _target(text: str) -> tuple[ClusterId, str]:
@@ -187,43 +107,9 @@ def _targets(options: argparse.Namespace) -> dict[ClusterId, str]:
     return targets
 
 
-def _schedule(
-    options: argparse.Namespace, cluster_ids: Sequence[ClusterId]
-) -> tuple[Schedule, float]:
-    """The schedule that the options describe, and its length in seconds as it will be sent."""
-    duration_s: float | None = options.duration_s
-    if options.rate is not None and options.workload != "poisson":
-        raise InputError("--rate", "", "expected only with --workload poisson")
-    if options.trace:
-        schedule = traces.read_trace(
-            options.trace,
-            cluster_ids=cluster_ids,
-            context_token_ms=options.context_token_ms,
-            generated_token_ms=options.generated_token_ms,
-            assign=options.assign,
-        )
-        if duration_s is None:
-            duration_s = schedule[-1].time_s
-        else:
-            schedule = [arrival for arrival in schedule if arrival.time_s < duration_s]
-    elif options.workload == "bursts":
-        if duration_s is None:
-            duration_s = workloads.bursts_duration_s(len(cluster_ids))
-        schedule = workloads.bursts(cluster_ids, duration_s=duration_s, seed=options.seed)
-    else:
-        if options.rate is None:
-            raise InputError("--rate", "", "expected with --workload poisson, got none")
-        if duration_s is None:
-            raise InputError("--duration-s", "", "expected with --workload poisson, got none")
-        schedule = workloads.poisson(
-            cluster_ids, rate_per_s=options.rate, duration_s=duration_s, seed=options.seed
-        )
-    return workloads.stretch(schedule, options.time_scale), duration_s * options.time_scale
-
-
 def _run(options: argparse.Namespace) -> int:
     targets = _targets(options)
-    schedule, duration_s = _schedule(options, list(targets))
+    schedule, duration_s = read_schedule(options, list(targets))
     with ExitStack() as stack:
         out = stack.enter_context(_open_out(options.out)) if options.out else None
         records, interrupted = _measure(schedule, targets, options)

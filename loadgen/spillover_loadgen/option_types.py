@@ -1,0 +1,43 @@
+"""Argument types of the command lines: each says in one line what it expected.
+
+What the options mean is not known here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def above_zero(text: str) -> float:
+    """A finite number above 0."""
+    value = _number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def at_least_zero(text: str) -> float:
+    """A finite number, 0 or more."""
+    value = _number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """An integer of either sign."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
