@@ -41,6 +41,7 @@ class DemoResult:
     """The same schedule twice, isolated and networked, and what the simulator says of both."""
 
     topology: Topology
+    """As it ran: its durations are already multiplied by `time_scale`."""
     seed: int
     time_scale: float
     duration_s: float

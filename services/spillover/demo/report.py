@@ -75,9 +75,9 @@ def _opening(result: DemoResult) -> str:
     return f"""<h1>{escape(_headline(result))}</h1>
 {warnings}<p class="lede">{len(topology.clusters)} clusters with {servers} servers in all ran as
 separate processes on one machine. Users came to each cluster at random, for a short while many
-more than its servers can serve. The very same requests were sent twice: first to <b>isolated</b> queues, where every cluster
-has to serve all that comes in, then to <b>networked</b> queues, where a cluster whose queue grows
-hands some requests on to its neighbors.</p>
+more than its servers can serve. The very same requests were sent twice: first to <b>isolated</b>
+queues, where every cluster has to serve all that comes in, then to <b>networked</b> queues, where
+a cluster whose queue grows hands some requests on to its neighbors.</p>
 {_tiles(result)}
 <p>Each cluster decides alone and for each request: keep it or hand it on, and to whom. It knows
 only its own queue and what its neighbors last said about theirs. The rule used here is
@@ -110,7 +110,7 @@ def _tiles(result: DemoResult) -> str:
         _tile(
             milliseconds(before.get(field)),
             f"{milliseconds(after.get(field))} ms",
-            f"{words} system time, {factor(gains[field])} faster",
+            f"{words} system time, speed-up {factor(gains[field])}",
         )
         for field, words in (("mean", "mean"), ("max", "longest"))
     ]
@@ -172,7 +172,7 @@ def _acceptance(result: DemoResult) -> str:
     return f"""<h2>How willing each cluster was</h2>
 <p>The longer a queue, the smaller the probability P that a cluster keeps one more request. With N
 requests waiting for m servers, P = m / (N + m). Clusters tell their neighbors P and R every
-{result.topology.gossip_period_ms * result.time_scale:g} ms, and a request that is handed on goes
+{result.topology.gossip_period_ms:g} ms, and a request that is handed on goes
 more likely to where R is high.</p>
 {figure}"""
 
@@ -269,7 +269,7 @@ def _footer(result: DemoResult) -> str:
 def _topology_words(result: DemoResult) -> str:
     topology = result.topology
     delays = sorted({link.delay_ms for link in topology.links})
-    links = f"{len(topology.links)} links"
+    links = "1 link" if len(topology.links) == 1 else f"{len(topology.links)} links"
     if delays:
         span = f"{delays[0]:g}" if len(delays) == 1 else f"{delays[0]:g} to {delays[-1]:g}"
         links += f" with {span} ms one way"
@@ -279,7 +279,7 @@ def _topology_words(result: DemoResult) -> str:
 def _scale_words(time_scale: float) -> str:
     if time_scale == 1:
         return " (real time)"
-    return " (every duration of the topology and the workload is multiplied by it)"
+    return " (every duration of the topology and the workload is multiplied by it, here too)"
 
 
 def _requests(load: dict[str, Any]) -> str:

@@ -37,11 +37,11 @@ p, dl { max-width: 68ch; }
 .lede { font-size: 1.1rem; }
 .note, figcaption { color: var(--muted); font-size: .92rem; }
 .warning { border-left: 4px solid var(--warning); padding: .5rem 1rem; background: var(--card); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 12px;
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 12px;
   list-style: none; padding: 0; margin: 1.6rem 0; }
 .tiles li { background: var(--card); border: 1px solid var(--grid); border-radius: 10px;
   padding: 14px 16px; }
-.tiles b { display: block; font-size: 1.45rem; font-weight: 650; line-height: 1.3;
+.tiles b { display: block; font-size: 1.35rem; font-weight: 650; line-height: 1.3;
   font-variant-numeric: tabular-nums; white-space: nowrap; }
 .tiles li > span { color: var(--muted); font-size: .9rem; }
 .tiles .isolated { color: var(--isolated); }
@@ -50,6 +50,9 @@ figure { margin: 1.2rem 0 0; }
 .drawing { overflow-x: auto; background: var(--card); border: 1px solid var(--grid);
   border-radius: 10px; padding: 14px; }
 .drawing svg { display: block; width: 100%; height: auto; }
+.drawing text { font-family: inherit !important; }
+/* A drawing wider than a phone scrolls rather than shrink until nobody can read it. */
+.narrow svg { min-width: calc(var(--drawn-width) * .75); }
 .narrow { display: none !important; }
 figcaption { margin-top: .6rem; max-width: 72ch; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 16px; list-style: none; padding: 0;

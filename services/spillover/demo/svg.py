@@ -55,7 +55,7 @@ def render(name: str, label: str, size_px: tuple[int, int], draw: Callable[[Figu
         draw(figure)
         no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(target, format="svg", transparent=True, metadata=no_metadata)
-    return _for_page(target.getvalue(), label)
+    return _for_page(target.getvalue(), label, size_px[0])
 
 
 def _style(name: str) -> dict[Any, Any]:
@@ -94,23 +94,27 @@ def _stand_in(family: str, index: int) -> str:
     return f"#a{_FAMILIES.index(family)}{index:04x}"
 
 
+def _themed(style: re.Match[str]) -> str:
+    # The family is the page's own; what older versions of matplotlib write, its style sheet mends.
+    text = re.sub(r"font-family: [^;\"]*; ", "", style[0])
+    return re.sub(r"#a([0-3])([0-9a-f]{4})\b", _variable, text)
+
+
 def _variable(match: re.Match[str]) -> str:
     family, index = _FAMILIES[int(match[1])], int(match[2], 16)
     return f"var(--{_NAMED[index]})" if family == "named" else f"var(--{family}-{index})"
 
 
-def _for_page(svg: str, label: str) -> str:
+def _for_page(svg: str, label: str, width_px: int) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r"#a([0-3])([0-9a-f]{4})\b", _variable, svg)
-    # The page's own font: only the size stays.
-    svg = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r'style="[^"]*"', _themed, svg)
     svg = re.sub(r' d="[^"]*"', _shorter_numbers, svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     opening = (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'\\1 role="img" aria-label="{escape(label)}">'
+        f'\\1 style="--drawn-width: {width_px}px" role="img" aria-label="{escape(label)}">'
     )
     return re.sub(r'<svg[^>]*(viewBox="[^"]*")[^>]*>', opening, svg, count=1).strip()
 

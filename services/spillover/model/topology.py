@@ -7,11 +7,15 @@ built-in ones, are in `spillover.inputs`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
+"""Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
 POLICY_NAMES = ("isolated", "paper", "two-choice")
 
@@ -136,13 +140,18 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
     if not clusters:
         _fail("clusters", "expected at least one cluster, got none")
     seen: set[str] = set()
+    urls: set[str | None] = set()
     for index, cluster in enumerate(clusters):
         field = f"clusters[{index}]"
-        if not cluster.id or "," in cluster.id or not cluster.id.isprintable():
-            _fail(f"{field}.id", f"expected printable text without commas, got {cluster.id!r}")
+        if not _ID.fullmatch(cluster.id):
+            expected = "expected 1 to 63 of A-Z a-z 0-9 . _ -"
+            _fail(f"{field}.id", f"{expected}, got {cluster.id!r}")
         if cluster.id in seen:
             _fail(f"{field}.id", f"expected ids that differ, got {cluster.id!r} twice")
         seen.add(cluster.id)
+        if cluster.url is not None and cluster.url in urls:
+            _fail(f"{field}.url", f"expected urls that differ, got {cluster.url} twice")
+        urls.add(cluster.url)
         _at_least(f"{field}.servers", cluster.servers, 1)
         _at_least(f"{field}.service_ms", cluster.service_ms, 0)
         _at_least(f"{field}.delivery_ms", cluster.delivery_ms, 0)
@@ -169,7 +178,7 @@ def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:
 
 
 def _at_least(field: str, value: float, least: float) -> None:
-    if not math.isfinite(value) or value < least:
+    if not least <= value < math.inf:
         _fail(field, f"expected a number of at least {least:g}, got {value:g}")
 
 
