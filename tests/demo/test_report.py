@@ -202,14 +202,12 @@ def test_footer_tells_how_the_run_was_made(page: str) -> None:
 
 
 def test_names_are_escaped() -> None:
-    """Cluster ids and names that look like HTML or mathematics appear as what they are."""
-    result = small_result(("<b>&x", "$y$"))
-    page = report_page(replace(result, topology=replace(result.topology, name="<i>'pair'")))
-    reader = read(page)
+    """A topology's name that looks like HTML or mathematics appears as what it is."""
+    result = small_result()
+    name = "<i>'pair' $y$"
+    page = report_page(replace(result, topology=replace(result.topology, name=name)))
     assert "<i>" not in page
-    assert "<b>&" not in page
-    assert "<b>&x" in reader.text
-    assert "$y$" in reader.text
+    assert name in read(page).text
 
 
 def test_populations_without_requests_leave_gaps() -> None:
