@@ -81,15 +81,11 @@ class Decider:
             self._weights,
             draw,
         )
-        if choice != KEEP:
-            outcome = FORWARDED
-        else:
-            outcome = REFUSED if visit.is_new and not may_keep else KEPT
         self.log.append(
             Decision(
                 now_s,
                 visit.request.id,
-                outcome,
+                _outcome(choice, visit, may_keep=may_keep),
                 choice,
                 self.policy,
                 queue_length,
@@ -136,6 +132,12 @@ class Decider:
                 self._neighbors.knowledge(),
             )
         )
+
+
+def _outcome(choice: int, visit: Visit, *, may_keep: bool) -> str:
+    if choice != KEEP:
+        return FORWARDED
+    return REFUSED if visit.is_new and not may_keep else KEPT
 
 
 def _eligible(known: Knowledge, ids: tuple[ClusterId, ...], visit: Visit) -> tuple[bool, ...]:

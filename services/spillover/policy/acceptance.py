@@ -151,7 +151,8 @@ def choose_two_choice(
     """The shorter of two neighbors drawn with replacement, if its queue and the way are shorter.
 
     Forwards to y if N > N_y + 1 + m * delay / service (contract, section 2): what the own servers
-    would finish while the request travels counts as length. The first drawn wins a tie.
+    would finish while the request travels counts as length. The first drawn wins a tie. Where a
+    service takes no time, no way is short enough.
     """
     count = 0
     for y in range(len(weights)):

@@ -1,0 +1,300 @@
+"""The machine of a cluster against an independent model, under any order of valid events.
+
+The model knows only what went in and what came out. It is never told what the machine holds inside,
+except to compare the ledger and the queue length at the end of each step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from spillover.core import node_events as ev
+from spillover.core.node import NodeMachine
+from spillover.core.node_settings import NodeSettings
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Request
+from spillover.policy.choosers import CHOOSERS
+
+HOME_ENDS = {Outcome.UNKNOWN: "failed"}
+NEIGHBORS = ("b", "c", "d")
+
+
+class Known:
+    """What the model knows of one accepted visit."""
+
+    def __init__(self, event):
+        self.event = event
+        self.state = "arrived"
+        self.asked = []
+        """Neighbors that it was handed to."""
+
+    @property
+    def is_home(self):
+        return self.event.origin == ev.HOME
+
+
+class ClusterUnderTest(RuleBasedStateMachine):
+    """Feeds events; believes no one."""
+
+    @initialize(
+        servers=st.integers(1, 3),
+        queue_limit=st.integers(0, 4),
+        max_hops=st.integers(0, 3),
+        policy=st.sampled_from(sorted(CHOOSERS)),
+        neighbor_count=st.integers(0, 3),
+        gossip_period_s=st.sampled_from([0.05, 10.0]),
+        delivery_s=st.sampled_from([0.0, 0.006]),
+        seed=st.integers(0, 9),
+    )
+    def build(self, *, neighbor_count, seed, **told):
+        told_settings = NodeSettings(cluster="a", decisions_max=16, **told)
+        neighbors = [(neighbor, 0.035) for neighbor in NEIGHBORS[:neighbor_count]]
+        self.machine = NodeMachine(told_settings, neighbors, Random(seed), 0.0)
+        self.settings = told_settings
+        self.neighbor_count = neighbor_count
+        self.now_s = 0.0
+        self.refs = 0
+        self.visits = {}
+        self.queue = []
+        self.stuck = set()
+        self.ended = {}
+        self.refused = set()
+        self.unheard = set(range(neighbor_count))
+        self.draining = False
+
+    # --- rules --------------------------------------------------------------------------------
+
+    @rule(
+        from_neighbor=st.booleans(),
+        keyed=st.booleans(),
+        hops=st.integers(0, 2),
+        lifetime_s=st.sampled_from([math.inf, 5.0, 1.0, 0.2, 0.0, -0.1]),
+    )
+    def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s):
+        origin, path = ev.HOME, ()
+        if from_neighbor and self.neighbor_count:
+            origin = self.refs % self.neighbor_count
+            path = (*("x", "y")[:hops], NEIGHBORS[origin])
+        self.refs += 1
+        request = Request(f"r{self.refs}", keyed, None, path)
+        self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
+
+    @precondition(lambda self: self.running() or self.stuck)
+    @rule(data=st.data(), outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED]))
+    def a_server_comes_free(self, data, outcome):
+        ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        self.feed(ev.ServiceEnded(ref, outcome, 0.04))
+
+    @precondition(lambda self: self.away())
+    @rule(data=st.data(), outcome=st.sampled_from(Outcome))
+    def a_forward_is_answered(self, data, outcome):
+        ref = data.draw(st.sampled_from(self.away()))
+        self.feed(ev.ForwardAnswered(ref, Answer(outcome, ("a", "b")), 0.035, 0.035))
+
+    @precondition(lambda self: self.away())
+    @rule(data=st.data(), event=st.sampled_from([ev.ForwardRefused, ev.ForwardLost]))
+    def a_forward_comes_to_nothing(self, data, event):
+        self.feed(event(data.draw(st.sampled_from(self.away()))))
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data(), event=st.sampled_from(["cancel", "answer", "refusal", "loss"]))
+    def something_comes_that_may_be_too_late(self, data, event):
+        ref = data.draw(st.integers(1, self.refs))
+        if event == "cancel":
+            self.feed(ev.Cancelled(ref))
+        elif ref not in self.away():
+            late = ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0)
+            others = {"refusal": ev.ForwardRefused(ref), "loss": ev.ForwardLost(ref)}
+            assert self.feed(others.get(event, late)) == []
+
+    @precondition(lambda self: self.neighbor_count)
+    @rule(
+        data=st.data(),
+        accept=st.floats(0, 1),
+        near=st.floats(0, 1),
+        epoch=st.integers(1, 2),
+        sequence=st.integers(1, 20),
+        accepting=st.booleans(),
+        beat=st.booleans(),
+    )
+    def a_neighbor_is_heard(self, *, data, accept, near, epoch, sequence, accepting, beat):
+        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        report = LoadReport(epoch, sequence, accept, near, sequence, 2, accepting)
+        self.feed(ev.Heard(y, None if beat else report))
+        if not beat:
+            self.unheard.discard(y)
+
+    @precondition(lambda self: self.neighbor_count)
+    @rule(data=st.data())
+    def a_link_goes_down(self, data):
+        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        self.feed(ev.LinkDown(y))
+        self.unheard.add(y)
+
+    @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
+    def an_operator_steps_in(self, event):
+        self.draining = event is ev.Drain
+        self.feed(event())
+
+    @rule(step_s=st.sampled_from([0.001, 0.05, 0.3, 2.0, -0.002]))
+    def time_passes(self, step_s):
+        self.now_s += step_s
+
+    @rule(late_s=st.sampled_from([0.0, 0.0, 0.001, 0.7]))
+    def the_alarm_rings(self, late_s):
+        self.now_s = max(self.now_s, self.machine.next_deadline()) + late_s
+        self.feed(ev.Woke())
+        assert self.machine.next_deadline() > self.now_s
+        assert all(visit.event.deadline_s > self.now_s for visit in self.visits.values())
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def running(self):
+        return [ref for ref, visit in self.visits.items() if visit.state == "running"]
+
+    def away(self):
+        return [ref for ref, visit in self.visits.items() if visit.state == "away"]
+
+    def feed(self, event):
+        """One event in; every command out is judged on its own, then the state as a whole."""
+        if isinstance(event, ev.ServiceEnded):
+            self.stuck.discard(event.ref)
+            if event.ref in self.visits:
+                self.visits[event.ref].state = "served"
+        if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
+            self.visits[event.ref].state = "arrived"
+        commands = self.machine.handle(event, self.now_s)
+        for command in commands:
+            judge = getattr(self, f"on_{type(command).__name__.lower()}")
+            judge(command, event)
+        for ref, visit in self.visits.items():
+            if visit.state == "arrived":
+                visit.state = "queued"
+                self.queue.append(ref)
+        self.judge_the_whole()
+        return commands
+
+    def on_accepted(self, command, event):
+        assert command.ref == event.ref
+        assert command.ref not in {*self.visits, *self.ended, *self.refused}
+        assert not self.draining
+        self.visits[command.ref] = Known(event)
+
+    def on_refuse(self, command, event):
+        assert (command.ref, command.origin) == (event.ref, event.origin)
+        assert command.ref not in {*self.visits, *self.ended, *self.refused}
+        assert command.retry_after_s > 0.0
+        assert self.draining or len(self.queue) >= self.settings.queue_limit
+        self.refused.add(command.ref)
+
+    def on_start(self, command, _event):
+        visit = self.visits[command.ref]
+        assert command.at_s < visit.event.deadline_s, "expired work started"
+        if visit.state == "queued":
+            assert self.queue.pop(0) == command.ref, "not the one that waited longest"
+        else:
+            assert visit.state == "arrived"
+            assert not self.queue
+        visit.state = "running"
+
+    def on_stop(self, command, _event):
+        assert self.visits[command.ref].state == "running"
+        self.stuck.add(command.ref)
+
+    def on_forward(self, command, _event):
+        visit, y = self.visits[command.ref], command.neighbor
+        if visit.state == "queued":
+            assert self.draining
+            self.queue.remove(command.ref)
+        assert y not in visit.asked, "asked twice"
+        assert y not in self.unheard, "handed to a neighbor of which nothing is known"
+        assert NEIGHBORS[y] not in visit.event.request.path, "sent back to where it was"
+        assert command.request.path == (*visit.event.request.path, "a")
+        assert len(command.request.path) <= self.settings.max_hops
+        assert command.deadline_s == visit.event.deadline_s
+        visit.asked.append(y)
+        visit.state = "away"
+
+    def on_recall(self, command, _event):
+        visit = self.visits[command.ref]
+        assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
+
+    def on_reply(self, command, event):
+        visit = self.visits.pop(command.ref)
+        outcome = command.answer.outcome
+        assert command.origin == visit.event.origin
+        assert outcome is not Outcome.EXPIRED or (
+            isinstance(event, ev.ForwardAnswered)
+            or visit.event.deadline_s <= self.now_s + self.settings.delivery_s
+        )
+        answer = command.answer
+        assert min(answer.queued_s, answer.network_s, answer.service_s, answer.return_s) >= 0.0
+        if isinstance(event, ev.ForwardLost):
+            assert not visit.event.request.keyed or outcome is Outcome.EXPIRED
+        if visit.state == "queued":
+            self.queue.remove(command.ref)
+        self.ended[command.ref] = (visit.is_home, outcome)
+
+    def on_publish(self, command, event):
+        assert isinstance(event, ev.Woke)
+        assert command.report.queue_length == len(self.queue)
+        assert command.report.accepting <= (not self.draining)
+
+    def on_beat(self, _command, event):
+        assert isinstance(event, ev.Woke)
+
+    def judge_the_whole(self):
+        self.machine.check()
+        busy = len(self.running()) + len(self.stuck)
+        assert busy <= self.settings.servers
+        assert busy == self.settings.servers or not self.queue, "a server idles while some wait"
+        assert len(self.queue) <= self.settings.queue_limit + self.settings.away_limit
+        assert len(self.away()) <= self.settings.away_limit
+        assert self.machine.queue_length == len(self.queue)
+        assert self.machine.ledger.as_dict() == self.ledger()
+        assert self.machine.drained == (self.draining and not self.visits and not self.stuck)
+        assert len(self.machine.decider.log) <= 16
+
+    def ledger(self):
+        """Both sides, counted anew from what was seen."""
+        home, foreign = Counter(), Counter()
+        for visit in self.visits.values():
+            state = "handed_on" if visit.state == "away" and not visit.is_home else visit.state
+            (home if visit.is_home else foreign)[state] += 1
+        for is_home, outcome in self.ended.values():
+            if is_home:
+                home[HOME_ENDS.get(outcome, outcome.value)] += 1
+            else:
+                foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
+        entries = self.machine.ledger.as_dict()
+        zeros = {side: dict.fromkeys(entries[side], 0) for side in ("home", "foreign")}
+        return {
+            "epoch": 1,
+            "home": zeros["home"] | home | {"accepted": home.total()},
+            "foreign": zeros["foreign"] | foreign | {"received": foreign.total()},
+        }
+
+    def teardown(self):
+        """Let everything finish: each accepted request has had exactly one Reply, refused none."""
+        if not hasattr(self, "visits"):
+            return
+        # Each round ends what runs, so that as many rounds as there were requests are enough.
+        for _ in range(self.refs):
+            for ref in [*self.running(), *sorted(self.stuck)]:
+                self.feed(ev.ServiceEnded(ref, Outcome.DONE, 0.04))
+            for ref in self.away():
+                self.feed(ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0))
+        assert not self.visits
+        assert not self.stuck
+        assert {*self.ended, *self.refused} == set(range(1, self.refs + 1))
+        assert not {*self.ended} & self.refused
+
+
+TestClusterUnderTest = ClusterUnderTest.TestCase
+TestClusterUnderTest.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
