@@ -36,6 +36,20 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="length of the schedule; for bursts 5 s per cluster and 20 s if not given",
     )
+    _add_azure_options(parser)
+    parser.add_argument(
+        "--time-scale",
+        type=above_zero,
+        default=1.0,
+        metavar="X",
+        help="multiply the schedule's times and service times; 2 is twice as slow",
+    )
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, help="of the workload (default %(default)s)"
+    )
+
+
+def _add_azure_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context-token-ms",
         type=at_least_zero,
@@ -56,16 +70,6 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         metavar="CLUSTER",
         help="the home of an Azure trace's requests (default %(default)s)",
     )
-    parser.add_argument(
-        "--time-scale",
-        type=above_zero,
-        default=1.0,
-        metavar="X",
-        help="multiply the schedule's times and service times; 2 is twice as slow",
-    )
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, help="of the workload (default %(default)s)"
-    )
 
 
 def read_schedule(
@@ -75,31 +79,38 @@ def read_schedule(
 
     Raises InputError naming the option or the trace's line.
     """
-    duration_s: float | None = options.duration_s
     if options.rate is not None and options.workload != "poisson":
         raise InputError("--rate", "", "expected only with --workload poisson")
     if options.trace:
-        schedule = traces.read_trace(
-            options.trace,
-            cluster_ids=cluster_ids,
-            context_token_ms=options.context_token_ms,
-            generated_token_ms=options.generated_token_ms,
-            assign=options.assign,
-        )
-        if duration_s is None:
-            duration_s = schedule[-1].time_s
-        else:
-            schedule = [arrival for arrival in schedule if arrival.time_s < duration_s]
+        schedule, duration_s = _trace(options, cluster_ids)
     elif options.workload == "bursts":
-        if duration_s is None:
-            duration_s = workloads.bursts_duration_s(len(cluster_ids))
+        duration_s = options.duration_s or workloads.bursts_duration_s(len(cluster_ids))
         schedule = workloads.bursts(cluster_ids, duration_s=duration_s, seed=options.seed)
     else:
-        if options.rate is None:
-            raise InputError("--rate", "", "expected with --workload poisson, got none")
-        if duration_s is None:
-            raise InputError("--duration-s", "", "expected with --workload poisson, got none")
+        duration_s = _required("--duration-s", options.duration_s)
+        rate_per_s = _required("--rate", options.rate)
         schedule = workloads.poisson(
-            cluster_ids, rate_per_s=options.rate, duration_s=duration_s, seed=options.seed
+            cluster_ids, rate_per_s=rate_per_s, duration_s=duration_s, seed=options.seed
         )
     return workloads.stretch(schedule, options.time_scale), duration_s * options.time_scale
+
+
+def _trace(options: argparse.Namespace, cluster_ids: Sequence[ClusterId]) -> tuple[Schedule, float]:
+    """The trace as far as the duration goes, where one is given."""
+    schedule = traces.read_trace(
+        options.trace,
+        cluster_ids=cluster_ids,
+        context_token_ms=options.context_token_ms,
+        generated_token_ms=options.generated_token_ms,
+        assign=options.assign,
+    )
+    duration_s: float | None = options.duration_s
+    if duration_s is None:
+        return schedule, schedule[-1].time_s
+    return [arrival for arrival in schedule if arrival.time_s < duration_s], duration_s
+
+
+def _required(option: str, value: float | None) -> float:
+    if value is None:
+        raise InputError(option, "", "expected with --workload poisson, got none")
+    return value
