@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spillover.cli.parsing import positive
 from spillover.demo.display import Display, closing_table
 from spillover.demo.model import DemoResult
 from spillover.demo.report import write_report
 from spillover.demo.run import DemoPlan, run_demo
 from spillover.demo.speedup import speedups
 from spillover.inputs.topology_file import load_topology
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError
 from spillover.model.topology import POLICY_NAMES
+from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.workloads import bursts_duration_s
 
 QUICK_DURATION_S = 7.0
@@ -31,11 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--topology", default="ring5", metavar="T", help="default ring5")
     parser.add_argument("--policy", choices=NETWORKED_POLICIES, default="paper")
-    parser.add_argument("--seed", type=int, default=1, help="of the workload (default 1)")
+    parser.add_argument("--seed", type=whole_number, default=1, help="of the workload (default 1)")
     parser.add_argument("--quick", action="store_true", help="one burst only, under 30 s")
     parser.add_argument(
         "--time-scale",
-        type=positive,
+        type=above_zero,
         default=1.0,
         metavar="X",
         help="stretch time, for slow machines: 2 is twice as slow",
@@ -76,7 +76,7 @@ def _check_writable(report: Path) -> None:
     """Find out before two minutes have passed."""
     directory = report.parent
     if report.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise RunError(f"{report}: the report cannot be written there")
+        raise InputError("--report", "", f"expected a file that can be written, got {report}")
 
 
 def _as_json(result: DemoResult, report: Path) -> dict[str, Any]:
@@ -113,4 +113,4 @@ def _tell_end(result: DemoResult, report: Path, display: Display) -> None:
         if result.ledgers_balanced
         else ("A LEDGER DID NOT BALANCE: this is a bug in Spillover")
     )
-    display.say(f"{balanced}; the report is {report}")
+    display.say(f"{balanced}. Open the report in a browser: {report.resolve().as_uri()}")

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import address, at_least_zero
+from spillover.cli.parsing import address
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
+from spillover_loadgen.option_types import at_least_zero, whole_number
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bind", type=address, metavar="HOST:PORT", help="default: as in the cluster's url"
     )
-    parser.add_argument("--seed", type=int, help="make the node's own random choices repeatable")
+    parser.add_argument(
+        "--seed", type=whole_number, help="make the node's own random choices repeatable"
+    )
     parser.add_argument(
         "--drain-timeout-s",
         type=at_least_zero,

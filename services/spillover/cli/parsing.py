@@ -1,11 +1,12 @@
-"""Reading options: argument types that say what they expect, and usage errors in one line."""
+"""Reading options: addresses, and usage errors in one line. Numbers are read by
+`spillover_loadgen.option_types`."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -14,22 +15,6 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(2)
-
-
-def positive(text: str) -> float:
-    """A finite number above 0."""
-    value = _number(text)
-    if not value > 0.0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
-
-
-def at_least_zero(text: str) -> float:
-    """A finite number, 0 or more."""
-    value = _number(text)
-    if value < 0.0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
-    return value
 
 
 def address(text: str) -> tuple[str, int]:
@@ -42,17 +27,14 @@ def address(text: str) -> tuple[str, int]:
 
 def node_url(text: str) -> str:
     """http://HOST[:PORT], without a path."""
-    scheme, separator, rest = text.partition("://")
-    if scheme != "http" or not separator or not rest.strip("/") or "/" in rest.strip("/"):
-        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}")
-    return text.rstrip("/")
-
-
-def _number(text: str) -> float:
     try:
-        value = float(text)
+        parts = urlsplit(text)
+        port = parts.port
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
-    return value
+        parts, port = urlsplit(""), None
+    bare = f"{parts.scheme}://{parts.netloc}"
+    # What is left over beside scheme, host and port: a path, a query, a user, blanks.
+    extra = text.removesuffix("/") != bare or "@" in bare or " " in bare or not bare.isprintable()
+    if parts.scheme != "http" or not parts.hostname or port == 0 or extra:
+        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}")
+    return bare

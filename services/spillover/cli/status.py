@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spillover.cli.parsing import node_url
 from spillover.testbed.federation_view import walk_federation
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         json.dump(federation, sys.stdout)
         print()
     else:
-        Console().print(_table(federation["clusters"]))
+        Console(stderr=True).print(_table(federation["clusters"]))
     return 0
 
 
@@ -38,22 +39,38 @@ def _table(clusters: dict[str, Any]) -> Table:
         numeric = title in ("busy", "N", "P", "R", "forwards")
         table.add_column(title, justify="right" if numeric else "left")
     for cluster, state in clusters.items():
+        # Text, since ids may contain what rich takes for markup.
         if "unreachable" in state:
-            table.add_row(cluster, "", "", "", "", "", "", "", "[red]unreachable[/]")
+            blank = [""] * 7
+            table.add_row(Text(cluster), *blank, Text(_unreachable(state), style="red"))
             continue
-        neighbors = [n["id"] if n["alive"] else f"[red]{n['id']}?[/]" for n in state["neighbors"]]
         table.add_row(
-            cluster,
+            Text(cluster),
             f"{state['busy']}/{state['servers']}",
             str(state["queue_length"]),
             f"{state['accept_probability']:.2f}",
             f"{state['neighborhood_accept_probability']:.2f}",
             str(state["forwards"]),
             state["policy"],
-            " ".join(neighbors),
+            _neighbors(state),
             _condition(state),
         )
     return table
+
+
+def _neighbors(state: dict[str, Any]) -> Text:
+    """The unknown ones red, with a question mark."""
+    names = [
+        Text(n["id"]) if n["alive"] else Text(f"{n['id']}?", style="red")
+        for n in state["neighbors"]
+    ]
+    return Text(" ").join(names)
+
+
+def _unreachable(state: dict[str, Any]) -> str:
+    """With how long ago a neighbor last heard of it, if one ever did."""
+    seen_s = state["last_seen_s"]
+    return "unreachable" if seen_s is None else f"unreachable {seen_s:.0f} s"
 
 
 def _condition(state: dict[str, Any]) -> str:

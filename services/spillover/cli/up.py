@@ -8,11 +8,11 @@ import json
 import signal
 import sys
 
-from spillover.cli.parsing import at_least_zero
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import RunError
 from spillover.model.topology import POLICY_NAMES, Topology
 from spillover.testbed.supervisor import NodeProcess, Testbed
+from spillover_loadgen.option_types import at_least_zero, whole_number
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, or a built-in name (default ring5)",
     )  # fmt: skip
     parser.add_argument("--policy", choices=POLICY_NAMES, help="instead of the topology's own")
-    parser.add_argument("--seed", type=int, help="make the nodes' random choices repeatable")
+    parser.add_argument(
+        "--seed", type=whole_number, help="make the nodes' random choices repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON line once all are ready")
     parser.add_argument(
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
@@ -41,9 +43,10 @@ def run(options: argparse.Namespace) -> int:
 async def _up(topology: Topology, options: argparse.Namespace) -> int:
     bed = Testbed(
         topology,
+        source=options.topology,
         seed=options.seed,
         drain_timeout_s=options.drain_timeout_s,
-        on_death=_tell_death,
+        on_death=lambda node: _tell_death(bed, node),
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)
@@ -75,7 +78,7 @@ def _on_signals(stop: asyncio.Event, bed: Testbed) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal)
 
 
@@ -86,15 +89,17 @@ def _tell_ready(bed: Testbed, *, as_json: bool) -> None:
         return
     for cluster, url in bed.urls.items():
         print(f"cluster {cluster}  {url}", file=sys.stderr)
+    print(f"their logs, until the end: {bed.directory}", file=sys.stderr)
     first = next(iter(bed.urls.values()))
     print(f"{len(bed.urls)} clusters are up; Ctrl-C ends them. Try:", file=sys.stderr)
     print(f"  spillover status {first}", file=sys.stderr)
-    print(f"  curl {first}/requests --json '{{\"payload\": {{}}}}'", file=sys.stderr)
+    print(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'", file=sys.stderr)
 
 
-def _tell_death(node: NodeProcess) -> None:
-    print(
-        f"cluster {node.cluster} is gone ({node.end_of_life()}); the others go on. "
-        f"Its last words: {node.last_words()}",
-        file=sys.stderr,
-    )
+def _tell_death(bed: Testbed, node: NodeProcess) -> None:
+    line = f"cluster {node.cluster} is gone ({node.end_of_life()})"
+    if any(other.process.returncode is None for other in bed.nodes.values()):
+        line += "; the others go on"
+    if not node.was_killed:
+        line += f". Its last words: {node.last_words()}"
+    print(f"spillover: {line}", file=sys.stderr)

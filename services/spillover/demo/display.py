@@ -120,8 +120,9 @@ def closing_table(result: DemoResult) -> Table:
         title_justify="left",
         header_style="bold",
         show_lines=True,
+        padding=(0, 0, 0, 1),
     )
-    table.add_column("users")
+    table.add_column("users", no_wrap=True, min_width=5)
     for field in SPEEDUP_FIELDS:
         table.add_column(field, justify="right", no_wrap=True)
     for population in (*result.topology.cluster_ids, None):
@@ -139,7 +140,7 @@ def closing_table(result: DemoResult) -> Table:
 def _comparison(runs: list[dict[str, float | None]], field: str) -> str:
     isolated, networked = runs
     ratio = speedups(isolated, networked)[field]
-    times = f"{milliseconds(isolated[field])} → {milliseconds(networked[field])}"
+    times = f"{milliseconds(isolated[field])}→{milliseconds(networked[field])}"
     return f"{times} {factor(ratio)}"
 
 

@@ -6,13 +6,13 @@ import asyncio
 import multiprocessing
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import uvloop
 
+from spillover.live.orphans import end_with_parent
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
@@ -79,13 +79,14 @@ async def run_load(plan: LoadPlan, on_progress: Callable[[Progress], None]) -> d
 
 
 def _generate(plan: LoadPlan, connection: Connection) -> None:
-    """What the process does. A pipe that nobody reads any more ends it."""
+    """What the process does, until it is done or the demo has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
     def tell(sent: int, done: int, total: int) -> None:
         connection.send(Progress(sent, done, total))
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(BrokenPipeError):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         records = runner.run(driver.run(plan.schedule, plan.targets, seed=plan.seed, progress=tell))
         connection.send(
             results.summary(

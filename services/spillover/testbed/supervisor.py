@@ -26,7 +26,7 @@ from spillover.inputs.topology_file import dump_topology
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.testbed.ports import with_addresses
+from spillover.testbed.ports import start_lock, with_addresses
 
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
@@ -52,6 +52,12 @@ class NodeProcess:
         said = [line.strip() for line in lines if any(map(str.isalpha, line))]
         return said[-1] if said else "it said nothing"
 
+    @property
+    def was_killed(self) -> bool:
+        """By a signal, so that what it said last has nothing to do with its end."""
+        code = self.process.returncode
+        return code is not None and code < 0
+
     def end_of_life(self) -> str:
         """How it ended, in words."""
         code = self.process.returncode
@@ -66,23 +72,28 @@ class Testbed:
     """All clusters of a topology as processes. As a context manager: ready on entry, all ended on
     exit. Raises InputError where a node found the input wrong, RunError where one did not start.
 
-    `on_death` is told of a node that ends while the testbed is up; the others go on.
+    `on_death` is told of a node that ends while the testbed is up; the others go on. `source` is
+    what errors call the topology: its file, if it has one. `topology`, and with it `urls`, gets
+    its addresses at the start.
     """
 
     def __init__(
         self,
         topology: Topology,
         *,
+        source: str | None = None,
         seed: int | None = None,
         drain_timeout_s: float = 30.0,
         on_death: Callable[[NodeProcess], None] | None = None,
     ) -> None:
-        self.topology = with_addresses(topology)
+        self.topology = topology
+        self.directory: Path | None = None
+        """Where the nodes' logs are, from the start to the end."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
+        self._source = topology.name if source is None else source
         self._seed = seed
         self._drain_timeout_s = drain_timeout_s
         self._on_death = on_death
-        self._directory = Path(tempfile.mkdtemp(prefix="spillover-"))
         self._watching: list[asyncio.Task[None]] = []
         self._stopping = False
         self._all_dead = asyncio.Event()
@@ -109,11 +120,14 @@ class Testbed:
 
     async def start(self) -> None:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
-        file = self._directory / "topology.yaml"
-        file.write_text(dump_topology(self.topology), encoding="utf-8")
-        for cluster in self.topology.cluster_ids:
-            self.nodes[cluster] = await self._spawn(cluster, file)
-        await self._all_ready()
+        async with start_lock(READY_WITHIN_S):
+            self.topology = with_addresses(self.topology, self._source)
+            self.directory = Path(tempfile.mkdtemp(prefix="spillover-"))
+            file = self.directory / "topology.yaml"
+            file.write_text(dump_topology(self.topology), encoding="utf-8")
+            for cluster in self.topology.cluster_ids:
+                self.nodes[cluster] = await self._spawn(cluster, file)
+            await self._all_ready()
         self._watching = [
             asyncio.create_task(self._watch(node), name=f"watch {node.cluster}")
             for node in self.nodes.values()
@@ -137,7 +151,8 @@ class Testbed:
                 await asyncio.wait(waits)
         for task in self._watching:
             task.cancel()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
         """End every node at once."""
@@ -145,7 +160,8 @@ class Testbed:
             _signal(node, signal.SIGKILL)
 
     async def _spawn(self, cluster: ClusterId, file: Path) -> NodeProcess:
-        log = self._directory / f"node-{self.topology.cluster_ids.index(cluster)}.log"
+        # Numbered, since there are file systems that take a and A for the same.
+        log = file.parent / f"{self.topology.cluster_ids.index(cluster)}-{cluster}.log"
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
         command += ["--cluster", cluster, "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self._drain_timeout_s)]
@@ -166,9 +182,10 @@ class Testbed:
         waiting = dict(self.nodes)
         async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             while waiting:
-                for node in list(waiting.values()):
+                for node in self.nodes.values():
                     self._check_alive(node)
-                    if await _is_ready(client, node.url):
+                for node in list(waiting.values()):
+                    if await _is_ready(client, node):
                         del waiting[node.cluster]
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)
@@ -180,7 +197,10 @@ class Testbed:
             return
         words = node.last_words().removeprefix("spillover: ")
         if node.process.returncode == EXIT_USAGE:
-            raise InputError(f"cluster {node.cluster}", "", words)
+            # The node names its topology and itself too, if at all; the user's names come first.
+            words = words.removeprefix(f"{self.topology.name}: ")
+            words = words.removeprefix(f"cluster {node.cluster}: ")
+            raise InputError(self._source, f"cluster {node.cluster}", words)
         raise RunError(f"cluster {node.cluster} did not start ({node.end_of_life()}): {words}")
 
     async def _watch(self, node: NodeProcess) -> None:
@@ -198,11 +218,11 @@ def _signal(node: NodeProcess, number: signal.Signals) -> None:
         node.process.send_signal(number)
 
 
-async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+async def _is_ready(client: httpx.AsyncClient, node: NodeProcess) -> bool:
     try:
-        if (await client.get(f"{url}/readyz")).status_code != httpx.codes.OK:
+        if (await client.get(f"{node.url}/readyz")).status_code != httpx.codes.OK:
             return False
-        state = (await client.get(f"{url}/state")).json()
-    except httpx.TransportError:
-        return False
-    return all(neighbor["alive"] for neighbor in state["neighbors"])
+        state = (await client.get(f"{node.url}/state")).json()
+        return all(neighbor["alive"] for neighbor in state["neighbors"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        return False  # nobody yet, or somebody else, which the node will find out and tell

@@ -1,0 +1,193 @@
+"""Bad usage and bad input: exit status 2 and one line on stderr, whichever command it is."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from spillover.cli import main
+
+ONE = "clusters: [{id: a, servers: 1}]\n"
+TWO = "clusters: [{id: a, servers: 1}, {id: b, servers: 1}]\n"
+
+TOPOLOGIES = {
+    "unknown link end": (
+        ONE + "links: [{between: [a, x]}]\n",
+        "links[0].between: expected cluster ids (a), got 'x'",
+    ),
+    "duplicate id": (
+        "clusters: [{id: a, servers: 1}, {id: a, servers: 2}]\n",
+        "clusters[1].id: expected ids that differ, got 'a' twice",
+    ),
+    "self link": (
+        ONE + "links: [{between: [a, a]}]\n",
+        "links[0].between: expected two clusters, got 'a' twice",
+    ),
+    "link given twice": (
+        TWO + "links: [{between: [a, b]}, {between: [b, a]}]\n",
+        "links[1].between: expected one link per pair, got ['a', 'b'] twice",
+    ),
+    "negative delay": (
+        TWO + "links: [{between: [a, b], delay_ms: -1}]\n",
+        "links[0].delay_ms: expected a number of at least 0, got -1",
+    ),
+    "negative service": (
+        "clusters: [{id: a, servers: 1, service_ms: -40}]\n",
+        "clusters[0].service_ms: expected",
+    ),
+    "no servers": ("clusters: [{id: a, servers: 0}]\n", "clusters[0].servers: expected"),
+    "missing number": (
+        "clusters: [{id: a}]\n",
+        "clusters[0].servers: expected a value, the field is missing",
+    ),
+    "text for a number": (
+        "clusters: [{id: a, servers: many}]\n",
+        "clusters[0].servers: expected a whole number, got 'many'",
+    ),
+    "no clusters": ("clusters: []\n", "clusters: expected at least one cluster, got none"),
+    "no clusters field": ("name: x\n", "clusters: expected a value, the field is missing"),
+    "unknown policy": (f"policy: greedy\n{ONE}", "policy: expected one of isolated, paper, "),
+    "unknown field": (
+        "clusters: [{id: a, server: 1, servers: 1}]\n",
+        "clusters[0].server: unknown field, did you mean servers?",
+    ),
+    "unknown handler": (
+        "clusters: [{id: a, servers: 1, handler: snooze}]\n",
+        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION",
+    ),
+    "no YAML": ("clusters: [\n", "line 2: expected YAML"),
+    "empty": ("", "expected a mapping of fields, got nothing"),
+}
+
+
+def one_line_of(capsys, *arguments):
+    """Run the command, which fails as bad input does; what it says."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert err.startswith("spillover")
+    return err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), TOPOLOGIES.values(), ids=[name.replace(" ", "_") for name in TOPOLOGIES]
+)
+@pytest.mark.parametrize("command", ["up", "node", "sim"])
+def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
+    """Each command that reads one names the file, the field and what was expected."""
+    file = tmp_path / "topology.yaml"
+    file.write_text(text)
+    arguments = {
+        "up": ["up", str(file)],
+        "node": ["node", "--topology", str(file), "--cluster", "a"],
+        "sim": ["sim", "overflow", "--topology", str(file), "--workload", "bursts"],
+    }[command]
+    assert one_line_of(capsys, *arguments).startswith(f"spillover: {file}: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["nonsense"], "invalid choice: 'nonsense' (choose from"),
+        (["--nonsense"], "the following arguments are required: COMMAND"),
+        (["up", "not-there.yaml"], "expected a built-in topology (ring5, chord5, "),
+        (["up", "."], "expected a file, got a directory"),
+        (["up", "--policy", "greedy"], "--policy: invalid choice: 'greedy'"),
+        (["up", "--seed", "x"], "--seed: expected a whole number, got 'x'"),
+        (["up", "--drain-timeout-s", "nan"], "--drain-timeout-s: expected a finite number, got 'nan'"),
+        (["up", "ring5", "chord5"], "unrecognized arguments: chord5"),
+        (["node"], "the following arguments are required: --topology, --cluster"),
+        (["status"], "the following arguments are required: URL"),
+    ],
+)
+def test_bad_usage(arguments, complaint, capsys):
+    """What was wrong is said, and where more is to be learned."""
+    said = one_line_of(capsys, *arguments)
+    assert complaint in said
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--topology", "nope", "--cluster", "a"], "nope: expected a built-in topology"),
+        (
+            ["--topology", "ring5", "--cluster", "z"],
+            "ring5: cluster: no cluster 'z'; expected one of a, b, c, d, e",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a"],
+            "--bind: expected HOST:PORT, since cluster a has no url",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--bind", "127.0.0.1:0"],
+            "expected a url",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--bind", "8101"],
+            "--bind: expected HOST:PORT, got '8101'",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--bind", "127.0.0.1:70000"],
+            "--bind: expected HOST:PORT, got '127.0.0.1:70000'",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--drain-timeout-s", "-1"],
+            "--drain-timeout-s: expected a number of at least 0, got '-1'",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--seed", "1.5"],
+            "--seed: expected a whole number, got '1.5'",
+        ),
+    ],
+)
+def test_bad_input_of_a_node(options, complaint, capsys):
+    """A node that cannot be says why."""
+    assert complaint in one_line_of(capsys, "node", *options)
+
+
+def test_a_node_whose_port_is_in_use(tmp_path, capsys):
+    """The address is named, and the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        file = tmp_path / "one.yaml"
+        file.write_text(f"clusters: [{{id: a, servers: 1, url: 'http://127.0.0.1:{port}'}}]\n")
+        said = one_line_of(capsys, "node", "--topology", str(file), "--cluster", "a")
+    assert f"127.0.0.1:{port} (Address already in use)" in said
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaint"),
+    [
+        ("python:not_there:run", "cannot import 'not_there'"),
+        ("python:json:not_there", "expected a function 'not_there' in module 'json'"),
+        ("python:json:tool.not_there", "expected sleep, spin or python:MODULE:FUNCTION"),
+    ],
+)
+def test_a_node_whose_handler_is_not_there(handler, complaint, tmp_path, capsys):
+    """The cluster is named, the handler, and what went wrong with it."""
+    file = tmp_path / "one.yaml"
+    file.write_text(f"clusters: [{{id: a, servers: 1, handler: '{handler}'}}]\n")
+    options = ["--topology", str(file), "--cluster", "a", "--bind", "127.0.0.1:0"]
+    said = one_line_of(capsys, "node", *options)
+    assert complaint in said
+    assert "handler: " in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "x", "ftp://x", "http://", "https://x", "http://a b", "http://a/b", "http://a?b"),
+        *("http://u@h", "http://a:b", "http://a:0", "http://a:99999", "http://[::1"),
+    ],
+)
+def test_a_url_that_is_none(url, capsys):
+    """`status` takes http://HOST[:PORT], and says so."""
+    said = one_line_of(capsys, "status", url)
+    assert f"URL: expected http://HOST[:PORT], got {url!r}" in said

@@ -1,0 +1,85 @@
+"""`spillover demo`: the main job, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+SUMMARY = {"mean", "p50", "p99", "max", "min", "std"}
+WITHIN_S = 60.0
+"""About 20 s on a quiet machine."""
+
+
+def test_quick_shows_that_bursts_vanish(spillover, tmp_path):
+    """One object with the contract's fields, balanced ledgers, a real speed-up, and a report that
+    has the same figures; nothing is left of it."""
+    report = tmp_path / "demo.html"
+    demo = spillover("demo", "--quick", "--json", "--report", str(report))
+    while demo.process.poll() is None:
+        demo.look()
+    result = demo.result(WITHIN_S)
+    demo.nothing_left()
+    assert not demo.temporary_directories()
+    assert len(demo.nodes()) == 0
+    assert result.keys() >= {
+        "isolated", "networked", "speedup", "simulated", "ledgers_balanced", "report",
+    }  # fmt: skip
+    assert result["ledgers_balanced"] is True
+    assert result["report"] == str(report)
+    for name in ("isolated", "networked"):
+        run = result[name]
+        assert run["sent"] == run["outcomes"]["ok"] == result["simulated"][name]["requests"] > 1000
+        assert run["system_time_ms"].keys() == SUMMARY
+        assert sorted(run["per_cluster"]) == ["a", "b", "c", "d", "e"]
+    for field in ("mean", "max", "min", "std"):
+        times = [result[name]["system_time_ms"][field] for name in ("isolated", "networked")]
+        assert result["speedup"][field] == pytest.approx(times[0] / times[1])
+    assert result["speedup"]["max"] > 1.5
+    text = re.sub(r"<[^>]+>", " ", report.read_text(encoding="utf-8"))
+    for name in ("isolated", "networked"):
+        assert f"{result[name]['system_time_ms']['max']:.0f}" in text
+    assert f"{result['speedup']['max']:.1f}" in text
+
+
+def test_time_scale_stretches_everything(spillover, tmp_path):
+    """At half the time scale everything takes half as long: the schedule, the service, virtual
+    time, the closing table."""
+    report = tmp_path / "demo.html"
+    demo = spillover("demo", "--quick", "--time-scale", "0.5", "--json", "--report", str(report))
+    result = demo.result(WITHIN_S)
+    assert result["time_scale"] == 0.5
+    for name in ("isolated", "networked"):
+        assert result[name]["duration_s"] == 3.5
+        assert result[name]["system_time_ms"]["min"] == pytest.approx(23.0, abs=1.0)
+        assert result["simulated"][name]["system_time_ms"]["min"] == pytest.approx(23.0, abs=0.01)
+        live, simulated = result[name], result["simulated"][name]
+        expected_ms = simulated["system_time_ms"]["mean"]
+        assert live["system_time_ms"]["mean"] == pytest.approx(expected_ms, rel=0.25)
+    assert result["ledgers_balanced"] is True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle(number, spillover, tmp_path, until):
+    """Status 130, no traceback, nothing left, no report."""
+    report = tmp_path / "demo.html"
+    demo = spillover("demo", "--quick", "--report", str(report))
+    until(lambda: "isolated queues: 0 of 7 s" in demo.stderr or demo.process.poll(), 30.0)
+    assert len(demo.nodes()) == 5
+    assert demo.end(number, within_s=5.0) == 130
+    demo.nothing_left()
+    assert not demo.temporary_directories()
+    assert not report.exists()
+    assert "Traceback" not in demo.stderr
+    assert demo.stdout == ""
+
+
+def test_a_report_that_cannot_be_written_is_told_first(spillover, tmp_path):
+    """One line before anything is started."""
+    demo = spillover("demo", "--quick", "--report", str(tmp_path / "not there" / "demo.html"))
+    demo.look()
+    assert demo.process.wait(10) in {1, 2}
+    assert demo.stderr.count("\n") == 1
+    assert "demo.html" in demo.stderr
+    assert not demo.nodes()

@@ -1,0 +1,173 @@
+"""Python handlers at work: found beside the topology, run wherever the request ends up."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import random
+import signal
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+MODULE = """
+import asyncio
+import base64
+import hashlib
+import time
+import zlib
+
+
+def compress(payload, ctx):
+    data = base64.b64decode(payload["data"])
+    squeezed = zlib.compress(data, 9)
+    time.sleep(payload.get("hold_s", 0))  # so that the queue grows whatever the machine
+    return {
+        "size": len(squeezed),
+        "digest": hashlib.sha256(zlib.decompress(squeezed)).hexdigest(),
+        "cluster": ctx.cluster,
+    }
+
+
+async def echo(payload):
+    await asyncio.sleep(0.01)
+    return [payload, payload]
+
+
+def fail(payload):
+    raise ValueError(f"no {payload}\\nand a second line")
+"""
+
+TOPOLOGY = """
+clusters:
+  - {id: a, servers: 1, service_ms: 50, handler: "python:work:compress"}
+  - {id: b, servers: 4, service_ms: 50, handler: "python:work:compress"}
+  - {id: async, servers: 2, handler: "python:work:echo"}
+  - {id: faulty, servers: 1, handler: "python:work:fail"}
+links:
+  - {between: [a, b], delay_ms: 5}
+"""
+
+REQUESTS = 24
+
+
+@pytest.fixture
+def urls(tmp_path, up):
+    """Clusters whose handlers are in a module in the working directory."""
+    (tmp_path / "work.py").write_text(MODULE)
+    (tmp_path / "work.yaml").write_text(TOPOLOGY)
+    bed, urls = up("work.yaml", "--seed", "1", cwd=tmp_path)
+    yield urls
+    assert bed.end() == 0
+    bed.nothing_left()
+
+
+def test_results_are_right_wherever_they_come_from(urls, ask):
+    """Overflow of a small cluster is compressed at its neighbor, and each answer is of its own
+    request."""
+    blobs = [random.Random(index).randbytes(2_000) * 20 for index in range(REQUESTS)]
+
+    def send(blob):
+        payload = {"data": base64.b64encode(blob).decode(), "hold_s": 0.05}
+        return ask(f"{urls['a']}/requests", {"payload": payload})
+
+    with ThreadPoolExecutor(REQUESTS) as clients:
+        answers = list(clients.map(send, blobs))
+    for blob, (status, answer) in zip(blobs, answers, strict=True):
+        assert status == 200
+        assert answer["result"] == {
+            "size": len(zlib.compress(blob, 9)),
+            "digest": hashlib.sha256(blob).hexdigest(),
+            "cluster": answer["cluster"],
+        }
+        assert answer["path"][-1] == answer["cluster"]
+        assert answer["hops"] == len(answer["path"]) - 1
+    assert {answer["cluster"] for _, answer in answers} == {"a", "b"}
+
+
+def test_async_handlers(urls, ask):
+    """What a coroutine returns is the result."""
+    status, answer = ask(f"{urls['async']}/requests", {"payload": {"x": None}})
+    assert (status, answer["result"]) == (200, [{"x": None}, {"x": None}])
+    assert answer["timing_ms"]["service"] >= 9.0
+
+
+def test_a_handler_that_raises(urls, ask):
+    """502 with what was raised, on one line; the node lives and its ledger tells."""
+    for _ in range(3):
+        status, problem = ask(f"{urls['faulty']}/requests", {"payload": "way"})
+        assert (status, problem["reason"]) == (502, "handler_failed")
+        assert problem["detail"].startswith("ValueError: no way")
+        assert "\n" not in problem["detail"]
+    _, state = ask(f"{urls['faulty']}/state")
+    assert state["ledger"]["home"]["failed"] == 3
+    assert state["busy"] == 0
+
+
+@pytest.mark.parametrize("victim", ["the supervisor", "the node"])
+def test_worker_processes_end_with_their_node(victim, tmp_path, up, ask):
+    """Servers that are processes are not left behind, even where nobody could end them."""
+    (tmp_path / "work.py").write_text(MODULE)
+    (tmp_path / "work.yaml").write_text(
+        "clusters: [{id: a, servers: 2, workers: process, handler: 'python:work:compress'}]\n"
+    )
+    bed, urls = up("work.yaml", cwd=tmp_path)
+    before = bed.look()
+    status, answer = ask(f"{urls['a']}/requests", {"payload": {"data": ""}})
+    assert (status, answer["result"]["size"]) == (200, len(zlib.compress(b"", 9)))
+    assert len(bed.look()) > len(before)
+    if victim == "the node":
+        os.kill(bed.nodes()["a"], signal.SIGKILL)
+        assert bed.process.wait(3) == 1
+    else:
+        assert bed.end(signal.SIGKILL) == -signal.SIGKILL
+    bed.nothing_left(within_s=2.0)
+
+
+TRACE = "time_s,cluster,service_ms\n0.0,a,12.5\n0.01,b,30\n0.02,a,80\n0.4,b,7.25\n"
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,110,27
+2023-11-16 18:17:04.0781490,110,8
+2023-11-16 18:17:04.2078660,3,1
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        (TRACE, [], [("a", 12.5), ("b", 30.0), ("a", 80.0), ("b", 7.25)]),
+        (
+            AZURE,
+            ["--context-token-ms", "0.01", "--generated-token-ms", "1.5"],
+            [("a", 63.08), ("b", 41.6), ("a", 13.1), ("b", 1.53)],
+        ),
+    ],
+    ids=["own format", "Azure"],
+)
+def test_service_times_travel(text, options, expected, tmp_path, up, generate, spillover):
+    """A request is served for as long as the trace says, alive and in virtual time."""
+    trace, topology, out = (tmp_path / name for name in ("trace.csv", "pair.yaml", "out.jsonl"))
+    trace.write_text(text)
+    topology.write_text(
+        "policy: isolated\nclusters:\n  - {id: a, servers: 4}\n  - {id: b, servers: 4}\n"
+    )
+    bed, urls = up(str(topology))
+    options = ["--trace", str(trace), *options]
+    result = generate(urls, *options, "--out", str(out)).result()
+    assert result["sent"] == result["outcomes"]["ok"] == len(expected)
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [record["cluster"] for record in records] == [cluster for cluster, _ in expected]
+    for record, (_, service_ms) in zip(records, expected, strict=True):
+        served_ms = record["system_time_ms"] - record["sent_lag_s"] * 1000
+        assert served_ms == pytest.approx(service_ms, abs=0.01)
+    simulated = spillover(
+        "sim", "overflow", "--topology", str(topology), *options, "--json"
+    ).result()
+    times_ms = [service_ms for _, service_ms in expected]
+    assert simulated["system_time_ms"]["mean"] == pytest.approx(sum(times_ms) / len(times_ms))
+    assert bed.end() == 0

@@ -1,0 +1,145 @@
+"""A node is killed or stopped in the middle of a burst: what its neighbors' clients see of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+LINK_S = 0.1
+"""More than a request or an answer is on a link: 35 ms, 6 ms of delivery, and a busy machine."""
+
+HOT, DEAD, OTHER = "a", "b", "c"
+"""The first burst is at a; b is its neighbor, and c the other neighbor of b."""
+
+
+@pytest.fixture
+def killed(up, generate, watch, until, held, tmp_path):
+    """`killed(*options)`: bursts through ring5, and b killed while it holds what a handed to it.
+
+    Gives the load generator's result, its records, the looks at a, b and c, and when b died.
+    """
+
+    def run_it(*options):
+        bed, urls = up("ring5", "--seed", "1")
+        out = tmp_path / "records.jsonl"
+        load = generate(
+            urls, "--workload", "bursts", "--duration-s", "8", "--seed", "1",
+            "--out", str(out), *options,
+        )  # fmt: skip
+        with watch({cluster: urls[cluster] for cluster in (HOT, DEAD, OTHER)}) as looks:
+            until(lambda: _foreign(looks.latest(DEAD)) >= 4, 20.0, "a burst that spills over")
+            killed_s = time.monotonic()
+            os.kill(bed.nodes()[DEAD], signal.SIGKILL)
+            result = load.result()
+            ended_s = time.monotonic()
+            until(
+                lambda: not any(held(looks.latest(cluster)) for cluster in (HOT, OTHER)),
+                2.0,
+                "survivors that hold nothing",
+            )
+            assert time.monotonic() - ended_s < 2.0
+        records = [json.loads(line) for line in out.read_text().splitlines()]
+        assert bed.end() == 0
+        bed.nothing_left()
+        return result, records, looks, killed_s
+
+    return run_it
+
+
+def _foreign(state):
+    if state is None:
+        return 0
+    foreign = state["ledger"]["foreign"]
+    return foreign["queued"] + foreign["running"] + foreign["handed_on"]
+
+
+def _alive(state):
+    return next(n["alive"] for n in state["neighbors"] if n["id"] == DEAD)
+
+
+def _noticed_s(looks, cluster, killed_s):
+    """When a look at this cluster first showed that b is dead."""
+    return next(
+        at_s for at_s, state in looks.history[cluster] if at_s > killed_s and not _alive(state)
+    )
+
+
+def _check_survivors(result, records, looks, killed_s, is_balanced):
+    """What holds whether or not requests have keys."""
+    assert result["sent"] == len(records) == sum(result["outcomes"].values())
+    for cluster in (HOT, OTHER):
+        assert _noticed_s(looks, cluster, killed_s) - killed_s < 1.0
+    for seen in looks.history.values():
+        assert all(is_balanced(state) for _, state in seen)
+    at_dead = result["per_cluster"][DEAD]["outcomes"]
+    assert at_dead["unreachable"] > 0
+    assert {outcome for outcome, count in at_dead.items() if count} <= {
+        "ok", "unknown", "unreachable",
+    }  # fmt: skip
+    assert any(record["executed_cluster"] == DEAD for record in records)
+    assert any(record["path"] and record["path"][-1] == "e" for record in records)
+
+
+def test_with_keys_only_the_dead_home_is_missed(killed, is_balanced):
+    """Every request whose home lives ends ok: what the dead node held is done elsewhere."""
+    result, records, looks, killed_s = killed()
+    _check_survivors(result, records, looks, killed_s, is_balanced)
+    for cluster in "acde":
+        figures = result["per_cluster"][cluster]
+        assert figures["outcomes"]["ok"] == figures["sent"] > 0
+
+
+def test_without_keys_the_unknown_are_those_that_the_dead_node_had(killed, is_balanced):
+    """Requests of living homes end ok or unknown, and no more are unknown than b can have had.
+
+    Those are, seen from the last look at b before its end: what it held for neighbors; what it had
+    answered less than LINK_S before, since answers may still have been on their way; and what a
+    and c forwarded, to whomever, from LINK_S before that look until each knew that b was dead.
+    A forward decided earlier had arrived at b by then, and one decided later did not go to b.
+    """
+    result, records, looks, killed_s = killed("--no-keys")
+    _check_survivors(result, records, looks, killed_s, is_balanced)
+    unknown = 0
+    for cluster in "acde":
+        outcomes = result["per_cluster"][cluster]["outcomes"]
+        assert outcomes["ok"] + outcomes["unknown"] == result["per_cluster"][cluster]["sent"] > 0
+        unknown += outcomes["unknown"]
+    last_s, last = [look for look in looks.history[DEAD] if look[0] <= killed_s][-1]
+    before_s = last_s - LINK_S
+    answered = _ended(last) - _ended(looks.at(DEAD, before_s))
+    forwarded = sum(
+        looks.at(cluster, _noticed_s(looks, cluster, killed_s))["forwards"]
+        - looks.at(cluster, before_s)["forwards"]
+        for cluster in (HOT, OTHER)
+    )
+    assert 0 < unknown <= _foreign(last) + answered + forwarded
+
+
+def _ended(state):
+    foreign = state["ledger"]["foreign"]
+    return foreign["answered"] + foreign["cancelled"]
+
+
+def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask):
+    """Within a second of SIGSTOP its neighbors leave it out, and soon after SIGCONT they do not;
+    meanwhile requests are answered."""
+    bed, urls = up("ring5")
+    stopped = bed.nodes()[DEAD]
+    with watch({cluster: urls[cluster] for cluster in (HOT, OTHER)}) as looks:
+        until(lambda: looks.latest(HOT) and looks.latest(OTHER))
+        os.kill(stopped, signal.SIGSTOP)
+        stopped_s = time.monotonic()
+        until(lambda: not any(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)))
+        for cluster in (HOT, OTHER):
+            assert _noticed_s(looks, cluster, stopped_s) - stopped_s < 1.0 + LINK_S
+        status, answer = ask(f"{urls[HOT]}/requests", {"payload": {}})
+        assert (status, answer["cluster"]) == (200, HOT)
+        os.kill(stopped, signal.SIGCONT)
+        until(lambda: all(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)), 2.0)
+    assert ask(f"{urls[DEAD]}/requests", {"payload": {}})[0] == 200
+    assert bed.end() == 0
+    bed.nothing_left()

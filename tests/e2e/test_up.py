@@ -1,0 +1,175 @@
+"""`spillover up`: a testbed that comes up as a whole, and of which nothing is ever left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+TWO = """
+name: two
+clusters:
+  - {id: a, servers: 2, service_ms: 20, url: "http://127.0.0.1:%d"}
+  - {id: b, servers: 2, service_ms: 20, url: "http://127.0.0.1:%d"}
+links: [{between: [a, b], delay_ms: 5}]
+"""
+
+
+@pytest.fixture
+def two(tmp_path, free_ports):
+    """A file with two clusters whose urls are given, and its ports."""
+    ports = free_ports(2)
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO % tuple(ports))
+    return str(path), ports
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_all(up, number):
+    """One JSON line when ready; SIGINT, SIGTERM and SIGHUP end an idle testbed soon, status 0."""
+    bed, urls = up("ring5", "--seed", "1")
+    assert json.loads(bed.stdout)["ready"] is True
+    assert list(urls) == ["a", "b", "c", "d", "e"]
+    assert list(bed.nodes()) == list(urls)
+    assert bed.temporary_directories()
+    began_s = time.monotonic()
+    assert bed.end(number) == 0
+    assert time.monotonic() - began_s < 3.0
+    bed.nothing_left()
+    assert bed.stdout.count("\n") == 1
+    assert bed.stderr == ""
+    assert not bed.temporary_directories()
+
+
+def test_nodes_do_not_outlive_a_supervisor_that_was_killed(up):
+    """Nodes end with the supervisor, even if it had no chance to end them."""
+    bed, _ = up("ring5")
+    assert bed.end(signal.SIGKILL) == -signal.SIGKILL
+    bed.nothing_left(within_s=2.0)
+
+
+def test_one_node_may_die(up, until, spillover):
+    """One line tells of a node that was killed; the others go on and know it; the last one's end
+    is the testbed's."""
+    bed, urls = up("ring5")
+    nodes = bed.nodes()
+    os.kill(nodes["b"], signal.SIGKILL)
+    until(lambda: bed.stderr.endswith("\n"), 2.0)
+    assert bed.stderr == "spillover: cluster b is gone (killed by SIGKILL); the others go on\n"
+    federation = spillover("status", urls["a"], "--json").result()
+    assert federation["clusters"]["b"]["unreachable"] is True
+    assert federation["clusters"]["b"]["last_seen_s"] < 10
+    assert sorted(federation["clusters"]) == ["a", "b", "c", "d", "e"]
+    table = spillover("status", urls["a"])
+    assert table.process.wait(10) == 0
+    assert re.search(r"b .* unreachable \d+ s *\n", table.stderr)
+    until(lambda: _neighbor(spillover, urls["a"], "b")["alive"] is False, 5.0)
+    for cluster in "acde":
+        os.kill(nodes[cluster], signal.SIGKILL)
+    assert bed.process.wait(3) == 1
+    assert bed.stderr.count("is gone (killed by SIGKILL)") == 5
+    assert re.search(r"is gone \(killed by SIGKILL\)\nspillover: no node is left\n$", bed.stderr)
+    bed.nothing_left()
+    assert not bed.temporary_directories()
+
+
+def _neighbor(spillover, url, neighbor):
+    state = spillover("status", url, "--json").result()["clusters"]["a"]
+    return next(n for n in state["neighbors"] if n["id"] == neighbor)
+
+
+def test_two_that_start_together_do_not_mix(spillover):
+    """Each testbed gets ports and nodes of its own."""
+    beds = [spillover("up", "ring5", "--json") for _ in range(2)]
+    urls = [set(bed.ready().values()) for bed in beds]
+    assert len(urls[0] | urls[1]) == 10
+    for bed in beds:
+        assert len(bed.nodes()) == 5
+        assert bed.end() == 0
+        bed.nothing_left()
+        assert bed.stderr == ""
+
+
+def test_a_url_in_use_is_bad_input(two, spillover):
+    """The file, the field and the address are named before anything is started."""
+    file, (_, port) = two
+    with socket.create_server(("127.0.0.1", port)):
+        bed = spillover("up", file)
+        assert bed.process.wait(10) == 2
+    assert bed.stderr == (
+        f"spillover: {file}: clusters[1].url: expected an address that is free, "
+        f"got http://127.0.0.1:{port} (Address already in use)\n"
+    )
+    assert bed.stdout == ""
+
+
+def test_a_port_that_is_taken_meanwhile(two, spillover, until):
+    """One line, nothing left, and the cluster that could start ends too."""
+    file, (_, port) = two
+    bed = spillover("up", file, "--json")
+    # The node of b is already being started here, and binds only after its imports.
+    node = until(lambda: bed.nodes().get("b"))
+    os.kill(node, signal.SIGSTOP)
+    with socket.create_server(("127.0.0.1", port)):
+        os.kill(node, signal.SIGCONT)
+        assert bed.process.wait(10) == 2
+    assert bed.stderr.count("\n") == 1
+    assert f"{file}: cluster b: " in bed.stderr
+    assert f"127.0.0.1:{port} (Address already in use)" in bed.stderr
+    bed.nothing_left()
+    assert not bed.temporary_directories()
+
+
+def test_a_handler_that_cannot_be_imported(tmp_path, spillover):
+    """One line names the file, the cluster and the reason; nothing is left."""
+    file = tmp_path / "broken.yaml"
+    file.write_text(
+        "clusters:\n"
+        "  - {id: a, servers: 1}\n"
+        "  - {id: b, servers: 1, handler: 'python:not_there:run'}\n"
+    )
+    bed = spillover("up", str(file), "--json")
+    while bed.process.poll() is None:
+        bed.look()
+    assert bed.process.returncode == 2
+    assert bed.stdout == ""
+    assert bed.stderr == (
+        f"spillover: {file}: cluster b: handler: cannot import 'not_there': "
+        "ModuleNotFoundError: No module named 'not_there'\n"
+    )
+    assert bed.seen
+    bed.nothing_left()
+    assert not bed.temporary_directories()
+
+
+def test_interrupted_while_it_starts(spillover, until):
+    """Ctrl-C before all is ready: status 0, no word, nothing left."""
+    bed = spillover("up", "chord10", "--json")
+    until(lambda: len(bed.nodes()) >= 5)
+    assert bed.end() == 0
+    bed.nothing_left()
+    assert (bed.stdout, bed.stderr) == ("", "")
+    assert not bed.temporary_directories()
+
+
+def test_a_second_signal_ends_a_drain(two, up, start, ask, until):
+    """The first one waits for what is under way, the second does not."""
+    bed, urls = up(two[0])
+    nodes = bed.nodes()
+    body = json.dumps({"payload": {"service_ms": 60_000}, "id": "long"})
+    start("curl", "-s", f"{urls['a']}/requests", "-d", body)
+    until(lambda: ask(f"{urls['a']}/state")[1]["busy"] == 1)
+    bed.process.send_signal(signal.SIGINT)
+    until(lambda: ask(f"{urls['a']}/state")[1]["draining"])
+    assert bed.process.poll() is None
+    assert nodes["a"] in bed.left()
+    began_s = time.monotonic()
+    assert bed.end() == 0
+    assert time.monotonic() - began_s < 2.0
+    bed.nothing_left()
+    assert not bed.temporary_directories()

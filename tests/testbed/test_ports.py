@@ -1,0 +1,94 @@
+"""Addresses of a testbed's clusters, and that two testbeds never choose at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from spillover.inputs.builtin import builtin_topology
+from spillover.model.errors import InputError, RunError
+from spillover.model.topology import Cluster, Topology
+from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
+
+
+@pytest.fixture
+def occupied():
+    """A loopback port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+def topology(*urls):
+    clusters = (Cluster(id=f"c{index}", servers=1, url=url) for index, url in enumerate(urls))
+    return Topology(name="t", clusters=tuple(clusters))
+
+
+def ports(chosen):
+    return [int(cluster.url.rsplit(":", 1)[1]) for cluster in chosen.clusters]
+
+
+def test_clusters_without_a_url_get_free_loopback_ports():
+    """Each its own, in order, from the first one up; those in use are skipped."""
+    chosen = with_addresses(builtin_topology("chord20"), "file")
+    assert len(set(ports(chosen))) == 20
+    assert ports(chosen) == sorted(ports(chosen))
+    assert ports(chosen)[0] >= FIRST_PORT
+    assert all(cluster.url.startswith("http://127.0.0.1:") for cluster in chosen.clusters)
+    with ExitStack() as stack:
+        # Another testbed may have taken it meanwhile: then it is in use all the same.
+        for port in ports(chosen)[:3]:
+            try:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+        again = with_addresses(builtin_topology("chord20"), "file")
+        assert not set(ports(chosen)[:3]) & set(ports(again))
+
+
+def test_given_urls_stay_and_are_not_given_to_others():
+    """Whatever name of this machine they go by."""
+    free = ports(with_addresses(topology(None, None), "file"))
+    given = f"http://localhost:{free[0]}"
+    chosen = with_addresses(topology(None, given), "file")
+    assert chosen.clusters[1].url == given
+    assert ports(chosen)[0] > free[0]
+
+
+def test_a_given_url_in_use_is_named(occupied):
+    """With the field of the file that gives it."""
+    url = f"http://127.0.0.1:{occupied}"
+    with pytest.raises(InputError) as raised:
+        with_addresses(topology(None, url), "t.yaml")
+    assert (raised.value.source, raised.value.field) == ("t.yaml", "clusters[1].url")
+    assert raised.value.expected.startswith(f"expected an address that is free, got {url} (")
+
+
+def test_an_address_of_elsewhere_cannot_be_bound():
+    """A testbed runs on this machine only."""
+    with pytest.raises(InputError, match=r"clusters\[0\].url"):
+        with_addresses(topology("http://192.0.2.1:8101"), "file")
+
+
+def test_one_starts_at_a_time():
+    """The next one waits, and gives up at its limit."""
+
+    async def go():
+        second_in = asyncio.Event()
+
+        async def second():
+            async with start_lock(60.0):
+                second_in.set()
+
+        async with start_lock(60.0):
+            waiting = asyncio.create_task(second())
+            with pytest.raises(RunError, match="another testbed has been starting"):
+                async with start_lock(0.2):
+                    pytest.fail("two at a time")
+            assert not second_in.is_set()
+        await asyncio.wait_for(waiting, 60.0)
+        assert second_in.is_set()
+
+    asyncio.run(go())
