@@ -56,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     display = Display()
     plan = DemoPlan(
         topology=topology,
+        source=options.topology,
         policy=options.policy,
         seed=options.seed,
         duration_s=duration_s,

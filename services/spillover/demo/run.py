@@ -31,6 +31,8 @@ class DemoPlan:
     """What to run. `topology` and `duration_s` are as the paper has them, at time scale 1."""
 
     topology: Topology
+    source: str
+    """Where the topology is from, for messages: a file, or a built-in name."""
     policy: str
     seed: int
     duration_s: float
@@ -98,7 +100,11 @@ class _Run:
         count = len(self._topology.clusters)
         self._display.say(f"starting {count} clusters with {self._name} queues ...")
         async with Testbed(
-            self._topology, seed=self._plan.seed, drain_timeout_s=1.0, on_death=self._dead.append
+            self._topology,
+            seed=self._plan.seed,
+            drain_timeout_s=1.0,
+            on_death=self._dead.append,
+            source=self._plan.source,
         ) as bed:
             sampler = Sampler(bed.urls)
             try:

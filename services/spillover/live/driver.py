@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spillover.core.machine import Machine
-from spillover.live.timers import Timers
+from spillover.live.timers import Timer, Timers
 
 Interpreter = Callable[[Any], None]
+
+CATCH_UP_S_MAX = 1.0
+"""A machine that is woken later than this is told the true time, so that periods slept through
+(a stopped process, a machine that hung) are left out and not made up for one by one."""
 
 
 class Driver:
@@ -20,6 +25,8 @@ class Driver:
     which they were meant to happen even when the loop comes late. Events that come up while
     commands are carried out wait their turn: the machine is never entered twice.
 
+    `on_failure` is told when the machine or an interpreter raises. What state they are in is then
+    anybody's guess, so nothing is handed in any more; the error comes out of `feed` as well.
     `journal`, if given, is called with each (event, instant): a run can be replayed from it.
     """
 
@@ -28,27 +35,38 @@ class Driver:
         machine: Machine,
         timers: Timers,
         interpreters: Mapping[type, Interpreter],
+        on_failure: Callable[[BaseException], None],
         journal: Callable[[Any, float], None] | None = None,
     ) -> None:
         self._machine = machine
         self._timers = timers
         self._interpreters = interpreters
+        self._on_failure = on_failure
         self._journal = journal
         self._inbox: deque[tuple[Any, float]] = deque()
         self._handling = False
+        self._closed = False
         self._wake_event: Any = None
-        self._wake_s = float("inf")
+        self._wake_timer: Timer | None = None
+        self._wake_s = math.inf
 
     def start(self, wake_event: Any) -> None:
         """Arm the machine's first deadline; `wake_event` is handed in at each of them."""
         self._wake_event = wake_event
         self._arm()
 
+    def close(self) -> None:
+        """Hand nothing in any more: what ends now ends because the node does."""
+        self._closed = True
+        self._inbox.clear()
+
     def feed(self, event: Any, now_s: float | None = None) -> None:
         """Hand an event in, at `now_s` if it had a meant instant, else now."""
         if now_s is None:
             now_s = time.monotonic()
             self._timers.run_due(now_s)
+        if self._closed:
+            return
         self._inbox.append((event, now_s))
         if self._handling:
             return
@@ -56,6 +74,10 @@ class Driver:
         try:
             while self._inbox:
                 self._handle(*self._inbox.popleft())
+        except BaseException as error:
+            self.close()
+            self._on_failure(error)
+            raise
         finally:
             self._handling = False
         self._arm()
@@ -65,14 +87,25 @@ class Driver:
             self._journal(event, now_s)
         for command in self._machine.handle(event, now_s):
             self._interpreters[type(command)](command)
+        if event is self._wake_event:
+            deadline_s = self._machine.next_deadline()
+            if deadline_s is not None and deadline_s <= now_s:
+                # It would be woken again at once, and so on for ever.
+                raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
 
     def _arm(self) -> None:
+        """Have the machine woken at its deadline. If that moves back, the earlier wake stays: it
+        finds nothing to do."""
         deadline_s = self._machine.next_deadline()
-        if deadline_s is not None and deadline_s < self._wake_s:
-            self._wake_s = deadline_s
-            self._timers.at(deadline_s, self._wake)
+        if deadline_s is None or deadline_s >= self._wake_s or self._wake_event is None:
+            return
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+        self._wake_s = deadline_s
+        self._wake_timer = self._timers.at(deadline_s, self._wake)
 
     def _wake(self, due_s: float) -> None:
-        if due_s == self._wake_s:
-            self._wake_s = float("inf")
-            self.feed(self._wake_event, due_s)
+        self._wake_timer = None
+        self._wake_s = math.inf
+        now_s = time.monotonic()
+        self.feed(self._wake_event, due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)

@@ -7,7 +7,8 @@ is read when Prometheus asks.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -19,6 +20,11 @@ from spillover.model import signals
 from spillover.model.request import Answer, Outcome
 from spillover.model.signals import Signal
 
+REFUSED = "refused"
+
+FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
+"""What can become of a forward; see `peer_link`."""
+
 
 class NodeMetrics:
     """What the node counts. Every label set is bounded by the neighbors and the outcomes."""
@@ -27,9 +33,12 @@ class NodeMetrics:
         self.registry = CollectorRegistry()
         self.registry.register(_MachineCollector(machine, timers))
         self._cluster = machine.settings.cluster
-        self._requests = self._counter(signals.REQUESTS)
-        self._forwards = self._counter(signals.FORWARDS)
-        self._received = self._counter(signals.RECEIVED)
+        # Made ahead: rates start at 0 instead of out of nothing, and counting looks nothing up.
+        ends = [*(outcome.value for outcome in Outcome), REFUSED]
+        neighbors = machine.neighbors.ids
+        self._requests = self._counters(signals.REQUESTS, [(end,) for end in ends])
+        self._received = self._counters(signals.RECEIVED, product(neighbors, ends))
+        self._forwards = self._counters(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
         self._system_time = self._histogram(signals.SYSTEM_TIME)
         self._queue_wait = self._histogram(signals.QUEUE_WAIT)
         self._hops = self._histogram(signals.HOPS)
@@ -38,25 +47,29 @@ class NodeMetrics:
 
     def home_ended(self, answer: Answer) -> None:
         """A client's request has its answer."""
-        self._requests.labels(self._cluster, answer.outcome.value).inc()
+        self._requests[answer.outcome.value,].inc()
         if answer.outcome is Outcome.DONE:
             self._system_time.observe(answer.total_s)
             self._queue_wait.observe(answer.queued_s)
             self._hops.observe(len(answer.path) - 1)
 
     def home_refused(self) -> None:
-        self._requests.labels(self._cluster, "refused").inc()
+        self._requests[REFUSED,].inc()
 
     def foreign_ended(self, neighbor: str, outcome: str) -> None:
-        self._received.labels(self._cluster, neighbor, outcome).inc()
+        self._received[neighbor, outcome].inc()
 
     def forwarded(self, neighbor: str, outcome: str) -> None:
-        self._forwards.labels(self._cluster, neighbor, outcome).inc()
+        self._forwards[neighbor, outcome].inc()
 
-    def _counter(self, signal: Signal) -> Counter:
+    def _counters(
+        self, signal: Signal, label_values: Iterable[tuple[str, ...]]
+    ) -> dict[tuple[str, ...], Counter]:
         # The client library appends _total itself.
         name = signal.name.removesuffix("_total")
-        return Counter(name, signal.help, ("cluster", *signal.labels), registry=self.registry)
+        labels = ("cluster", *signal.labels)
+        counter = Counter(name, signal.help, labels, registry=self.registry)
+        return {values: counter.labels(self._cluster, *values) for values in label_values}
 
     def _histogram(self, signal: Signal) -> Histogram:
         histogram = Histogram(

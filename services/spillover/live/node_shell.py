@@ -23,12 +23,12 @@ from spillover.live.peer_link import PeerLink
 from spillover.live.report_streams import ReportStreams
 from spillover.live.timers import Timers
 from spillover.live.workers.base import Workers
-from spillover.live.workers.python_handler import load_handler, python_workers
+from spillover.live.workers.python_handler import python_workers
 from spillover.live.workers.sleep import SleepWorkers
 from spillover.live.workers.spin import SpinWorkers
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Request
+from spillover.model.request import Answer, Refusal, Request
 from spillover.model.topology import Topology
 
 Settled: TypeAlias = Answer | ev.Refuse
@@ -53,24 +53,31 @@ class NodeShell:
         self.topology = topology
         self.cluster = topology.cluster(cluster_id)
         self.epoch = time.time_ns() // 1_000_000
-        self.random = Random(f"{seed}/node/{cluster_id}") if seed is not None else Random()
+        self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
         delays_s = [neighbor.delay_ms / 1e3 for neighbor in neighbors]
         self.machine = NodeMachine(
             NodeSettings.of(topology, cluster_id, epoch=self.epoch),
             [(n.id, delay_s) for n, delay_s in zip(neighbors, delays_s, strict=True)],
-            self.random,
-            time.monotonic(),
+            _stream(seed, f"node/{cluster_id}"),
+            self.started_s,
         )
-        self.timers = Timers(asyncio.get_running_loop())
+        # A stream of its own: what links draw must not shift what the machine draws.
+        self._link_random = _stream(seed, f"links/{cluster_id}")
+        loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = loop.create_future()
+        self.timers = Timers(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
         self.streams = ReportStreams(self.timers, delays_s)
         self.workers = self._make_workers()
         self._delays_s = delays_s
         self._refs = 0
+        self._closed = False
         self._waiting: dict[int, asyncio.Future[Settled]] = {}
         self._all_settled = asyncio.Event()
-        self._driver = Driver(self.machine, self.timers, self._interpreters(), journal)
+        self._driver = Driver(
+            self.machine, self.timers, self._interpreters(), self._on_failure, journal
+        )
         self._links = [
             self._make_link(y, neighbor.id, neighbor.url, delays_s[y])
             for y, neighbor in enumerate(neighbors)
@@ -79,12 +86,14 @@ class NodeShell:
     # --- life ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Speak and listen until cancelled. A loop that fails ends the node, loudly."""
+        """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
+        machine, since what it would do next is not known."""
         self._driver.start(ev.Woke())
         async with asyncio.TaskGroup() as group:
             for link in self._links:
                 group.create_task(link.listen(), name=f"reports of {link.cluster}")
                 group.create_task(link.warm(), name=f"connections to {link.cluster}")
+            await asyncio.shield(self._failed)
 
     async def drain(self, timeout_s: float) -> int:
         """Drain, and wait until nothing is left; how many requests were left at the limit."""
@@ -99,7 +108,10 @@ class NodeShell:
         return 0
 
     async def close(self) -> None:
-        """Let go of everything. Streams first: an open one holds up the server."""
+        """Let go of everything. Streams first: an open one holds up the server. Whoever still
+        waits is told by a canceled future that there will be no answer."""
+        self._closed = True
+        self._driver.close()
         self.streams.close()
         for link in self._links:
             await link.close()
@@ -107,6 +119,8 @@ class NodeShell:
         self.timers.close()
         for future in self._waiting.values():
             future.cancel()
+        self._waiting.clear()
+        self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
 
@@ -120,6 +134,9 @@ class NodeShell:
         self._refs += 1
         ref = self._refs
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        if self._closed:  # surely not accepted, which lets a neighbor decide again
+            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
+            return ref, future
         self._waiting[ref] = future
         self._driver.feed(ev.Arrived(ref, request, deadline_s, origin))
         return ref, future
@@ -192,6 +209,11 @@ class NodeShell:
         if not self._waiting:
             self._all_settled.set()
 
+    def _on_failure(self, error: BaseException) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+            self._failed.exception()  # retrieved: it also comes out where the event came in
+
     def _service_ended(self, event: ev.ServiceEnded, at_s: float | None) -> None:
         self._driver.feed(event, at_s)
 
@@ -207,7 +229,7 @@ class NodeShell:
             delay_s=delay_s,
             sender=self.cluster.id,
             timers=self.timers,
-            random=self.random,
+            random=self._link_random,
             feed=self.feed,
             on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
         )
@@ -219,10 +241,10 @@ class NodeShell:
             return SleepWorkers(service_s, self.timers, self._service_ended)
         if cluster.handler == "spin":
             return SpinWorkers(cluster.servers, service_s, self._service_ended)
-        return python_workers(
-            load_handler(cluster.handler, f"{self.topology.name}: cluster {cluster.id}"),
-            cluster=cluster.id,
-            servers=cluster.servers,
-            workers=cluster.workers,
-            on_end=self._service_ended,
-        )
+        source = f"{self.topology.name}: cluster {cluster.id}"
+        return python_workers(cluster, source, self._service_ended)
+
+
+def _stream(seed: int | None, name: str) -> Random:
+    """A random stream of its own for each purpose, repeatable if there is a seed."""
+    return Random() if seed is None else Random(f"{seed}/{name}")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 from spillover.core import node_events as ev
 from spillover.live import wire
@@ -70,6 +71,7 @@ class PeerLink:
         self._leaving: dict[int, Timer] = {}
         self._asked: dict[int, asyncio.Future[Response]] = {}
         self._heard = False
+        self._malformed = False
 
     async def warm(self) -> None:
         """Open some connections ahead of need. A neighbor that is not there yet is no error."""
@@ -99,11 +101,13 @@ class PeerLink:
         """Cancel a forward: unsent it never leaves, else its connection is closed, which is how
         the neighbor learns that nobody waits any more."""
         timer = self._leaving.pop(ref, None)
+        asked = self._asked.pop(ref, None)
         if timer is not None:
             timer.cancel()
-        asked = self._asked.pop(ref, None)
-        if asked is not None:
+        elif asked is not None:
             asked.cancel()
+        else:
+            return  # it has come back, and what came is on its way to the machine
         self._on_forward("recalled")
 
     def _send(self, command: ev.Forward, decided_s: float) -> None:
@@ -116,26 +120,29 @@ class PeerLink:
         asked.add_done_callback(lambda future: self._came_back(ref, decided_s, future))
 
     def _came_back(self, ref: int, decided_s: float, asked: asyncio.Future[Response]) -> None:
+        error = None if asked.cancelled() else asked.exception()
         if self._asked.pop(ref, None) is None or asked.cancelled():
             return
-        outcome, event = self._read(ref, decided_s, asked)
+        if isinstance(error, NotDelivered):
+            self._end("refused", ev.ForwardRefused(ref))
+        elif error is not None:
+            _log.debug("lost a request at cluster %s: %s", self.cluster, error)
+            self._end("lost", ev.ForwardLost(ref))
+        else:
+            self._end(*self._read(ref, decided_s, asked.result()))
+
+    def _end(self, outcome: str, event: Any) -> None:
         self._on_forward(outcome)
         self._feed(event)
 
-    def _read(self, ref: int, decided_s: float, asked: asyncio.Future[Response]) -> tuple[str, Any]:
-        error = asked.exception()
-        if isinstance(error, NotDelivered):
-            return "refused", ev.ForwardRefused(ref)
-        if error is not None:
-            return "lost", ev.ForwardLost(ref)
-        response = asked.result()
+    def _read(self, ref: int, decided_s: float, response: Response) -> tuple[str, Any]:
         if response.status in REFUSAL_STATUSES:
             return "refused", ev.ForwardRefused(ref)
         if response.status != 200:
             return "lost", ev.ForwardLost(ref)
         try:
             answer, held_s, answer_delay_s = wire.decode_answer(response.body)
-        except (wire.MalformedMessage, ValueError) as malformed:
+        except wire.MalformedMessage as malformed:
             _log.warning("cluster %s answered malformed: %s", self.cluster, malformed)
             return "lost", ev.ForwardLost(ref)
         round_trip_s = max(0.0, response.received_s - response.sent_s - held_s)
@@ -148,9 +155,10 @@ class PeerLink:
     async def listen(self) -> None:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         attempt = 0
-        path = f"{wire.REPORTS_PATH}?from={self._sender}"
+        told = ""
+        path = f"{wire.REPORTS_PATH}?from={quote(self._sender, safe='')}"
         while True:
-            self._heard = False
+            self._heard = self._malformed = False
             try:
                 await self._client.stream_lines(path, self._hear, silence_s=STREAM_SILENCE_S)
                 reason = "the stream was ended"
@@ -158,8 +166,10 @@ class PeerLink:
                 reason = str(error)
             if self._heard:
                 attempt = 0
-                _log.info("lost the reports of cluster %s: %s", self.cluster, reason)
                 self._feed(ev.LinkDown(self.neighbor))
+            if self._heard or reason != told:
+                told = reason
+                _log.info("no reports of cluster %s: %s", self.cluster, reason)
             pause_s = backoff_s(attempt, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
             attempt += 1
             await asyncio.sleep(pause_s)
@@ -168,7 +178,9 @@ class PeerLink:
         try:
             report = wire.decode_report(line)
         except wire.MalformedMessage as malformed:
-            _log.warning("cluster %s reports malformed: %s", self.cluster, malformed)
+            if not self._malformed:
+                _log.warning("cluster %s reports malformed: %s", self.cluster, malformed)
+            self._malformed = True  # once a stream is enough: it may send many
             return
         self._heard = True
         self._feed(ev.Heard(self.neighbor, report))

@@ -1,7 +1,8 @@
 """The streams on which neighbors hear this node's reports: one long-lived response each.
 
 A line leaves the link's delay late. A reader that does not keep up loses the oldest lines, since
-only the newest matter; how many lines and streams there can be is bounded.
+only the newest matter; how many lines and streams there can be is bounded. A neighbor that comes
+back after its connection was cut off without a word gets a new stream, and the oldest one ends.
 """
 
 from __future__ import annotations
@@ -57,24 +58,32 @@ class ReportStreams:
         self._closed = False
 
     def open(self, neighbor: int) -> ReportStream | None:
-        """A stream for one neighbor; None if it has too many already, or at the node's end."""
-        streams = self._streams[neighbor]
-        if self._closed or len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+        """A stream for one neighbor, None at the node's end. If it has too many, the oldest ends:
+        most likely nobody is there any more, and TCP has not noticed yet."""
+        if self._closed:
             return None
+        streams = self._streams[neighbor]
+        if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+            streams.pop(0).end()
         stream = ReportStream()
         streams.append(stream)
         return stream
 
     def drop(self, neighbor: int, stream: ReportStream) -> None:
-        self._streams[neighbor].remove(stream)
+        """Its reader has gone, or it has ended."""
+        if stream in self._streams[neighbor]:
+            self._streams[neighbor].remove(stream)
 
     def publish(self, line: bytes) -> None:
-        now_s = time.monotonic()
+        """Put a line in all streams, each after its link's delay."""
+        by_delay_s: dict[float, list[ReportStream]] = {}
         for streams, delay_s in zip(self._streams, self._delays_s, strict=True):
-            if not streams:
-                continue
+            if streams:
+                by_delay_s.setdefault(delay_s, []).extend(streams)
+        now_s = time.monotonic()
+        for delay_s, streams in by_delay_s.items():
             if delay_s > 0.0:
-                self._timers.at(now_s + delay_s, _put_in_each(list(streams), line))
+                self._timers.at(now_s + delay_s, _put_in_each(streams, line))
             else:
                 _put_in_each(streams, line)(now_s)
 

@@ -9,40 +9,62 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import time
 from collections.abc import Callable
 
 GRAIN_S = 0.001
 """The finest delay that is asked of the loop: asked for less, it would spin."""
 
+CANCELLED_KEPT_MAX = 64
+"""Canceled timers that the heap may hold before they are swept out, if they are the majority."""
+
 
 class Timer:
-    """One thing to come. `cancel` is cheap; the heap drops it when it comes to the top."""
+    """One thing to come. `cancel` is cheap; the heap drops it in time."""
 
-    __slots__ = ("due_s", "ring")
+    __slots__ = ("_timers", "due_s", "ring")
 
-    def __init__(self, due_s: float, ring: Callable[[float], None]) -> None:
+    def __init__(self, timers: Timers, due_s: float, ring: Callable[[float], None]) -> None:
+        self._timers = timers
         self.due_s = due_s
         self.ring: Callable[[float], None] | None = ring
 
     def cancel(self) -> None:
-        self.ring = None
+        """Does nothing once it has rung."""
+        if self.ring is not None:
+            self.ring = None
+            self._timers.dropped()
 
 
 class Timers:
-    """Calls back at times of `time.monotonic`. Those due at the same instant ring as made."""
+    """Calls back at times of `time.monotonic`. Those due at the same instant ring as made.
+
+    A callback that raises is the loop's exception handler's business; the others ring all the
+    same.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._heap: list[tuple[float, int, Timer]] = []
         self._made = 0
+        self._cancelled = 0
+        self._closed = False
         self._armed: asyncio.TimerHandle | None = None
-        self._armed_s = float("inf")
+        self._armed_s = math.inf
         self.lag_s = 0.0
         """How late the last timer rang: the lag of the loop."""
+        self.wakes = 0
+        """How often the loop has called."""
+
+    def __len__(self) -> int:
+        """What the heap holds, canceled timers included."""
+        return len(self._heap)
 
     def at(self, due_s: float, ring: Callable[[float], None]) -> Timer:
-        timer = Timer(due_s, ring)
+        timer = Timer(self, due_s, ring)
+        if self._closed:
+            return timer
         self._made += 1
         heapq.heappush(self._heap, (due_s, self._made, timer))
         if due_s < self._armed_s:
@@ -51,17 +73,32 @@ class Timers:
 
     def run_due(self, now_s: float) -> None:
         """Ring all that is due, earliest first, those that come up meanwhile included."""
-        heap = self._heap
-        while heap and heap[0][0] <= now_s:
-            due_s, _, timer = heapq.heappop(heap)
+        while self._heap and self._heap[0][0] <= now_s:
+            due_s, _, timer = heapq.heappop(self._heap)
             ring = timer.ring
-            if ring is not None:
-                timer.ring = None
+            if ring is None:
+                self._cancelled -= 1
+                continue
+            timer.ring = None
+            try:
                 ring(due_s)
+            except Exception as error:  # noqa: BLE001 - nobody is above a timer to catch it
+                context = {"message": "a timer's callback failed", "exception": error}
+                self._loop.call_exception_handler(context)
+
+    def dropped(self) -> None:
+        """A timer was canceled. A heap of mostly such timers would only cost memory."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_KEPT_MAX and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].ring is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
 
     def close(self) -> None:
-        """Drop all that is to come."""
+        """Drop all that is to come. What is set later never rings."""
+        self._closed = True
         self._heap.clear()
+        self._cancelled = 0
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
@@ -74,14 +111,16 @@ class Timers:
         self._armed = self._loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
+        self.wakes += 1
         self._armed = None
         now_s = time.monotonic()
         if self._armed_s <= now_s:
             self.lag_s = now_s - self._armed_s
-        self._armed_s = float("inf")
+        self._armed_s = -math.inf  # what is set while others ring is armed below
         self.run_due(now_s)
-        heap = self._heap
-        while heap and heap[0][2].ring is None:
-            heapq.heappop(heap)
-        if heap and heap[0][0] < self._armed_s:
-            self._arm(heap[0][0])
+        self._armed_s = math.inf
+        while self._heap and self._heap[0][2].ring is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        if self._heap:
+            self._arm(self._heap[0][0])

@@ -6,6 +6,9 @@ Durations travel in milliseconds. A request's deadline travels as what remains o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
 import msgspec
 
 from spillover.model.ids import ClusterId, RequestId
@@ -20,12 +23,23 @@ HEARTBEAT = b"{}\n"
 NOTHING = msgspec.Raw(b"null")
 
 
+Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Path = Annotated[list[str], msgspec.Meta(min_length=1)]
+
+T = TypeVar("T")
+
+
+class MalformedMessage(ValueError):
+    """These bytes are not such a message."""
+
+
 class ForwardBody(msgspec.Struct, omit_defaults=True):
     """A request on its way; `sender` is the cluster that hands it on."""
 
     sender: str
     id: str
-    path: list[str]
+    path: Path
     remaining_ms: float
     payload: msgspec.Raw
     keyed: bool = False
@@ -38,8 +52,8 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     """An answer on its way back. `held_ms` counts from the receipt of the request to the writing
     of these bytes, `answer_delay_ms` the part of it that emulates the link back."""
 
-    outcome: str
-    path: list[str]
+    outcome: Outcome
+    path: Path
     held_ms: float
     answer_delay_ms: float = 0.0
     result: msgspec.Raw = NOTHING
@@ -55,10 +69,10 @@ class ReportLine(msgspec.Struct):
 
     epoch: int
     sequence: int
-    accept_probability: float
-    neighborhood_accept_probability: float
-    queue_length: int
-    servers: int
+    accept_probability: Probability
+    neighborhood_accept_probability: Probability
+    queue_length: Count
+    servers: Count
     accepting: bool
 
 
@@ -67,8 +81,12 @@ _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
 _decode_report = msgspec.json.Decoder(ReportLine).decode
 
-MalformedMessage = msgspec.DecodeError
-"""What the decoders raise on bytes that are not such a message (ValidationError included)."""
+
+def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
+    try:
+        return decode(message)
+    except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
+        raise MalformedMessage(str(error)) from error
 
 
 def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> bytes:
@@ -89,8 +107,8 @@ def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> b
 
 
 def decode_forward(body: bytes) -> tuple[str, Request, float]:
-    """(sender, request, what remains of its deadline in seconds)."""
-    forward = _decode_forward(body)
+    """(sender, request, what remains of its deadline in seconds). Raises MalformedMessage."""
+    forward = _decoded(_decode_forward, body)
     request = Request(
         id=RequestId(forward.id),
         keyed=forward.keyed,
@@ -122,10 +140,10 @@ def encode_answer(answer: Answer, *, held_s: float, answer_delay_s: float) -> by
 
 
 def decode_answer(body: bytes) -> tuple[Answer, float, float]:
-    """(answer, held, emulated delay of the way back), both in seconds."""
-    message = _decode_answer(body)
+    """(answer, held, emulated delay of the way back), both in seconds. Raises MalformedMessage."""
+    message = _decoded(_decode_answer, body)
     answer = Answer(
-        outcome=Outcome(message.outcome),
+        outcome=message.outcome,
         path=tuple(ClusterId(cluster) for cluster in message.path),
         result=message.result,
         problem=message.problem,
@@ -152,10 +170,10 @@ def encode_report(report: LoadReport) -> bytes:
 
 
 def decode_report(line: bytes) -> LoadReport | None:
-    """The report, or None for a mere sign of life."""
+    """The report, or None for a mere sign of life. Raises MalformedMessage."""
     if line == HEARTBEAT[:-1]:
         return None
-    message = _decode_report(line)
+    message = _decoded(_decode_report, line)
     return LoadReport(
         epoch=message.epoch,
         sequence=message.sequence,

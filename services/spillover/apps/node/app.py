@@ -87,8 +87,9 @@ def _add_admin_routes(app: FastAPI, shell: NodeShell) -> None:
 
 def _add_problem_handlers(app: FastAPI) -> None:
     def respond(problem: Problem) -> Response:
-        headers = {name.decode(): value.decode() for name, value in problem.all_headers()}
-        return Response(problem.body(), problem.status, headers)
+        response = Response(problem.body(), problem.status)
+        response.raw_headers.extend(problem.all_headers())
+        return response
 
     @app.exception_handler(Problem)
     async def on_problem(_: Request, problem: Problem) -> Response:
@@ -102,10 +103,10 @@ def _add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
-        reason = _REASON_BY_STATUS.get(error.status_code)
-        if reason is None:
-            raise error
-        return respond(Problem(reason, f"{request.method} {request.url.path}: {error.detail}"))
+        reason = _REASON_BY_STATUS.get(error.status_code, "invalid")
+        detail = f"{request.method} {request.url.path}: {error.detail}"
+        headers = [(k.lower().encode(), v.encode()) for k, v in (error.headers or {}).items()]
+        return respond(Problem(reason, detail, headers=headers))
 
     @app.exception_handler(Exception)
     async def on_error(_: Request, __: Exception) -> Response:

@@ -13,28 +13,27 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
+from spillover.apps.node.bodies import ClientGone, Framing, Receive, read_body
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.problems import Problem
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell, Settled
 from spillover.model.ids import ClusterId, RequestId
-from spillover.model.request import Answer, Outcome
+from spillover.model.request import Answer, Outcome, Request
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ENVELOPE_LIMIT_BYTES = 65_536
 """What a forward may take beyond its payload: path, names, numbers."""
 
+FORWARD_READ_S = 10.0
+"""For a neighbor to send all of a request that it hands on."""
+
 JSON_HEADER = (b"content-type", b"application/json")
 
 _log = logging.getLogger(__name__)
-
-
-class ClientGone(Exception):
-    """The client went away before its request was read."""
 
 
 class HotPaths:
@@ -45,21 +44,23 @@ class HotPaths:
         self._shell = shell
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
-        self._routes: dict[tuple[str, str], AsgiApp] = {
-            ("POST", "/requests"): self._post_request,
-            ("POST", wire.FORWARD_PATH): self._forward,
-            ("GET", wire.REPORTS_PATH): self._reports,
+        self._routes: dict[str, tuple[str, AsgiApp]] = {
+            "/requests": ("POST", self._post_request),
+            wire.FORWARD_PATH: ("POST", self._forward),
+            wire.REPORTS_PATH: ("GET", self._reports),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = None
         if scope["type"] == "http":
-            route = self._routes.get((scope["method"], scope["path"]))
+            route = self._routes.get(scope["path"])
         if route is None:
             await self._app(scope, receive, send)
             return
+        method, answer = route
         try:
-            await route(scope, receive, send)
+            _check_method(scope, method)
+            await answer(scope, receive, send)
         except Problem as problem:
             await _send(send, problem.status, problem.all_headers(), problem.body())
         except ClientGone:
@@ -72,42 +73,56 @@ class HotPaths:
     # --- clients ------------------------------------------------------------------------------
 
     async def _post_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        shell = self._shell
-        received_s = shell.now_s
-        headers = Headers(scope["headers"])
-        body = await _read_body(receive, headers.content_length, self._payload_limit_bytes)
-        name, request = read_request(headers, body)
-        if name is None:
-            request.id = RequestId(shell.new_request_id())
-        unfit = shell.workers.problem_with(request.work)
+        received_s = self._shell.now_s
+        headers = Headers()
+        try:
+            headers.read(scope["headers"])
+            deadline_ms = headers.deadline_ms
+            if deadline_ms is None:
+                deadline_ms = self._default_deadline_ms
+            deadline_s = received_s + deadline_ms / 1e3
+            limit_bytes = self._payload_limit_bytes
+            body = await read_body(receive, headers.framing, limit_bytes, deadline_ms / 1e3)
+            request = read_request(headers, body)
+        except Problem as problem:
+            problem.id = problem.id or headers.key
+            raise
+        if not request.keyed:
+            request.id = RequestId(self._shell.new_request_id())
+        settled = await self._run(request, deadline_s, receive)
+        if not isinstance(settled, Answer) or settled.outcome is not Outcome.DONE:
+            raise problem_of(request.id, settled)
+        name_header = (b"spillover-request-id", request.id.encode())
+        await _send(send, 200, [JSON_HEADER, name_header], answer_body(request.id, settled))
+
+    async def _run(self, request: Request, deadline_s: float, receive: Receive) -> Settled:
+        """Hand a client's request in and wait for what becomes of it."""
+        self._check_fit(request)
+        ref, future = self._shell.submit(request, deadline_s)
+        try:
+            if request.keyed:
+                # Keyed work goes on when its client leaves, so nobody need watch for that.
+                return await future
+            return await self._unless_gone(ref, future, receive)
+        except asyncio.CancelledError:
+            raise _ended(request.id) from None
+
+    def _check_fit(self, request: Request) -> None:
+        unfit = self._shell.workers.problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=request.id)
-        deadline_ms = headers.deadline_ms
-        if deadline_ms is None:
-            deadline_ms = self._default_deadline_ms
-        ref, future = shell.submit(request, received_s + deadline_ms / 1e3)
-        if request.keyed:
-            # Keyed work goes on when its client leaves, so nobody need watch for that.
-            settled = await future
-        else:
-            settled = await self._unless_gone(ref, future, receive)
-        if isinstance(settled, Answer) and settled.outcome is Outcome.DONE:
-            name_header = (b"spillover-request-id", request.id.encode("latin-1", "replace"))
-            await _send(send, 200, [JSON_HEADER, name_header], answer_body(request.id, settled))
-        else:
-            raise problem_of(request.id, settled)
 
     async def _unless_gone(
         self, ref: int, future: asyncio.Future[Settled], receive: Receive
     ) -> Settled:
         """Wait for the outcome; a client that disconnects meanwhile cancels its request."""
 
-        def on_message(watch: asyncio.Future[MutableMapping[str, Any]]) -> None:
-            if not watch.cancelled() and watch.result()["type"] == "http.disconnect":
+        def on_gone(watch: asyncio.Future[None]) -> None:
+            if not watch.cancelled():
                 self._shell.cancel(ref)
 
-        watch = asyncio.ensure_future(receive())
-        watch.add_done_callback(on_message)
+        watch = asyncio.ensure_future(receive_until_gone(receive))
+        watch.add_done_callback(on_gone)
         try:
             return await future
         finally:
@@ -119,14 +134,20 @@ class HotPaths:
         shell = self._shell
         received_s = shell.now_s
         limit_bytes = self._payload_limit_bytes + ENVELOPE_LIMIT_BYTES
-        body = await _read_body(receive, _content_length(scope), limit_bytes)
+        framing = Framing.of(dict(scope["headers"]))
+        body = await read_body(receive, framing, limit_bytes, FORWARD_READ_S)
         try:
             sender, request, remaining_s = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
         origin = self._neighbor(sender)
+        # Its home may have another handler: refused, it is decided again there.
+        self._check_fit(request)
         ref, future = shell.submit(request, received_s + remaining_s, origin)
-        settled = await self._unless_gone(ref, future, receive)
+        try:
+            settled = await self._unless_gone(ref, future, receive)
+        except asyncio.CancelledError:
+            raise _ended(request.id) from None
         if not isinstance(settled, Answer):
             raise problem_of(request.id, settled)
         held_s = shell.now_s - received_s
@@ -135,11 +156,14 @@ class HotPaths:
         await _send(send, 200, [JSON_HEADER], body)
 
     async def _reports(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8)
+        try:
+            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8)
+        except ValueError as error:
+            raise Problem("invalid", f"query: {error}") from error
         neighbor = self._neighbor(query.get("from", [""])[0])
         stream = self._shell.streams.open(neighbor)
         if stream is None:
-            raise Problem("too_many_streams", "this neighbor reads as many streams as it may")
+            raise Problem("not_ready", "the node ends")
         watch = asyncio.ensure_future(receive_until_gone(receive))
         watch.add_done_callback(lambda _: stream.end())
         try:
@@ -166,38 +190,16 @@ async def receive_until_gone(receive: Receive) -> None:
         pass
 
 
-async def _read_body(receive: Receive, content_length: int, limit_bytes: int) -> bytes:
-    if content_length > limit_bytes:
-        raise _too_large(limit_bytes)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [body], len(body)
-        while message.get("more_body"):
-            message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limit_bytes:
-                raise _too_large(limit_bytes)
-        body = b"".join(parts)
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    if len(body) > limit_bytes:
-        raise _too_large(limit_bytes)
-    return body
+def _check_method(scope: Scope, method: str) -> None:
+    if scope["method"] != method:
+        detail = f"{scope['method']} {scope['path']}: expected {method}"
+        raise Problem("method_not_allowed", detail, headers=[(b"allow", method.encode())])
 
 
-def _too_large(limit_bytes: int) -> Problem:
-    """The rest of the body is not read, so that the connection cannot be used again."""
-    detail = f"expected a body of at most {limit_bytes} bytes"
-    return Problem("too_large", detail, headers=[(b"connection", b"close")])
-
-
-def _content_length(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value)
-    return 0
+def _ended(request_id: str) -> Problem:
+    """For whoever still waits when the node ends. A neighbor may decide a keyed request again."""
+    detail = "the node ended before the work did; whether it was done is not known"
+    return Problem("outcome_unknown", detail, id=request_id)
 
 
 async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

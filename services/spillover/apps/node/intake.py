@@ -6,10 +6,12 @@ All that a client can get wrong is found here, before the machine hears of the r
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 import msgspec
 
+from spillover.apps.node.bodies import Framing
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import Refuse
 from spillover.model.ids import RequestId
@@ -68,50 +70,67 @@ _DETAILS = {
 }
 
 
+_MEANT = frozenset(
+    {
+        b"content-length",
+        b"expect",
+        b"idempotency-key",
+        b"spillover-deadline-ms",
+        b"spillover-priority",
+        b"spillover-type",
+        b"traceparent",
+    }
+)
+
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
 class Headers:
     """The request headers that mean something here. Others, hop and path headers from outside
     among them, are not even looked at."""
 
-    __slots__ = ("content_length", "deadline_ms", "key", "priority", "traceparent", "type")
+    __slots__ = ("deadline_ms", "framing", "key", "priority", "traceparent", "type")
 
-    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def __init__(self) -> None:
+        self.framing = Framing()
         self.key: str | None = None
         self.type: str | None = None
         self.deadline_ms: float | None = None
         self.priority = 0
         self.traceparent: str | None = None
-        self.content_length = 0
-        for name, value in headers:
-            if name == b"content-length":
-                self.content_length = int(value)
-            elif name == b"idempotency-key":
-                self.key = _name("Idempotency-Key", value.decode("latin-1"), NAME_LENGTH_MAX)
-            elif name == b"traceparent":
-                self.traceparent = value.decode("latin-1")[:NAME_LENGTH_MAX]
-            elif name.startswith(b"spillover-"):
-                self._read_own(name, value)
 
-    def _read_own(self, name: bytes, value: bytes) -> None:
-        if name == b"spillover-deadline-ms":
-            self.deadline_ms = _deadline_ms(value)
-        elif name == b"spillover-type":
-            self.type = _name("Spillover-Type", value.decode("latin-1"), TYPE_LENGTH_MAX)
-        elif name == b"spillover-priority":
-            if len(value) != 1 or not value.isdigit():
+    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
+        given = {name: value for name, value in headers if name in _MEANT}
+        self.framing = Framing.of(given)
+        if (key := given.get(b"idempotency-key")) is not None:
+            self.key = _name("Idempotency-Key", _text(key), NAME_LENGTH_MAX)
+        if (type_ := given.get(b"spillover-type")) is not None:
+            self.type = _name("Spillover-Type", _text(type_), TYPE_LENGTH_MAX)
+        if (deadline_ms := given.get(b"spillover-deadline-ms")) is not None:
+            self.deadline_ms = _deadline_ms(deadline_ms)
+        if (priority := given.get(b"spillover-priority")) is not None:
+            if len(priority) != 1 or not priority.isdigit():
                 raise Problem("invalid", "Spillover-Priority: expected one digit, 0 to 9")
-            self.priority = int(value)
+            self.priority = int(priority)
+        traceparent = given.get(b"traceparent")
+        # As its specification says: one that is malformed is as if it had not been sent.
+        if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
+            self.traceparent = traceparent.decode("ascii")
 
 
-def read_request(headers: Headers, body: bytes) -> tuple[str | None, Request]:
-    """(the name given, the request); without a name the request's id is still empty.
+def read_request(headers: Headers, body: bytes) -> Request:
+    """The request; keyed if it came with a name, else its id is still empty.
 
     Raises Problem `invalid`, one line that names the field.
     """
     try:
+        if not body.isascii():
+            body.decode()  # what is passed on unread is not looked at by the JSON decoder
         parsed = _decode(body)
     except msgspec.ValidationError as error:
         raise Problem("invalid", f"body: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8; nested too deep
         raise Problem("invalid", f"body: expected JSON: {error}") from error
     name = headers.key
     if parsed.id is not None:
@@ -129,7 +148,7 @@ def read_request(headers: Headers, body: bytes) -> tuple[str | None, Request]:
                 "invalid", "type: expected the same as Spillover-Type, where both are given"
             )
         type_ = given
-    request = Request(
+    return Request(
         id=RequestId(name or ""),
         keyed=name is not None,
         work=parsed.payload,
@@ -137,7 +156,6 @@ def read_request(headers: Headers, body: bytes) -> tuple[str | None, Request]:
         priority=headers.priority,
         traceparent=headers.traceparent,
     )
-    return name, request
 
 
 def answer_body(request_id: str, answer: Answer) -> bytes:
@@ -175,9 +193,19 @@ def _ms(duration_s: float) -> float:
     return round(duration_s * 1e3, 3)
 
 
+def _text(value: bytes) -> str:
+    """A header's value as text: UTF-8, else latin-1, as older clients send it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def _name(field: str, text: str, length_max: int) -> str:
-    if not 0 < len(text) <= length_max or not text.isprintable():
-        raise Problem("invalid", f"{field}: expected 1 to {length_max} printable characters")
+    """A name must fit into a header, which drops blanks at its ends."""
+    if not 0 < len(text) <= length_max or not text.isprintable() or text != text.strip():
+        expected = f"expected 1 to {length_max} printable characters, no blank at either end"
+        raise Problem("invalid", f"{field}: {expected}")
     return text
 
 
@@ -186,7 +214,7 @@ def _deadline_ms(value: bytes) -> float:
         deadline_ms = float(value)
     except ValueError:
         deadline_ms = math.nan
-    if not deadline_ms >= 0.0:
+    if not 0.0 <= deadline_ms < math.inf:
         raise Problem(
             "invalid", "Spillover-Deadline-Ms: expected a number of milliseconds, 0 or more"
         )

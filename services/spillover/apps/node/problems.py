@@ -19,7 +19,6 @@ STATUS_BY_REASON = {
     "too_large": 413,
     "invalid": 422,
     "not_a_neighbor": 403,
-    "too_many_streams": 429,
     "handler_failed": 502,
     "outcome_unknown": 502,
     "unknown_request": 404,
@@ -58,7 +57,7 @@ class Problem(Exception):
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", PROBLEM_JSON), *self.headers]
         if self.id is not None:
-            headers.append((b"spillover-request-id", self.id.encode("latin-1", "replace")))
+            headers.append((b"spillover-request-id", self.id.encode()))
         if self.retry_after_s is not None:
             seconds = max(1, math.ceil(self.retry_after_s))
             headers.append((b"retry-after", str(seconds).encode()))

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
@@ -27,11 +27,22 @@ closes one which a request is just being written to."""
 STOP_S = 2.0
 """For connections to be let go of at the end."""
 
+STDIN = 0
+
 _log = logging.getLogger(__name__)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling: signals mean drain here."""
+class NodeServer(uvicorn.Server):
+    """uvicorn without its own signal handling: signals mean drain here. `ready` is set once
+    connections are accepted."""
+
+    def __init__(self, app: Callable[..., object]) -> None:
+        super().__init__(_config(app))
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -51,30 +62,36 @@ async def serve_node(
     at once. With `end_with_stdin` it also ends when standard input does: the sign that whoever
     started it has died. Raises InputError if the address cannot be bound.
     """
-    listening = bind_socket(*bind)
-    shell = NodeShell(topology, cluster_id, seed=seed)
-    _warn_of_file_limit(topology.cluster(cluster_id).queue_limit)
-    server = _Server(_config(create_app(shell)))
-    stop = asyncio.Event()
-    end = asyncio.Event()
-    _on_signals(stop, end)
-    if end_with_stdin:
-        _on_stdin_end(end)
-    running = asyncio.create_task(shell.run())
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    gc.collect()
-    gc.freeze()  # what is there now stays: the collector need not look at it again
-    try:
-        await _first(stop.wait(), end.wait(), running, serving)
-        if stop.is_set() and not end.is_set():
-            await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
-    finally:
-        await shell.close()
-        server.should_exit = True
-        await serving
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    with bind_socket(*bind) as listening:
+        shell = NodeShell(topology, cluster_id, seed=seed)
+        _warn_of_file_limit(shell.cluster.queue_limit)
+        stop, end = asyncio.Event(), asyncio.Event()
+        _on_signals(stop, end)
+        if end_with_stdin:
+            _on_stdin_end(end)
+        server = NodeServer(create_app(shell))
+        running = asyncio.create_task(shell.run())
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await _first(server.ready.wait(), running, serving)
+            gc.collect()
+            gc.freeze()  # what is there now stays: the collector need not look at it again
+            await _first(stop.wait(), end.wait(), running, serving)
+            if not end.is_set():
+                await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
+        finally:
+            await close_node(shell, server, running, serving)
+
+
+async def close_node(
+    shell: NodeShell, server: NodeServer, running: asyncio.Task[None], serving: asyncio.Task[None]
+) -> None:
+    """End a node that runs: nothing is asked any more, then nothing answered."""
+    running.cancel()
+    await asyncio.wait([running])
+    await shell.close()
+    server.should_exit = True
+    await serving
 
 
 async def _drain(shell: NodeShell, timeout_s: float) -> None:
@@ -101,9 +118,9 @@ def bind_socket(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         listening.close()
-        reason = error.strerror or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
         raise InputError("--bind", "", expected) from error
     listening.listen(2048)
@@ -138,24 +155,30 @@ def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
 
 
 def _on_stdin_end(end: asyncio.Event) -> None:
+    """Set `end` when standard input ends. A thread waits for it, since an event loop can watch
+    pipes but not files or devices, which standard input may be just as well."""
     loop = asyncio.get_running_loop()
 
-    def on_readable() -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            loop.remove_reader(sys.stdin)
-            end.set()
+    def wait() -> None:
+        with contextlib.suppress(OSError):  # closed or unreadable: nobody holds it open
+            while os.read(STDIN, 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the node has ended before
+            loop.call_soon_threadsafe(end.set)
 
-    loop.add_reader(sys.stdin, on_readable)
+    threading.Thread(target=wait, name="stdin", daemon=True).start()
 
 
 def _warn_of_file_limit(queue_limit: int) -> None:
     """Every waiting request holds a connection: as many files as the queue is long, and some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * queue_limit + 1024
-    if soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         _log.warning(
             "only %d files may be open (ulimit -n): a queue of %d requests needs %d",

@@ -1,78 +1,70 @@
-"""Running synchronous work in a pool of threads or processes, one at a time on each server."""
+"""Running synchronous work in threads, or in processes behind them: one call on each server."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor
-from typing import Any
+from functools import partial
 
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
 from spillover.live.workers.base import OnEnd
+from spillover.live.workers.calls import Ended, failed
+from spillover.live.workers.processes import ServerProcesses
+from spillover.live.workers.threads import ServerThreads
 from spillover.model.request import Outcome
 
 _log = logging.getLogger(__name__)
 
 
 class PooledWorkers:
-    """Hands work to a pool and reports its end. Work that runs cannot be stopped: its server
+    """Hands work to threads and reports its end. Work that runs cannot be stopped: its server
     stays occupied until it returns, whatever became of the request.
-
-    `make_pool` is called at first need, and again after the pool has broken because one of its
-    processes died; all that ran in it then has failed.
     """
 
-    def __init__(self, make_pool: Callable[[], Executor], on_end: OnEnd) -> None:
-        self._make_pool = make_pool
-        self._pool: Executor | None = None
+    def __init__(self, servers: int, on_end: OnEnd, *, in_processes: bool) -> None:
+        self._threads = ServerThreads(servers)
+        self._processes = ServerProcesses() if in_processes else None
         self._on_end = on_end
-        self._running: dict[int, asyncio.Future[bytes]] = {}
 
-    def run(self, command: Start, work: Callable[..., bytes], *args: Any) -> None:
-        """Run `work(*args)`, which returns the encoded result, for a started request."""
+    def run(self, command: Start, work: Callable[..., Ended], *args: object) -> None:
+        """Run `work(*args)`, which must not raise, for a started request."""
         loop = asyncio.get_running_loop()
-        try:
-            running = loop.run_in_executor(self._ready_pool(), work, *args)
-        except BrokenExecutor:
-            self._pool = None
-            running = loop.run_in_executor(self._ready_pool(), work, *args)
-        self._running[command.ref] = running
-        running.add_done_callback(lambda future: self._ended(command, future))
+        if self._processes is not None:
+            work, args = self._processes.call, (work, *args)
 
-    def stop(self, ref: int) -> None:
-        """Work that waits in the pool for its thread is dropped; what runs, runs on."""
-        running = self._running.get(ref)
-        if running is not None:
-            running.cancel()
+        def job() -> None:
+            try:
+                ended = work(*args)
+            except BaseException as error:  # noqa: BLE001 - else a server would be lost for good
+                ended = failed(error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._ended, command, ended)
+
+        try:
+            self._threads.submit(job)
+        except RuntimeError as error:
+            loop.call_soon(partial(self._ended, command, failed(error)))
 
     async def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Kill the processes; threads are left to end with the node."""
+        if self._processes is not None:
+            self._processes.close()
 
-    def _ready_pool(self) -> Executor:
-        if self._pool is None:
-            self._pool = self._make_pool()
-        return self._pool
-
-    def _ended(self, command: Start, future: asyncio.Future[bytes]) -> None:
-        del self._running[command.ref]
-        now_s = time.monotonic()
-        service_s = max(0.0, now_s - command.at_s)
-        if future.cancelled():
-            event = ServiceEnded(command.ref, Outcome.CANCELLED, service_s)
-        elif (error := future.exception()) is not None:
-            event = failed(command, service_s, error)
-        else:
-            event = ServiceEnded(command.ref, Outcome.DONE, service_s, msgspec.Raw(future.result()))
-        self._on_end(event, None)
+    def _ended(self, command: Start, ended: Ended) -> None:
+        self._on_end(service_ended(command, ended), None)
 
 
-def failed(command: Start, service_s: float, error: BaseException) -> ServiceEnded:
-    """The end of a request whose handler raised: one line for the client, the rest for the log."""
-    problem = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
-    _log.warning("the handler failed on request %s", command.request.id, exc_info=error)
-    return ServiceEnded(command.ref, Outcome.FAILED, service_s, problem=problem)
+def service_ended(command: Start, ended: Ended) -> ServiceEnded:
+    """The event for a call that has ended by itself; a failure is put in the log."""
+    service_s = max(0.0, time.monotonic() - command.at_s)
+    if ended.problem is None:
+        result = msgspec.Raw(ended.result)
+        return ServiceEnded(command.ref, Outcome.DONE, service_s, result)
+    details = ended.details or ended.problem
+    _log.warning("the handler failed on request %s: %s", command.request.id, details)
+    return ServiceEnded(command.ref, Outcome.FAILED, service_s, problem=ended.problem)

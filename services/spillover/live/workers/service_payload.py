@@ -23,7 +23,7 @@ def service_problem(payload: msgspec.Raw) -> str | None:
         return None
     try:
         service_ms = _decode(payload).service_ms
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"payload.service_ms: {error}"
     if service_ms is not None and not 0.0 <= service_ms <= SERVICE_MS_MAX:
         return f"payload.service_ms: expected 0 to {SERVICE_MS_MAX:.0f}, got {service_ms:g}"

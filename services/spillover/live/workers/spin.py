@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
 from spillover.core.node_events import Start
 from spillover.live.workers.base import OnEnd
+from spillover.live.workers.calls import spin
 from spillover.live.workers.pooled import PooledWorkers
-from spillover.live.workers.process_pool import make_process_pool
 from spillover.live.workers.service_payload import read_service_s, service_problem
 
 
-def spin(service_s: float) -> bytes:
-    """Keep one processor busy for `service_s` of its own time; the encoded result."""
-    started_s = time.process_time()
-    while time.process_time() - started_s < service_s:
-        pass
-    return b'{"service_ms":%.3f}' % (service_s * 1e3)
-
-
 class SpinWorkers(PooledWorkers):
-    """As many spinning processes as there are servers."""
+    """As many spinning processes as there are servers, each started when it is first needed."""
 
     def __init__(self, servers: int, service_s: float, on_end: OnEnd) -> None:
-        super().__init__(lambda: make_process_pool(servers), on_end)
+        super().__init__(servers, on_end, in_processes=True)
         self._service_s = service_s
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:
@@ -33,3 +23,6 @@ class SpinWorkers(PooledWorkers):
 
     def start(self, command: Start) -> None:
         self.run(command, spin, read_service_s(command.request.work, self._service_s))
+
+    def stop(self, ref: int) -> None:
+        """A spinning process spins on: its server is free when it has done so."""

@@ -1,0 +1,86 @@
+"""What is run on a server away from the node's loop, and how it ended.
+
+Runs in worker processes too, so it imports little. Nothing here ever raises: an exception of a
+handler need not be one that can be handed to a future or to another process.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+PROBLEM_LENGTH_MAX = 500
+
+RESULT_LIMIT_BYTES = 32 * 1024 * 1024
+"""Half of what a node takes from a neighbor, so that every result can travel."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a call ended: with an encoded result, or with a problem for the client (one line) and
+    details for the log."""
+
+    result: bytes = b""
+    problem: str | None = None
+    details: str = ""
+
+
+def spin(service_s: float) -> Ended:
+    """Keep one processor busy for `service_s` of this process's own time."""
+    until_s = time.process_time() + service_s
+    while time.process_time() < until_s:
+        pass
+    return Ended(msgspec.json.encode({"service_ms": round(service_s * 1e3, 6)}))
+
+
+def call(
+    function: Callable[..., Any],
+    payload: bytes,
+    context: object,
+    with_context: bool,  # noqa: FBT001 - calls are handed on by position
+) -> Ended:
+    """Decode, call, encode: all of it where the function runs, off the node's loop."""
+    try:
+        return encoded(function(*arguments(payload, context, with_context)))
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: a handler must not end a node
+        return failed(error)
+
+
+def arguments(
+    payload: bytes | msgspec.Raw,
+    context: object,
+    with_context: bool,  # noqa: FBT001 - see `call`
+) -> tuple[object, ...]:
+    """What to call a function with. Raises ValueError for JSON that Python cannot hold."""
+    decoded = msgspec.json.decode(payload)
+    return (decoded, context) if with_context else (decoded,)
+
+
+def encoded(result: object) -> Ended:
+    """The result as JSON; NaN and infinities become null, as in JavaScript."""
+    kind = type(result).__name__
+    try:
+        body = msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        problem = f"the handler returned what JSON cannot hold ({kind}): {one_line(error)}"
+        return Ended(problem=problem)
+    if len(body) > RESULT_LIMIT_BYTES:
+        expected = f"more than {RESULT_LIMIT_BYTES} bytes of JSON"
+        return Ended(problem=f"the handler returned {expected} ({kind})")
+    return Ended(body)
+
+
+def failed(error: BaseException) -> Ended:
+    """The end of a call that raised."""
+    return Ended(problem=one_line(error), details="".join(traceback.format_exception(error)))
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's kind and message, fit for JSON whatever the message holds."""
+    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    return text[:PROBLEM_LENGTH_MAX].encode("utf-8", "replace").decode()

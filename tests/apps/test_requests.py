@@ -1,0 +1,283 @@
+"""`POST /requests` as a client sees it: the answer, every refusal, deadlines, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+JSON = "application/json"
+TIMING = {"queued", "network", "service", "return", "total"}
+
+
+def body(payload=None, **fields):
+    return json.dumps({"payload": payload, **fields}).encode()
+
+
+def lone(nodes, **cluster):
+    return nodes.topology_of("a", clusters={"a": cluster}, payload_limit_bytes=1000)
+
+
+def with_node(nodes, check, topology=None):
+    """Run `check(node)` on one node without neighbors."""
+
+    async def main():
+        async with nodes.Federation(topology or lone(nodes)) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+def test_the_answer_has_the_contracts_shape(nodes):
+    """Result, where it ran, the way it took, and what it cost in milliseconds."""
+
+    async def check(node):
+        status, headers, answer = await node.send("POST", "/requests", body({"service_ms": 3}))
+        assert status == 200
+        assert headers[b"content-type"] == JSON.encode()
+        assert headers[b"spillover-request-id"].decode() == answer["id"]
+        assert answer["id"].startswith("a-")
+        assert set(answer) == {"id", "result", "cluster", "path", "hops", "timing_ms"}
+        assert (answer["cluster"], answer["path"], answer["hops"]) == ("a", ["a"], 0)
+        timing = answer["timing_ms"]
+        assert set(timing) == TIMING
+        assert timing["total"] == timing["queued"] + timing["network"] + timing["service"] == 3.0
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("name", ["plain", "a b/c?d", "100%", "Köln-7", "注文"])
+def test_names_come_back_as_they_were_given(nodes, name):
+    """In the body as text, in headers as UTF-8; the key alone, the id alone, or both."""
+
+    async def check(node):
+        key = [(b"Idempotency-Key", name.encode())]
+        for headers, fields in ((key, {}), ((), {"id": name}), (key, {"id": name})):
+            status, sent, answer = await node.send("POST", "/requests", body(1, **fields), headers)
+            assert (status, answer["id"]) == (200, name)
+            assert sent[b"spillover-request-id"].decode() == name
+
+    with_node(nodes, check)
+
+
+def test_a_key_in_latin_1_is_the_same_name(nodes):
+    """Older clients send headers so; the id in the body says the same."""
+
+    async def check(node):
+        key = [(b"Idempotency-Key", "Köln".encode("latin-1"))]
+        status, _, answer = await node.send("POST", "/requests", body(1, id="Köln"), key)
+        assert (status, answer["id"]) == (200, "Köln")
+
+    with_node(nodes, check)
+
+
+INVALID_BODIES = [
+    b"",
+    b"x",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"payload":1}x',
+    b'{"payload":"\xff"}',
+    b'{"payload":1,"other":"\xff"}',
+    b'{"payload":' + b"[" * 400 + b"]" * 399 + b"}",
+    b'{"payload":1,"type":1}',
+    b'{"payload":1,"type":""}',
+    b'{"payload":1,"id":1}',
+    b'{"payload":1,"id":""}',
+    b'{"payload":1,"id":" blank"}',
+    b'{"payload":1,"id":"tab\\there"}',
+    b'{"payload":1,"id":"%s"}' % (b"x" * 201),
+    b'{"payload":{"service_ms":"soon"}}',
+    b'{"payload":{"service_ms":-1}}',
+    b'{"payload":{"service_ms":1e999}}',
+    b'{"payload":{"service_ms":true}}',
+]
+
+INVALID_HEADERS = [
+    (b"Spillover-Deadline-Ms", b"soon"),
+    (b"Spillover-Deadline-Ms", b"-1"),
+    (b"Spillover-Deadline-Ms", b"nan"),
+    (b"Spillover-Deadline-Ms", b"inf"),
+    (b"Spillover-Priority", b"10"),
+    (b"Spillover-Priority", b"x"),
+    (b"Spillover-Type", b"t" * 101),
+    (b"Idempotency-Key", b"k" * 201),
+]
+
+
+def test_bad_requests_are_invalid_in_one_line(nodes):
+    """Whatever is wrong, the answer is a problem with the reason `invalid`, and the node lives."""
+
+    async def check(node):
+        tries = [(bad, ()) for bad in INVALID_BODIES]
+        tries += [(body(1), [header]) for header in INVALID_HEADERS]
+        tries += [(body(1, id="x"), [(b"Idempotency-Key", b"y")])]
+        tries += [(body(1, type="x"), [(b"Spillover-Type", b"y")])]
+        for content, headers in tries:
+            status, sent, problem = await node.send("POST", "/requests", content, headers)
+            assert (status, problem["reason"]) == (422, "invalid"), (content[:60], headers)
+            assert sent[b"content-type"] == b"application/problem+json"
+            assert problem["status"] == 422
+            assert "\n" not in problem["detail"]
+        key = [(b"Spillover-Priority", b"x"), (b"Idempotency-Key", b"known")]
+        _, sent, problem = await node.send("POST", "/requests", body(1), key)
+        assert sent[b"spillover-request-id"] == b"known"
+        assert problem["id"] == "known"
+        assert node.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+def test_headers_from_outside_that_speak_of_the_way_change_nothing(nodes):
+    """Hop and path headers are dropped; priority, type and trace are taken."""
+
+    async def check(node):
+        headers = [
+            (b"Spillover-Hops", b"9"),
+            (b"Spillover-Path", b"x,y"),
+            (b"Spillover-Origin", b"z"),
+            (b"Spillover-Priority", b"7"),
+            (b"Spillover-Type", b"special"),
+            (b"traceparent", b"nonsense"),
+        ]
+        status, _, answer = await node.send("POST", "/requests", body(1), headers)
+        assert (status, answer["path"], answer["hops"]) == (200, ["a"], 0)
+
+    with_node(nodes, check)
+
+
+def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
+    """The rest is read and thrown away, so that the client gets to read why."""
+
+    async def check(node):
+        for size in (1001, 200_000):
+            content = body("x" * size, id="one")
+            status, sent, problem = await node.send("POST", "/requests", content)
+            assert (status, problem["reason"]) == (413, "too_large")
+            assert b"connection" not in sent
+        assert node.client.idle == 1
+        key = [(b"Idempotency-Key", b"known")]
+        _, sent, _ = await node.send("POST", "/requests", b"x" * 2000, key)
+        assert sent[b"spillover-request-id"] == b"known"
+
+    with_node(nodes, check)
+
+
+def test_a_full_queue_is_429_with_retry_after(nodes):
+    """What cannot be kept and not be handed on is refused, and not in the ledger."""
+
+    async def check(node):
+        held = node.post({"service_ms": 400})
+        await nodes.until(lambda: node.machine.busy == 1)
+        status, headers, problem = await node.send("POST", "/requests", body(1, id="one"))
+        assert (status, problem["reason"], problem["id"]) == (429, "queue_full", "one")
+        assert int(headers[b"retry-after"]) >= 1
+        assert (await held).status == 200
+        assert node.ledger.home["accepted"] == 1
+
+    with_node(nodes, check, lone(nodes, queue_limit=0))
+
+
+def test_draining_refuses_and_resuming_accepts(nodes):
+    """202 at once, then drained; what runs is finished; after resume all is as before."""
+
+    async def check(node):
+        held = node.post({"service_ms": 150})
+        await nodes.until(lambda: node.machine.busy == 1)
+        status, _, state = await node.send("POST", "/admin/drain")
+        assert (status, state["draining"], state["drained"]) == (202, True, False)
+        status, _, problem = await node.send("POST", "/requests", body(1))
+        assert (status, problem["reason"]) == (503, "draining")
+        status, problem = await node.get("/readyz")
+        assert (status, problem["reason"]) == (503, "draining")
+        assert (await held).status == 200
+        assert (await node.get("/state"))[1]["drained"]
+        status, _, state = await node.send("POST", "/admin/resume")
+        assert (status, state["draining"], state["drained"]) == (200, False, False)
+        assert (await node.send("POST", "/requests", body(1)))[0] == 200
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("deadline_ms", [b"0", b"60"])
+def test_deadlines_end_in_504(nodes, deadline_ms):
+    """Expired on arrival, waiting or running: 504, and the server is free again."""
+
+    async def check(node):
+        headers = [(b"Spillover-Deadline-Ms", deadline_ms)]
+        running = node.client.request(
+            "POST", "/requests", headers=headers, body=body({"service_ms": 5000}), timeout_s=5
+        )
+        waiting = node.client.request(
+            "POST", "/requests", headers=headers, body=body(1), timeout_s=5
+        )
+        for future in (running, waiting):
+            response = await future
+            problem = json.loads(response.body)
+            assert (response.status, problem["reason"]) == (504, "deadline_exceeded")
+            assert response.headers[b"spillover-request-id"].decode() == problem["id"]
+        assert node.ledger.home["expired"] == 2
+        assert node.machine.busy == node.machine.stuck == 0
+
+    with_node(nodes, check)
+
+
+def test_a_client_that_leaves_cancels_only_what_has_no_key(nodes):
+    """Unkeyed waiting work ends as canceled, keyed work goes on to its end."""
+
+    async def check(node):
+        unkeyed = node.post({"service_ms": 5000})
+        await nodes.until(lambda: node.machine.busy == 1)
+        keyed = node.post({"service_ms": 100}, id="one")
+        await nodes.until(lambda: node.machine.queue_length == 1)
+        keyed.cancel()
+        unkeyed.cancel()
+        await nodes.until(lambda: node.ledger.home["done"] == 1)
+        assert node.ledger.home["cancelled"] == 1
+
+    with_node(nodes, check)
+
+
+async def talk(node, *segments):
+    """Write bytes to a connection of its own, and read until it is closed."""
+    port = int(node.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for segment in segments:
+        writer.write(segment)
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def raw(content, *headers, version=b"1.1"):
+    head = b"POST /requests HTTP/%b\r\nHost: x\r\nContent-Length: %d\r\n" % (version, len(content))
+    return head + b"".join(b"%b\r\n" % header for header in headers) + b"\r\n" + content
+
+
+def test_http_is_spoken_in_all_its_ways(nodes):
+    """Pipelined, chunked, HTTP/1.0, and a client that asks before it sends."""
+
+    async def check(node):
+        close = b"Connection: close"
+        answers = await talk(node, raw(body(1, id="p1")) + raw(body(2, id="p2"), close))
+        assert answers.count(b"HTTP/1.1 200") == 2
+        assert answers.index(b'"p1"') < answers.index(b'"p2"')
+        old = await talk(node, raw(body(1), version=b"1.0"))
+        assert b"200 OK" in old
+        chunked = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n"
+        content = body("x" * 2000)
+        chunk = b"%x\r\n%b\r\n" % (len(content), content)
+        large = await talk(node, chunked % close, chunk + b"0\r\n\r\n")
+        assert b"413" in large.split(b"\r\n")[0]
+        expect = b"Expect: 100-continue"
+        asked = await talk(node, raw(body(1), expect, close))
+        assert asked.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
+        refused = await talk(node, raw(content, expect, close).split(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        assert refused.startswith(b"HTTP/1.1 413")
+        slow = raw(body(1), b"Spillover-Deadline-Ms: 50")[:-3]
+        assert b"504" in (await talk(node, slow)).split(b"\r\n")[0]
+
+    with_node(nodes, check)

@@ -1,0 +1,142 @@
+"""The cold routes of a node: state, explanation, health, metrics, OpenAPI, and wrong paths."""
+
+from __future__ import annotations
+
+import json
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from spillover.model import signals
+from spillover.model.signals import Signal
+
+STATE_TYPES = {
+    "cluster": str,
+    "url": str,
+    "servers": int,
+    "busy": int,
+    "queue_length": int,
+    "accept_probability": float,
+    "neighborhood_accept_probability": float,
+    "policy": str,
+    "version": str,
+    "draining": bool,
+    "drained": bool,
+    "neighbors": list,
+    "ledger": dict,
+}
+NEIGHBOR_TYPES = {
+    "id": str,
+    "url": str,
+    "accept_probability": float,
+    "neighborhood_accept_probability": float,
+    "queue_length": int,
+    "age_ms": float,
+    "alive": bool,
+}
+HOME = {"accepted", "done", "failed", "expired", "cancelled", "queued", "running", "away"}
+FOREIGN = {"received", "answered", "cancelled", "handed_on", "queued", "running"}
+
+
+def types_of(row, expected):
+    return {name: type(row[name]) for name in expected}
+
+
+def with_pair(nodes, check):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+def test_the_state_has_the_contracts_fields(nodes):
+    """All names and types, with the neighbors and the ledger."""
+
+    async def check(node):
+        await node.post({"service_ms": 1})
+        status, state = await node.get("/state")
+        assert status == 200
+        assert types_of(state, STATE_TYPES) == STATE_TYPES
+        assert types_of(state["neighbors"][0], NEIGHBOR_TYPES) == NEIGHBOR_TYPES
+        ledger = state["ledger"]
+        assert (set(ledger["home"]), set(ledger["foreign"])) == (HOME, FOREIGN)
+        assert ledger["epoch"] > 1_600_000_000_000
+        assert ledger["home"]["accepted"] == ledger["home"]["done"] == 1
+
+    with_pair(nodes, check)
+
+
+def test_decisions_are_explained(nodes):
+    """By the request's name, whatever is in it; an unknown one is 404 with its reason."""
+
+    async def check(node):
+        name = "orders/7 ü"
+        await node.post({"service_ms": 1}, id=name)
+        status, told = await node.get("/explain/orders/7%20%C3%BC")
+        assert (status, told["id"], told["cluster"]) == (200, name, "a")
+        (decision,) = told["decisions"]
+        assert decision["outcome"] == "started"
+        assert {"queue_length", "servers", "accept_probability", "draw"} <= set(decision)
+        assert {"age_ms", "weight", "eligible"} <= set(decision["neighbors"][0])
+        status, problem = await node.get("/explain/nothing")
+        assert (status, problem["reason"]) == (404, "unknown_request")
+
+    with_pair(nodes, check)
+
+
+def test_metrics_tell_every_signal(nodes):
+    """Prometheus can read them, each has the label `cluster`, and rates begin at zero."""
+
+    async def check(node):
+        await node.post({"service_ms": 1})
+        response = await node.client.request("GET", "/metrics", timeout_s=5)
+        families = {f.name: f for f in text_string_to_metric_families(response.body.decode())}
+        told = [value for value in vars(signals).values() if isinstance(value, Signal)]
+        assert len(told) > 10
+        for signal in told:
+            family = families[signal.name.removesuffix("_total")]
+            assert family.type == signal.kind
+            assert family.samples, signal.name
+            for sample in family.samples:
+                assert sample.labels["cluster"] == "a"
+                assert {"cluster", *signal.labels} <= set(sample.labels)
+        ends = {
+            s.labels["outcome"]: s.value
+            for s in families["spillover_requests"].samples
+            if s.name.endswith("_total")
+        }
+        assert ends["done"] == 1
+        assert ends["refused"] == ends["expired"] == 0
+
+    with_pair(nodes, check)
+
+
+def test_health_openapi_and_wrong_calls(nodes):
+    """Probes answer, the description covers the hot path, and all else is a problem."""
+
+    async def check(node):
+        assert await node.get("/healthz") == (200, {"status": "ok"})
+        assert (await node.get("/readyz"))[0] == 200
+        status, described = await node.get("/openapi.json")
+        assert status == 200
+        paths = ["/requests", "/state", "/explain/{request_id}", "/admin/drain", "/metrics"]
+        assert set(paths) <= set(described["paths"])
+        text = json.dumps(described)
+        names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+        assert names <= set(described["components"]["schemas"])
+        for method, path, expected, allow in (
+            ("GET", "/requests", 405, b"POST"),
+            ("PUT", "/requests", 405, b"POST"),
+            ("POST", "/state", 405, b"GET"),
+            ("POST", "/peer/v1/reports", 405, b"GET"),
+            ("GET", "/nothing", 404, None),
+            ("POST", "/requests/", 404, None),
+            ("GET", "/peer/v1/reports?from=z", 403, None),
+            ("GET", "/peer/v1/reports?" + "&".join("x=1" for _ in range(20)), 422, None),
+        ):
+            status, headers, problem = await node.send(method, path)
+            assert (status, problem["status"]) == (expected, expected), (method, path)
+            assert headers[b"content-type"] == b"application/problem+json"
+            assert headers.get(b"allow") == allow
+
+    with_pair(nodes, check)

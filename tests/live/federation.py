@@ -1,0 +1,174 @@
+"""Whole nodes on loopback: a federation in one process and one event loop, and what waits for it.
+
+The conftest of each directory whose tests need it hands this module out as the fixture `nodes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import uvloop
+
+from spillover.apps.node.app import create_app
+from spillover.apps.node.server import NodeServer, bind_socket, close_node
+from spillover.live.http1 import HttpClient
+from spillover.live.node_shell import NodeShell
+from spillover.model.topology import Cluster, Link, Topology
+
+LIMIT_S = 10.0
+
+
+async def turn():
+    """Let the loop see to everything else, sockets too."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_later(0.001, future.set_result, None)
+    await future
+
+
+async def until(condition, limit_s=LIMIT_S):
+    async with asyncio.timeout(limit_s):
+        while not condition():
+            await turn()
+
+
+def topology_of(*ids, delay_ms=0.0, links=None, clusters=None, **fields):
+    """A chain of clusters with one server each; `clusters` has the fields that differ, by id."""
+    given = {"servers": 1, "service_ms": 10.0}
+    return Topology(
+        name="test",
+        clusters=tuple(Cluster(id=c, **given | (clusters or {}).get(c, {})) for c in ids),
+        links=tuple(
+            Link(between=pair, delay_ms=delay_ms)
+            for pair in (pairwise(ids) if links is None else links)
+        ),
+        **{"gossip_period_ms": 20.0, "policy": "two-choice"} | fields,
+    )
+
+
+@dataclass
+class Node:
+    """One running node, and a client of it."""
+
+    shell: NodeShell
+    server: NodeServer
+    running: asyncio.Task
+    serving: asyncio.Task
+    client: HttpClient
+    url: str
+
+    @property
+    def machine(self):
+        return self.shell.machine
+
+    @property
+    def ledger(self):
+        return self.machine.ledger
+
+    def post(self, payload=None, *, headers=(), **fields):
+        """A request that runs; the future of its Response."""
+        body = json.dumps({"payload": payload, **fields}).encode()
+        return self.client.request(
+            "POST", "/requests", headers=headers, body=body, timeout_s=LIMIT_S
+        )
+
+    async def get(self, path):
+        response = await self.client.request("GET", path, timeout_s=LIMIT_S)
+        return response.status, json.loads(response.body)
+
+    async def send(self, method, path, body=b"", headers=()):
+        """Any call; (status, headers, body decoded if it is JSON)."""
+        response = await self.client.request(
+            method, path, body=body, headers=headers, timeout_s=LIMIT_S
+        )
+        return response.status, response.headers, json.loads(response.body)
+
+    def knows(self, cluster):
+        return self.machine.neighbors.known[self.machine.neighbors.index[cluster]]
+
+    async def close(self):
+        await self.client.close()
+        await close_node(self.shell, self.server, self.running, self.serving)
+
+
+@dataclass
+class Federation:
+    """Nodes by id. Entered, all hear from their neighbors (those that are `absent` aside)."""
+
+    topology: Topology
+    absent: tuple = ()
+    seed: int | None = 1
+    journals: dict = field(default_factory=dict)
+    nodes: dict = field(default_factory=dict)
+
+    def __getitem__(self, cluster):
+        return self.nodes[cluster]
+
+    async def __aenter__(self):
+        self.errors = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self.errors.append(context))
+        self.sockets = {c: bind_socket("127.0.0.1", 0) for c in self.topology.cluster_ids}
+        ports = {c: s.getsockname()[1] for c, s in self.sockets.items()}
+        urls = {c: f"http://127.0.0.1:{port}" for c, port in ports.items()}
+        self.topology = self.topology.with_urls(urls)
+        for cluster in self.topology.cluster_ids:
+            if cluster in self.absent:
+                self.sockets.pop(cluster).close()
+            else:
+                await self.start(cluster)
+        await until(self.all_known)
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        for node in self.nodes.values():
+            await node.close()
+        for listening in self.sockets.values():
+            listening.close()
+        if error is not None:
+            return
+        for node in self.nodes.values():
+            node.machine.check()
+            assert node.ledger.imbalance() == 0
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()}, limit_s=5.0)
+        assert not self.errors, self.errors
+
+    async def start(self, cluster):
+        url = self.topology.cluster(cluster).url
+        if cluster not in self.sockets:
+            self.sockets[cluster] = bind_socket("127.0.0.1", int(url.rpartition(":")[2]))
+        journal = self.journals.get(cluster)
+        shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
+        server = NodeServer(create_app(shell))
+        running = asyncio.create_task(shell.run())
+        serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
+        await server.ready.wait()
+        node = Node(shell, server, running, serving, HttpClient(url), url)
+        self.nodes[cluster] = node
+        return node
+
+    async def stop(self, cluster):
+        await self.nodes.pop(cluster).close()
+        self.sockets.pop(cluster).close()
+
+    def all_known(self):
+        return all(
+            node.knows(neighbor.id)
+            for cluster, node in self.nodes.items()
+            for neighbor in self.topology.neighbors(cluster)
+            if neighbor.id in self.nodes
+        )
+
+
+def run(main, loop_factory=uvloop.new_event_loop):
+    """Run a coroutine function to its end on the loop that nodes use, under a time limit."""
+
+    async def limited():
+        async with asyncio.timeout(2 * LIMIT_S):
+            await main()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(limited())

@@ -1,0 +1,89 @@
+"""Handlers that the tests of the workers run, also in worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+RELEASE = threading.Event()
+SEEN = []
+
+
+def echo(payload):
+    return {"echo": payload, "process": os.getpid()}
+
+
+def with_context(payload, ctx):
+    return [ctx.id, ctx.type, ctx.cluster, ctx.remaining_ms > 0, ctx.cancelled]
+
+
+async def later(payload, ctx):
+    SEEN.append("started")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        SEEN.append(ctx.cancelled)
+
+
+async def soon(payload):
+    return payload
+
+
+def fail(payload):
+    raise ValueError(f"no\nway {payload}")
+
+
+def stop_iteration(payload):
+    return next(iter(()))
+
+
+def leave(payload):
+    raise SystemExit(3)
+
+
+async def leave_async(payload):
+    raise SystemExit(3)
+
+
+async def cancel_itself(payload):
+    raise asyncio.CancelledError
+
+
+class Odd(Exception):
+    """Cannot be rebuilt in another process, nor told in plain UTF-8."""
+
+    def __init__(self, one, two):
+        super().__init__("\udcff")
+        self.given = one, two
+
+
+def odd(payload):
+    raise Odd(1, 2)
+
+
+def not_json(payload):
+    return {payload: object()}
+
+
+def nan(payload):
+    return [float("nan")]
+
+
+def huge(payload):
+    return "x" * (33 * 1024 * 1024)
+
+
+def die(payload):
+    if payload == "die":
+        os._exit(7)
+    return os.getpid()
+
+
+def stubborn(payload, ctx):
+    RELEASE.wait(20)
+    SEEN.append(ctx.cancelled)
+    return "too late"
+
+
+call_me = lambda payload: payload  # noqa: E731 - has no name that could be sent to a process

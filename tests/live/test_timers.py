@@ -1,0 +1,205 @@
+"""The one heap of deadlines of a node, on both event loops and on the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+
+import pytest
+import uvloop
+
+from spillover.live.timers import Timers
+
+LIMIT_S = 20.0
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    """Runs a coroutine to its end on either event loop, under a time limit."""
+
+    def run_to_end(main):
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(asyncio.wait_for(main, LIMIT_S))
+
+    return run_to_end
+
+
+class Bell:
+    """Notes the instants it rang for, and those it rang at; `rung` once there are `count`."""
+
+    def __init__(self, count):
+        self.due = []
+        self.at = []
+        self.count = count
+        self.rung = asyncio.Event()
+
+    def ring(self, due_s):
+        self.due.append(due_s)
+        self.at.append(time.monotonic())
+        if len(self.due) >= self.count:
+            self.rung.set()
+
+
+def test_timers_ring_in_order_never_early_and_with_their_own_instant(run):
+    """What was asked for is what is handed in, in order of time, and never before its time."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(200)
+        start_s, draw = time.monotonic(), random.Random(1)
+        wanted = [start_s + draw.random() * 0.2 for _ in range(200)]
+        for due_s in wanted:
+            timers.at(due_s, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == sorted(wanted)
+        assert all(at_s >= due_s for at_s, due_s in zip(bell.at, bell.due, strict=True))
+        assert len(timers) == 0
+        assert 0.0 <= timers.lag_s < LIMIT_S
+
+    run(main())
+
+
+def test_timers_of_one_instant_ring_as_made(run):
+    """Equal instants keep the order in which they were set."""
+
+    async def main():
+        timers, rung, last = Timers(asyncio.get_running_loop()), [], Bell(1)
+        due_s = time.monotonic() + 0.01
+        for number in range(50):
+            timers.at(due_s, lambda _, number=number: rung.append(number))
+        timers.at(due_s, last.ring)
+        await last.rung.wait()
+        assert rung == list(range(50))
+
+    run(main())
+
+
+def test_an_earlier_timer_overtakes_the_armed_one(run):
+    """Whatever order they are set in, each rings at its own time."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(3)
+        start_s = time.monotonic()
+        for delay_s in (0.09, 0.03, 0.06):
+            timers.at(start_s + delay_s, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.03, start_s + 0.06, start_s + 0.09]
+        assert bell.at[0] < start_s + 0.09
+
+    run(main())
+
+
+def test_it_wakes_about_once_for_each_instant(run):
+    """No busy spin: an early wake of the loop costs one more, not many."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(50)
+        start_s = time.monotonic()
+        for number in range(50):
+            timers.at(start_s + 0.0034 * (number + 1), bell.ring)
+        await bell.rung.wait()
+        assert timers.wakes <= 2 * 50 + 1
+
+    run(main())
+
+
+def test_timers_set_while_ringing_ring_too(run):
+    """Set for the past or for now they ring in the same round, set for later at their time."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(4)
+        start_s = time.monotonic()
+
+        def ring(due_s):
+            bell.ring(due_s)
+            for delay_s in (0.03, 0.0, -1.0):
+                timers.at(due_s + delay_s, bell.ring)
+
+        timers.at(start_s + 0.01, ring)
+        await bell.rung.wait()
+        first_s = start_s + 0.01
+        assert bell.due == [first_s, first_s - 1.0, first_s, first_s + 0.03]
+
+    run(main())
+
+
+def test_run_due_rings_ahead_of_the_loop(run):
+    """What is due can be rung by hand; the loop's own wake then finds nothing, and goes on."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(2)
+        start_s = time.monotonic()
+        timers.at(start_s + 0.01, bell.ring)
+        timers.at(start_s + 0.03, bell.ring)
+        timers.run_due(start_s + 0.02)
+        assert bell.due == [start_s + 0.01]
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.01, start_s + 0.03]
+        assert timers.wakes <= 4
+
+    run(main())
+
+
+def test_cancelled_timers_never_ring_and_take_no_memory(run):
+    """A heap of far-off timers that were canceled is swept out."""
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop()), Bell(1)
+        start_s = time.monotonic()
+        for _ in range(10_000):
+            timers.at(start_s + 3600.0, bell.ring).cancel()
+        assert len(timers) < 200
+        timer = timers.at(start_s + 0.001, bell.ring)
+        timer.cancel()
+        timer.cancel()
+        timers.at(start_s + 0.02, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.02]
+        assert len(timers) < 200
+
+    run(main())
+
+
+def test_a_callback_that_raises_stops_no_other(run):
+    """Its error goes to the loop's exception handler, and the rest ring."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        told = []
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        timers, bell = Timers(loop), Bell(2)
+        start_s = time.monotonic()
+
+        def fail(_):
+            raise RuntimeError("boom")
+
+        timers.at(start_s + 0.01, fail)
+        timers.at(start_s + 0.01, bell.ring)
+        timers.at(start_s + 0.02, bell.ring)
+        await bell.rung.wait()
+        assert [str(error) for error in told] == ["boom"]
+
+    run(main())
+
+
+def test_closed_timers_stay_silent(run):
+    """After closing nothing rings, neither what was set before nor what is set later."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers, other, bell, last = Timers(loop), Timers(loop), Bell(1), Bell(1)
+        start_s = time.monotonic()
+        timers.at(start_s + 0.005, bell.ring)
+        timers.close()
+        timers.close()
+        timers.at(start_s + 0.005, bell.ring)
+        timers.at(-math.inf, bell.ring)
+        timers.run_due(math.inf)
+        other.at(start_s + 0.03, last.ring)
+        await last.rung.wait()
+        assert not bell.due
+        assert len(timers) == timers.wakes == 0
+
+    run(main())

@@ -1,0 +1,107 @@
+"""What nodes say to each other: everything survives the way, and no bytes confuse the reader."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.live import wire
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Request
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+paths = st.lists(names, min_size=1, max_size=5).map(tuple)
+durations = st.floats(0.0, 1e6)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+)
+shares = st.floats(0.0, 1.0)
+counts = st.integers(0, 2**50)
+
+
+@given(names, names, paths, values, st.booleans(), names, st.integers(0, 9), names, durations)
+def test_forwards_survive_the_way(sender, id, path, work, keyed, type, priority, trace, rest_s):
+    """A request arrives as it was, its payload to the byte, with what remained of its deadline."""
+    payload = json.dumps(work).encode()
+    request = Request(id, keyed, msgspec.Raw(payload), path, type, priority, trace)
+    body = wire.encode_forward(request, sender, rest_s)
+    told, arrived, remaining_s = wire.decode_forward(body)
+    assert told == sender
+    assert bytes(memoryview(arrived.work)) == payload
+    arrived.work = request.work
+    assert arrived == request
+    assert remaining_s == pytest.approx(rest_s)
+
+
+@given(st.sampled_from(Outcome), paths, values, names, durations, durations, durations)
+def test_answers_survive_the_way(outcome, path, result, problem, queued_s, network_s, held_s):
+    """An answer arrives as it was, with all that it has cost."""
+    raw = msgspec.Raw(json.dumps(result).encode())
+    answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25)
+    told, held, delay_s = wire.decode_answer(
+        wire.encode_answer(answer, held_s=held_s, answer_delay_s=0.035)
+    )
+    assert json.loads(bytes(memoryview(told.result))) == result
+    assert (told.outcome, told.path, told.problem) == (outcome, path, problem)
+    assert (told.queued_s, told.network_s) == (pytest.approx(queued_s), pytest.approx(network_s))
+    assert (told.service_s, told.return_s) == (0.5, 0.25)
+    assert (held, delay_s) == (pytest.approx(held_s), pytest.approx(0.035))
+
+
+@given(counts, counts, shares, shares, counts, counts, st.booleans())
+def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers, accepting):
+    """A report is one line, and is read back as it was."""
+    report = LoadReport(epoch, sequence, accept, near, length, servers, accepting)
+    line = wire.encode_report(report)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert wire.decode_report(line[:-1]) == report
+
+
+def test_a_heartbeat_is_no_report():
+    """A sign of life without a report."""
+    assert wire.decode_report(wire.HEARTBEAT.strip()) is None
+
+
+REPORT = wire.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
+
+
+@pytest.mark.parametrize("decode", [wire.decode_forward, wire.decode_answer, wire.decode_report])
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"',
+        b"\xff",
+        b'{"outcome":"\xff","path":["a"],"held_ms":1}',
+        b"[" * 100_000,
+        b'{"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"outcome":"later","path":["a"],"held_ms":1}',
+        b'{"outcome":"done","path":[],"held_ms":1}',
+        b'{"sender":"a","id":"x","path":[],"remaining_ms":1,"payload":1}',
+        b'{"sender":"a","id":"x","path":["a"],"remaining_ms":1e999,"payload":1}',
+        REPORT.replace(b'"queue_length":0', b'"queue_length":-1'),
+        REPORT.replace(b'"accept_probability":1.0', b'"accept_probability":1.5', 1),
+    ],
+)
+def test_what_is_malformed_is_called_so(decode, message):
+    """Bad JSON, bad fields, bad numbers, bad UTF-8, endless nesting: always the same error."""
+    with pytest.raises(wire.MalformedMessage):
+        decode(message)
+
+
+@given(st.binary() | st.recursive(values, st.lists).map(lambda v: json.dumps(v).encode()))
+def test_no_bytes_confuse_the_decoders(message):
+    """Whatever comes, it is a message or malformed."""
+    for decode in (wire.decode_forward, wire.decode_answer, wire.decode_report):
+        try:
+            decode(message)
+        except wire.MalformedMessage:
+            continue
