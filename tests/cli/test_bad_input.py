@@ -101,7 +101,10 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
         (["up", "."], "expected a file, got a directory"),
         (["up", "--policy", "greedy"], "--policy: invalid choice: 'greedy'"),
         (["up", "--seed", "x"], "--seed: expected a whole number, got 'x'"),
-        (["up", "--drain-timeout-s", "nan"], "--drain-timeout-s: expected a finite number, got 'nan'"),
+        (
+            ["up", "--drain-timeout-s", "nan"],
+            "--drain-timeout-s: expected a finite number, got 'nan'",
+        ),
         (["up", "ring5", "chord5"], "unrecognized arguments: chord5"),
         (["node"], "the following arguments are required: --topology, --cluster"),
         (["status"], "the following arguments are required: URL"),
