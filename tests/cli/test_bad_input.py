@@ -122,7 +122,7 @@ def test_bad_usage(arguments, complaint, capsys):
         (["--topology", "nope", "--cluster", "a"], "nope: expected a built-in topology"),
         (
             ["--topology", "ring5", "--cluster", "z"],
-            "ring5: cluster: no cluster 'z'; expected one of a, b, c, d, e",
+            "--cluster: expected one of a, b, c, d, e, got 'z'",
         ),
         (
             ["--topology", "ring5", "--cluster", "a"],

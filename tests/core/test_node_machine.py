@@ -64,6 +64,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.queue = []
         self.stuck = set()
         self.ended = {}
+        self.published = 0
         self.refused = set()
         self.unheard = set(range(neighbor_count))
         self.draining = False
@@ -141,6 +142,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def an_operator_steps_in(self, event):
         self.draining = event is ev.Drain
         self.feed(event())
+
+    @rule()
+    def a_neighbor_begins_to_listen(self):
+        self.feed(ev.ReportAsked())
 
     @rule(step_s=st.sampled_from([0.001, 0.05, 0.3, 2.0, -0.002]))
     def time_passes(self, step_s):
@@ -242,7 +247,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.ended[command.ref] = (visit.is_home, outcome)
 
     def on_publish(self, command, event):
-        assert isinstance(event, ev.Woke)
+        assert isinstance(event, ev.Woke | ev.Drain | ev.Resume | ev.ReportAsked)
+        self.published += 1
+        assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
         assert command.report.accepting <= (not self.draining)
 

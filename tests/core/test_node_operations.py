@@ -15,7 +15,7 @@ def test_a_drain_hands_the_queue_to_neighbors_that_accept(story):
     node.fill(1, 2, 3)
     node.hear(0, 1)
     node.draws.coming.extend([0.25, 0.75])
-    assert node.tell(ev.Drain(), 0.5) == [node.forward(2, 0), node.forward(3, 1)]
+    assert node.tell(ev.Drain(), 0.5)[1:] == [node.forward(2, 0), node.forward(3, 1)]
     assert node.ledger == {"home.accepted": 3, "home.running": 1, "home.away": 2}
     answer = Answer(Outcome.DONE, ("a", "b"))
     (reply,) = node.tell(ev.ForwardAnswered(2, answer, 0.0, 0.0), 1.0)
@@ -26,7 +26,7 @@ def test_a_drain_without_neighbors_finishes_the_queue_here(story):
     """Nobody is known: what was accepted is served, nothing new is taken."""
     node = story()
     node.fill(1, 2)
-    assert node.tell(ev.Drain()) == []
+    assert node.tell(ev.Drain())[1:] == []
     assert node.arrive(3) == [ev.Refuse(3, ev.HOME, Refusal.DRAINING, 2 * 0.04)]
     assert node.arrive(4, path=("b",)) == [ev.Refuse(4, 0, Refusal.DRAINING, 2 * 0.04)]
     assert (node.machine.draining, node.machine.drained) == (True, False)
@@ -55,7 +55,7 @@ def test_what_neighbors_refuse_during_a_drain_is_finished_here(story):
     node = story()
     node.fill(1, 2)
     node.hear(0, 1)
-    assert node.tell(ev.Drain()) == [node.forward(2, 0)]
+    assert node.tell(ev.Drain())[1:] == [node.forward(2, 0)]
     assert node.tell(ev.ForwardRefused(2)) == [node.forward(2, 1)]
     assert node.tell(ev.ForwardRefused(2)) == []
     assert node.end(1, 1.0)[1] == node.start(2, 1.0)
@@ -90,11 +90,22 @@ def test_reports_tell_p_and_r_and_whether_to_come(story):
     node.hear(0, near=0.5)
     (publish,) = node.tell(ev.Woke(), 0.0)
     assert publish == ev.Publish(LoadReport(7, 1, 0.5, 0.75, 1, 1, accepting=True))
-    node.tell(ev.Drain())
-    (publish,) = node.tell(ev.Woke(), 0.05)
-    assert publish.report.accept_probability == 0.0
-    assert publish.report.neighborhood_accept_probability == 0.5
-    assert (publish.report.sequence, publish.report.accepting) == (2, False)
+    at_once, _handed_on = node.tell(ev.Drain(), 0.01)
+    (in_its_turn,) = node.tell(ev.Woke(), 0.05)
+    for number, publish in ((2, at_once), (3, in_its_turn)):
+        assert publish.report.accept_probability == 0.0
+        assert publish.report.neighborhood_accept_probability == 0.5
+        assert (publish.report.sequence, publish.report.accepting) == (number, False)
+    (resumed,) = node.tell(ev.Resume(), 0.06)
+    assert (resumed.report.sequence, resumed.report.accepting) == (4, True)
+
+
+def test_who_begins_to_listen_is_told_at_once(story):
+    """Reports are 10 s apart: a neighbor that has just come must not know nothing for so long."""
+    node = story(gossip_period_s=10.0)
+    node.tell(ev.Woke(), 0.0)
+    (publish,) = node.tell(ev.ReportAsked(), 1.0)
+    assert (publish.report.sequence, publish.report.accepting) == (2, True)
 
 
 def test_between_rare_reports_there_are_signs_of_life(story):

@@ -51,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     topology = load_topology(options.topology)
+    if options.cluster not in topology.cluster_ids:
+        expected = f"expected one of {', '.join(topology.cluster_ids)}, got {options.cluster!r}"
+        raise InputError("--cluster", "", expected)
     url = topology.cluster(options.cluster).url
     bind = options.bind
     if bind is None:

@@ -27,12 +27,16 @@ class Gossip:
     def next_s(self) -> float:
         return min(self._report_s, self._beat_s)
 
+    def next_sequence(self) -> int:
+        """The number of the report that is made now, in its turn or out of turn."""
+        self.sequence += 1
+        return self.sequence
+
     def report_due(self, now_s: float) -> bool:
         """Whether to report now; if so, the next one is a period later."""
         if self._report_s > now_s:
             return False
         self._report_s = _after(self._report_s, self._period_s, now_s)
-        self.sequence += 1
         return True
 
     def beat_due(self, now_s: float) -> bool:

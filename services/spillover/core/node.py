@@ -16,7 +16,6 @@ Not here: what a payload means, how bytes travel, what time it is.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -29,7 +28,7 @@ from spillover.core.gossip import BEAT_S, Gossip
 from spillover.core.ledger import Ledger
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
-from spillover.core.visit import State, Visit
+from spillover.core.visit import State, Visit, count_states
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal
@@ -79,6 +78,7 @@ class NodeMachine:
             ev.Cancelled: self._cancelled,
             ev.Heard: self._heard,
             ev.LinkDown: self._link_down,
+            ev.ReportAsked: self._report_asked,
             ev.Woke: self._woke,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
@@ -107,9 +107,8 @@ class NodeMachine:
     @property
     def accepting(self) -> bool:
         """Whether a neighbor's request would be accepted now."""
-        if self.draining:
-            return False
-        return self.free > 0 or len(self.queue) < self.settings.queue_limit
+        has_room = self.free > 0 or len(self.queue) < self.settings.queue_limit
+        return has_room and not self.draining
 
     @property
     def accept_probability(self) -> float:
@@ -135,13 +134,7 @@ class NodeMachine:
         return commands
 
     def check(self) -> None:
-        home: Counter[str] = Counter()
-        foreign: Counter[str] = Counter()
-        for visit in self._visits.values():
-            if visit.is_home:
-                home[visit.state] += 1
-            else:
-                foreign["handed_on" if visit.state is State.AWAY else visit.state] += 1
+        home, foreign = count_states(self._visits.values())
         self.ledger.check(home, foreign)
         running = home[State.RUNNING] + foreign[State.RUNNING]
         waiting = home[State.QUEUED] + foreign[State.QUEUED]
@@ -366,30 +359,36 @@ class NodeMachine:
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         self.neighbors.lost(event.neighbor)
 
+    def _report_asked(self, event: ev.ReportAsked, now_s: float) -> None:
+        self._publish()
+
     def _woke(self, event: ev.Woke, now_s: float) -> None:
         while (ref := self._deadlines.pop_due(now_s)) is not None:
             self._end(self._visits[ref], Outcome.EXPIRED, now_s)
         if self.neighbors.next_silence_s <= now_s:
             self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s):
-            self._out.append(ev.Publish(self._report()))
+            self._publish()
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Beat())
 
-    def _report(self) -> LoadReport:
-        return LoadReport(
+    def _publish(self) -> None:
+        report = LoadReport(
             epoch=self.settings.epoch,
-            sequence=self._gossip.sequence,
+            sequence=self._gossip.next_sequence(),
             accept_probability=self.accept_probability,
             neighborhood_accept_probability=self.neighborhood_accept_probability,
             queue_length=len(self.queue),
             servers=self.settings.servers,
             accepting=self.accepting,
         )
+        self._out.append(ev.Publish(report))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
-        """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished."""
+        """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
+        Neighbors hear of it at once: whatever they still send would be refused."""
         self.draining = True
+        self._publish()
         for visit in list(self.queue):
             choice = self._choose(visit, now_s, may_keep=False)
             if choice != KEEP:
@@ -398,3 +397,4 @@ class NodeMachine:
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
         self.draining = False
+        self._publish()

@@ -80,6 +80,11 @@ class Heard:
 
 
 @dataclass(slots=True)
+class ReportAsked:
+    """A neighbor has begun to listen: it must not wait a whole period to know."""
+
+
+@dataclass(slots=True)
 class LinkDown:
     """The neighbor's stream of reports has ended."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 
 from spillover.core.fifo import Place
@@ -74,3 +76,15 @@ class Visit:
             queued_s=self.queued_s,
             network_s=self.network_s,
         )
+
+
+def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
+    """How many visits are in each state, home and foreign, by the names of the ledger."""
+    home: Counter[str] = Counter()
+    foreign: Counter[str] = Counter()
+    for visit in visits:
+        if visit.is_home:
+            home[visit.state] += 1
+        else:
+            foreign["handed_on" if visit.state is State.AWAY else visit.state] += 1
+    return home, foreign

@@ -221,7 +221,8 @@ class NodeShell:
 
     def _make_link(self, y: int, cluster: ClusterId, url: str | None, delay_s: float) -> PeerLink:
         if url is None:
-            raise InputError(self.topology.name, f"clusters.{cluster}.url", "expected a url")
+            index = self.topology.cluster_ids.index(cluster)
+            raise InputError(self.topology.name, f"clusters[{index}].url", "expected a url")
         return PeerLink(
             neighbor=y,
             cluster=cluster,

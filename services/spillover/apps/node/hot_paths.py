@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from spillover.apps.node.bodies import ClientGone, Framing, Receive, read_body
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.problems import Problem
+from spillover.core.node_events import ReportAsked
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell, Settled
 from spillover.model.ids import ClusterId, RequestId
@@ -164,6 +165,7 @@ class HotPaths:
         stream = self._shell.streams.open(neighbor)
         if stream is None:
             raise Problem("not_ready", "the node ends")
+        self._shell.feed(ReportAsked())
         watch = asyncio.ensure_future(receive_until_gone(receive))
         watch.add_done_callback(lambda _: stream.end())
         try:

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
+from spillover.live.logs import OncePerPeriod
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, failed
 from spillover.live.workers.processes import ServerProcesses
@@ -19,6 +20,7 @@ from spillover.live.workers.threads import ServerThreads
 from spillover.model.request import Outcome
 
 _log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class PooledWorkers:
