@@ -30,7 +30,8 @@ IDLE_S_MAX = 4.0
 """Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
 CLIENT_TIMEOUT_EXTRA_S = 5.0
 """The node's own deadline comes first, so that an answer tells what happened, not a time-out."""
-DEADLINE_DEFAULT_MS = 60_000.0
+ANSWER_WITHIN_S_MAX = 600.0
+"""Without a deadline of the run's own: the nodes' default holds, which is not known here."""
 STOP_GRACE_S = 2.0
 """How long an interrupted run waits for the answers to what it has sent."""
 PROGRESS_PERIOD_S = 0.1
@@ -147,7 +148,9 @@ class _Sending:
         self._key_prefix = key_prefix
         self._in_flight_max = in_flight_max
         self._on_record = on_record
-        self._timeout_s = (deadline_ms or DEADLINE_DEFAULT_MS) / 1000 + CLIENT_TIMEOUT_EXTRA_S
+        self._timeout_s = ANSWER_WITHIN_S_MAX
+        if deadline_ms is not None:
+            self._timeout_s = deadline_ms / 1000 + CLIENT_TIMEOUT_EXTRA_S
         self._headers = [(b"content-type", b"application/json")]
         if deadline_ms is not None:
             self._headers.append((b"spillover-deadline-ms", f"{deadline_ms:.15g}".encode()))

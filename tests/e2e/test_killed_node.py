@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -141,5 +142,42 @@ def test_a_stopped_node_is_unknown_until_it_goes_on(up, watch, until, ask):
         os.kill(stopped, signal.SIGCONT)
         until(lambda: all(_alive(looks.latest(cluster)) for cluster in (HOT, OTHER)), 2.0)
     assert ask(f"{urls[DEAD]}/requests", {"payload": {}})[0] == 200
+    assert bed.end() == 0
+    bed.nothing_left()
+
+
+FROZEN_YAML = """
+clusters:
+  - {id: a, servers: 2, queue_limit: 0}
+  - {id: b, servers: 4}
+links:
+  - {between: [a, b], delay_ms: 5}
+"""
+
+
+def test_what_a_frozen_node_holds_is_given_up(up, until, ask, tmp_path):
+    """A stopped process breaks no connection, nor does a cut cable: some 5 s after its last sign
+    of life what it holds is done again where that has a key, else its client is told."""
+    (tmp_path / "frozen.yaml").write_text(FROZEN_YAML)
+    bed, urls = up("frozen.yaml", cwd=tmp_path)
+    work = {"payload": {"service_ms": 1500}}
+    with ThreadPoolExecutor(4) as clients:
+        here = [clients.submit(ask, f"{urls['a']}/requests", work) for _ in range(2)]
+        until(lambda: ask(f"{urls['a']}/state")[1]["busy"] == 2)
+        unkeyed = clients.submit(ask, f"{urls['a']}/requests", work)
+        keyed = clients.submit(ask, f"{urls['a']}/requests", work, {"Idempotency-Key": "k"})
+        until(lambda: _foreign(ask(f"{urls['b']}/state")[1]) == 2)
+        os.kill(bed.nodes()["b"], signal.SIGSTOP)
+        stopped_s = time.monotonic()
+        assert [client.result()[0] for client in here] == [200, 200]
+        status, problem = unkeyed.result()
+        assert (status, problem["reason"]) == (502, "outcome_unknown")
+        assert 3.0 < time.monotonic() - stopped_s < 8.0
+        status, answer = keyed.result()
+        assert (status, answer["path"]) == (200, ["a"])
+        total_ms = answer["timing_ms"]["total"]
+        assert total_ms == pytest.approx((time.monotonic() - stopped_s) * 1e3, abs=1000)
+    os.kill(bed.nodes()["b"], signal.SIGCONT)
+    until(lambda: _alive(ask(f"{urls['a']}/state")[1]), 3.0)
     assert bed.end() == 0
     bed.nothing_left()

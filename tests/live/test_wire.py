@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 
 import msgspec
 import pytest
@@ -43,14 +44,13 @@ def test_answers_survive_the_way(outcome, path, result, problem, queued_s, netwo
     """An answer arrives as it was, with all that it has cost."""
     raw = msgspec.Raw(json.dumps(result).encode())
     answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25)
-    told, held, delay_s = wire.decode_answer(
-        wire.encode_answer(answer, held_s=held_s, answer_delay_s=0.035)
-    )
+    stay = wire.Stay(held_s=held_s, reading_s=0.002, answer_delay_s=0.035)
+    told, told_stay = wire.decode_answer(wire.encode_answer(answer, stay))
     assert json.loads(bytes(memoryview(told.result))) == result
     assert (told.outcome, told.path, told.problem) == (outcome, path, problem)
     assert (told.queued_s, told.network_s) == (pytest.approx(queued_s), pytest.approx(network_s))
     assert (told.service_s, told.return_s) == (0.5, 0.25)
-    assert (held, delay_s) == (pytest.approx(held_s), pytest.approx(0.035))
+    assert astuple(told_stay) == pytest.approx(astuple(stay))
 
 
 @given(counts, counts, shares, shares, counts, counts, st.booleans())

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import signal
-import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     topology = load_topology(options.topology)
     duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
-    _check_writable(options.report)
+    _check_report(options.report)
     display = Display()
     plan = DemoPlan(
         topology=topology,
@@ -63,18 +63,21 @@ def run(options: argparse.Namespace) -> int:
         time_scale=options.time_scale,
     )
     result = run_demo(plan, display)
-    write_report(result, options.report)
     if options.json:
-        json.dump(_as_json(result, options.report), sys.stdout)
-        print()
+        print(json.dumps(_as_json(result, options.report)), flush=True)
     else:
         display.console.print(closing_table(result))
+    write_report(result, options.report)
     _tell_end(result, options.report, display)
     return 0 if result.ledgers_balanced else 1
 
 
-def _check_writable(report: Path) -> None:
-    """Find out before two minutes have passed."""
+def _check_report(report: Path) -> None:
+    """Find out before two minutes have passed that there could be no report."""
+    if find_spec("matplotlib") is None:
+        raise InputError(
+            "matplotlib", "", "expected for the report: pip install 'spillover[report]'"
+        )
     directory = report.parent
     if report.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
         raise InputError("--report", "", f"expected a file that can be written, got {report}")
@@ -109,6 +112,10 @@ def _tell_end(result: DemoResult, report: Path, display: Display) -> None:
                 f"The machine was too busy: requests left up to {lag_ms:.0f} ms late (p99). "
                 "Trust the figures less, or stretch time with --time-scale 2."
             )
+        left = run_result.load["sent"] - run_result.load["outcomes"]["ok"]
+        if left:
+            outcomes = {k: n for k, n in run_result.load["outcomes"].items() if n and k != "ok"}
+            display.say(f"{run_result.policy}: {left} requests did not end ok: {outcomes}")
     balanced = (
         "every ledger balanced throughout"
         if result.ledgers_balanced

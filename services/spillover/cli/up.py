@@ -89,7 +89,7 @@ def _tell_ready(bed: Testbed, *, as_json: bool) -> None:
         return
     for cluster, url in bed.urls.items():
         print(f"cluster {cluster}  {url}", file=sys.stderr)
-    print(f"their logs, until the end: {bed.directory}", file=sys.stderr)
+    print(f"their logs, until the end if that is clean: {bed.directory}", file=sys.stderr)
     first = next(iter(bed.urls.values()))
     print(f"{len(bed.urls)} clusters are up; Ctrl-C ends them. Try:", file=sys.stderr)
     print(f"  spillover status {first}", file=sys.stderr)
@@ -101,5 +101,5 @@ def _tell_death(bed: Testbed, node: NodeProcess) -> None:
     if any(other.process.returncode is None for other in bed.nodes.values()):
         line += "; the others go on"
     if not node.was_killed:
-        line += f". Its last words: {node.last_words()}"
+        line += f". Its last words: {node.last_words()} (log {node.log})"
     print(f"spillover: {line}", file=sys.stderr)

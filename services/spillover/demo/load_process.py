@@ -29,6 +29,7 @@ class LoadPlan:
     targets: Mapping[ClusterId, str]
     seed: int
     duration_s: float
+    deadline_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,14 @@ def _generate(plan: LoadPlan, connection: Connection) -> None:
         connection.send(Progress(sent, done, total))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        records = runner.run(driver.run(plan.schedule, plan.targets, seed=plan.seed, progress=tell))
+        sending = driver.run(
+            plan.schedule,
+            plan.targets,
+            seed=plan.seed,
+            deadline_ms=plan.deadline_ms,
+            progress=tell,
+        )
+        records = runner.run(sending)
         connection.send(
             results.summary(
                 records,

@@ -119,7 +119,13 @@ class _Run:
         return RunResult(self._topology.policy, load, self._samples)
 
     async def _load_and_look(self, bed: Testbed, sampler: Sampler) -> dict[str, Any]:
-        plan = LoadPlan(self._schedule, bed.urls, self._plan.seed, self._duration_s)
+        plan = LoadPlan(
+            schedule=self._schedule,
+            targets=bed.urls,
+            seed=self._plan.seed,
+            duration_s=self._duration_s,
+            deadline_ms=self._topology.default_deadline_ms,
+        )
         with self._display.run(f"{self._name} queues", self._duration_s) as display:
 
             def on_look() -> None:

@@ -228,6 +228,7 @@ class NodeShell:
             cluster=cluster,
             url=url,
             delay_s=delay_s,
+            away_max=self.machine.settings.away_limit,
             sender=self.cluster.id,
             timers=self.timers,
             random=self._link_random,

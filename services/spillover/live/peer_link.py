@@ -22,14 +22,19 @@ from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.policy.backoff import backoff_s
 
-STREAM_SILENCE_S = 3.0
-"""A stream on which nothing arrives for this long is rebuilt. Long before, the machine has made
-the neighbor unknown; this only gets rid of a connection that hangs."""
+STREAM_SILENCE_S = 2.5
+"""A stream on which nothing arrives for this long, beyond the link's delay both ways, is broken off
+and opened anew. The machine has long made the neighbor unknown; this is about what it holds: if it
+says nothing on the new stream either, that is given up, some 5 s after its last sign of life. Long,
+since a neighbor that was only slow may still answer."""
 
 RETRY_FIRST_S = 0.05
 RETRY_LONGEST_S = 1.0
 
 CONNECTIONS_WARM = 8
+
+CONNECTIONS_SPARE = 16
+"""Beyond one for each request away: the stream of reports, and the warm ones."""
 
 REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 413, 422, 429, 503})
 """Answers that a node gives only before it has accepted: the request surely will not run there."""
@@ -53,6 +58,7 @@ class PeerLink:
         cluster: ClusterId,
         url: str,
         delay_s: float,
+        away_max: int,
         sender: ClusterId,
         timers: Timers,
         random: Random,
@@ -67,7 +73,7 @@ class PeerLink:
         self._random = random
         self._feed = feed
         self._on_forward = on_forward
-        self._client = HttpClient(url)
+        self._client = HttpClient(url, connections_max=away_max + CONNECTIONS_SPARE)
         self._leaving: dict[int, Timer] = {}
         self._asked: dict[int, asyncio.Future[Response]] = {}
         self._heard = False
@@ -141,14 +147,24 @@ class PeerLink:
         if response.status != 200:
             return "lost", ev.ForwardLost(ref)
         try:
-            answer, held_s, answer_delay_s = wire.decode_answer(response.body)
+            answer, stay = wire.decode_answer(response.body)
         except wire.MalformedMessage as malformed:
-            _log.warning("cluster %s answered malformed: %s", self.cluster, malformed)
+            self._complain("answered", malformed)
             return "lost", ev.ForwardLost(ref)
-        round_trip_s = max(0.0, response.received_s - response.sent_s - held_s)
-        leg_s = (response.sent_s - decided_s) + round_trip_s / 2
-        return_leg_s = answer_delay_s + round_trip_s / 2
+        round_trip_s = max(0.0, response.received_s - response.sent_s - stay.held_s)
+        leg_s = (response.sent_s - decided_s) + round_trip_s / 2 + stay.reading_s
+        return_leg_s = stay.answer_delay_s + round_trip_s / 2
         return "answered", ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
+
+    def _give_up(self) -> None:
+        """The neighbor fell silent and says nothing on a new connection either: frozen, cut off,
+        or gone without a word. What it holds is lost; what has not left surely is not there."""
+        for ref in list(self._leaving):
+            self._leaving.pop(ref).cancel()
+            self._end("refused", ev.ForwardRefused(ref))
+        for ref in list(self._asked):
+            self._asked.pop(ref).cancel()
+            self._end("lost", ev.ForwardLost(ref))
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -157,16 +173,19 @@ class PeerLink:
         attempt = 0
         told = ""
         path = f"{wire.REPORTS_PATH}?from={quote(self._sender, safe='')}"
+        silence_s = STREAM_SILENCE_S + 2 * self._delay_s
         while True:
             self._heard = self._malformed = False
             try:
-                await self._client.stream_lines(path, self._hear, silence_s=STREAM_SILENCE_S)
+                await self._client.stream_lines(path, self._hear, silence_s=silence_s)
                 reason = "the stream was ended"
             except PeerError as error:
                 reason = str(error)
             if self._heard:
                 attempt = 0
                 self._feed(ev.LinkDown(self.neighbor))
+            else:
+                self._give_up()
             if self._heard or reason != told:
                 told = reason
                 _log.info("no reports of cluster %s: %s", self.cluster, reason)
@@ -178,9 +197,13 @@ class PeerLink:
         try:
             report = wire.decode_report(line)
         except wire.MalformedMessage as malformed:
-            if not self._malformed:
-                _log.warning("cluster %s reports malformed: %s", self.cluster, malformed)
-            self._malformed = True  # once a stream is enough: it may send many
+            self._complain("reports", malformed)
             return
         self._heard = True
         self._feed(ev.Heard(self.neighbor, report))
+
+    def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
+        """Once for each stream of reports: a neighbor at fault may send many."""
+        if not self._malformed:
+            _log.warning("cluster %s %s malformed: %s", self.cluster, does_what, malformed)
+        self._malformed = True

@@ -7,6 +7,7 @@ Durations travel in milliseconds. A request's deadline travels as what remains o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -49,12 +50,14 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
-    """An answer on its way back. `held_ms` counts from the receipt of the request to the writing
-    of these bytes, `answer_delay_ms` the part of it that emulates the link back."""
+    """An answer on its way back. `held_ms` counts from the receipt of the request's head to the
+    writing of these bytes; `reading_ms` is the part of it until the body was there, and
+    `answer_delay_ms` the part that emulates the link back."""
 
     outcome: Outcome
     path: Path
     held_ms: float
+    reading_ms: float = 0.0
     answer_delay_ms: float = 0.0
     result: msgspec.Raw = NOTHING
     problem: str | None = None
@@ -74,6 +77,17 @@ class ReportLine(msgspec.Struct):
     queue_length: Count
     servers: Count
     accepting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How long a request was at a neighbor, by the neighbor's clock: `held_s` in all, in it
+    `reading_s` until its body was there and `answer_delay_s` emulating the link back. What the
+    sender waited beyond `held_s` was the network, there and back."""
+
+    held_s: float
+    reading_s: float
+    answer_delay_s: float
 
 
 _encode = msgspec.json.Encoder().encode
@@ -121,14 +135,15 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
     return forward.sender, request, forward.remaining_ms / 1e3
 
 
-def encode_answer(answer: Answer, *, held_s: float, answer_delay_s: float) -> bytes:
+def encode_answer(answer: Answer, stay: Stay) -> bytes:
     """An answer as it goes back along the path."""
     return _encode(
         AnswerBody(
             outcome=answer.outcome,
             path=list(answer.path),
-            held_ms=held_s * 1e3,
-            answer_delay_ms=answer_delay_s * 1e3,
+            held_ms=stay.held_s * 1e3,
+            reading_ms=stay.reading_s * 1e3,
+            answer_delay_ms=stay.answer_delay_s * 1e3,
             result=NOTHING if answer.result is None else answer.result,
             problem=answer.problem,
             queued_ms=answer.queued_s * 1e3,
@@ -139,8 +154,8 @@ def encode_answer(answer: Answer, *, held_s: float, answer_delay_s: float) -> by
     )
 
 
-def decode_answer(body: bytes) -> tuple[Answer, float, float]:
-    """(answer, held, emulated delay of the way back), both in seconds. Raises MalformedMessage."""
+def decode_answer(body: bytes) -> tuple[Answer, Stay]:
+    """An answer, and the request's stay at the neighbor. Raises MalformedMessage."""
     message = _decoded(_decode_answer, body)
     answer = Answer(
         outcome=message.outcome,
@@ -152,7 +167,8 @@ def decode_answer(body: bytes) -> tuple[Answer, float, float]:
         service_s=message.service_ms / 1e3,
         return_s=message.return_ms / 1e3,
     )
-    return answer, message.held_ms / 1e3, message.answer_delay_ms / 1e3
+    stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
+    return answer, stay
 
 
 def encode_report(report: LoadReport) -> bytes:

@@ -2,7 +2,7 @@
 
 A node ends with its standard input, which this process holds open: even a supervisor that is
 killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
-removed at a clean end.
+removed at the end, unless a node failed by itself.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class Testbed:
         self.topology = topology
         self.directory: Path | None = None
         """Where the nodes' logs are, from the start to the end."""
+        self.keeps_logs = False
+        """Whether the logs outlive the testbed: so if a node ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
         self._source = topology.name if source is None else source
         self._seed = seed
@@ -151,7 +153,7 @@ class Testbed:
                 await asyncio.wait(waits)
         for task in self._watching:
             task.cancel()
-        if self.directory is not None:
+        if self.directory is not None and not self.keeps_logs:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
@@ -189,7 +191,9 @@ class Testbed:
                         del waiting[node.cluster]
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)
-                    raise RunError(f"not ready within {READY_WITHIN_S:.0f} s: cluster {names}")
+                    self.keeps_logs = True
+                    where = f"cluster {names}; logs in {self.directory}"
+                    raise RunError(f"not ready within {READY_WITHIN_S:.0f} s: {where}")
                 await asyncio.sleep(READY_POLL_S)
 
     def _check_alive(self, node: NodeProcess) -> None:
@@ -201,12 +205,16 @@ class Testbed:
             words = words.removeprefix(f"{self.topology.name}: ")
             words = words.removeprefix(f"cluster {node.cluster}: ")
             raise InputError(self._source, f"cluster {node.cluster}", words)
-        raise RunError(f"cluster {node.cluster} did not start ({node.end_of_life()}): {words}")
+        self.keeps_logs = True
+        how = f"did not start ({node.end_of_life()}, log {node.log})"
+        raise RunError(f"cluster {node.cluster} {how}: {words}")
 
     async def _watch(self, node: NodeProcess) -> None:
         await node.process.wait()
         if self._stopping:
             return
+        # Who was killed died as somebody meant it to; the others have a story to tell.
+        self.keeps_logs |= not node.was_killed
         if self._on_death is not None:
             self._on_death(node)
         if all(other.process.returncode is not None for other in self.nodes.values()):

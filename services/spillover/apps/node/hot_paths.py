@@ -18,6 +18,7 @@ from spillover.apps.node.intake import Headers, answer_body, problem_of, read_re
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import ReportAsked
 from spillover.live import wire
+from spillover.live.logs import OncePerPeriod
 from spillover.live.node_shell import NodeShell, Settled
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Outcome, Request
@@ -35,6 +36,7 @@ FORWARD_READ_S = 10.0
 JSON_HEADER = (b"content-type", b"application/json")
 
 _log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 class HotPaths:
@@ -137,6 +139,7 @@ class HotPaths:
         limit_bytes = self._payload_limit_bytes + ENVELOPE_LIMIT_BYTES
         framing = Framing.of(dict(scope["headers"]))
         body = await read_body(receive, framing, limit_bytes, FORWARD_READ_S)
+        read_s = shell.now_s
         try:
             sender, request, remaining_s = wire.decode_forward(body)
         except wire.MalformedMessage as error:
@@ -151,10 +154,12 @@ class HotPaths:
             raise _ended(request.id) from None
         if not isinstance(settled, Answer):
             raise problem_of(request.id, settled)
-        held_s = shell.now_s - received_s
-        answer_delay_s = shell.link_delay_s(origin)
-        body = wire.encode_answer(settled, held_s=held_s, answer_delay_s=answer_delay_s)
-        await _send(send, 200, [JSON_HEADER], body)
+        stay = wire.Stay(
+            held_s=shell.now_s - received_s,
+            reading_s=read_s - received_s,
+            answer_delay_s=shell.link_delay_s(origin),
+        )
+        await _send(send, 200, [JSON_HEADER], wire.encode_answer(settled, stay))
 
     async def _reports(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
