@@ -7,7 +7,7 @@ SpilloverError
     ├── NotDelivered   it surely was not accepted there: deciding again is safe
     └── OutcomeUnknown bytes had left and no answer came: it may have run
 
-Refusals between nodes are values, not errors: see `model.request.Outcome`.
+Refusals between nodes are values, not errors: see `model.request.Refusal`.
 """
 
 
