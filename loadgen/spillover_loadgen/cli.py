@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from spillover.live.http1 import HttpClient
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover_loadgen import display, driver, results
-from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.option_types import OneLineParser, above_zero
 from spillover_loadgen.record import Outcome, Record
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 
@@ -48,15 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells a usage error in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError("usage", "", message.removeprefix("argument "))
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="spillover-loadgen", description="Open-loop load for Spillover.")
+    parser = OneLineParser(prog="spillover-loadgen", description="Open-loop load for Spillover.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser(
         "run",

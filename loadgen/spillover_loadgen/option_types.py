@@ -1,4 +1,5 @@
-"""Argument types of the command lines: each says in one line what it expected.
+"""Reading command lines: argument types that say what they expected, and a parser that tells usage
+errors in one line. Both `spillover-loadgen` and `spillover` read their options with these.
 
 What the options mean is not known here.
 """
@@ -7,6 +8,16 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import NoReturn
+
+from spillover.model.errors import InputError
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Tells a usage error in one line, as an InputError, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError("usage", "", message.removeprefix("argument "))
 
 
 def above_zero(text: str) -> float:

@@ -36,7 +36,7 @@ def test_quick_shows_that_bursts_vanish(spillover, tmp_path):
     for field in ("mean", "max", "min", "std"):
         times = [result[name]["system_time_ms"][field] for name in ("isolated", "networked")]
         assert result["speedup"][field] == pytest.approx(times[0] / times[1])
-    assert result["speedup"]["max"] > 1.5
+    assert result["speedup"]["max"] > 4.0
     text = re.sub(r"<[^>]+>", " ", report.read_text(encoding="utf-8"))
     for name in ("isolated", "networked"):
         assert f"{result[name]['system_time_ms']['max']:.0f}" in text
@@ -79,7 +79,7 @@ def test_a_report_that_cannot_be_written_is_told_first(spillover, tmp_path):
     """One line before anything is started."""
     demo = spillover("demo", "--quick", "--report", str(tmp_path / "not there" / "demo.html"))
     demo.look()
-    assert demo.process.wait(10) in {1, 2}
+    assert demo.process.wait(10) == 2
     assert demo.stderr.count("\n") == 1
     assert "demo.html" in demo.stderr
     assert not demo.nodes()

@@ -1,7 +1,7 @@
 """The same schedule alive and in virtual time: the processes behave as the model says.
 
-Bounds are loose, for machines that are busy with other things; how close it is on a quiet one is
-measured by hand.
+Measured on a quiet machine the means differ by 0.1 % (isolated) and 0.4 ms (networked), p99 by a few
+per cent; the bounds leave room for a busy one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ def test_live_runs_agree_with_virtual_time(policy, up, generate, spillover):
     bed.nothing_left()
     assert live["sent"] == live["outcomes"]["ok"] == simulated["requests"]
     assert sum(live["outcomes"].values()) == live["sent"]
-    expected_ms = simulated["system_time_ms"]["mean"]
-    tolerance = {"rel": 0.10} if policy == "isolated" else {"abs": 5.0}
-    assert live["system_time_ms"]["mean"] == pytest.approx(expected_ms, **tolerance)
+    live_ms, expected_ms = live["system_time_ms"], simulated["system_time_ms"]
+    tolerance = {"rel": 0.03} if policy == "isolated" else {"abs": 3.0}
+    assert live_ms["mean"] == pytest.approx(expected_ms["mean"], **tolerance)
+    assert live_ms["p99"] == pytest.approx(expected_ms["p99"], rel=0.15)
+    assert 46.0 <= live_ms["min"] <= 47.0
     if policy == "isolated":
         assert live["forwarded_share"] == simulated["forwarded_share"] == 0.0
     else:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spillover import __version__
-from spillover.cli.parsing import OneLineParser
 from spillover.model.errors import InputError, SpilloverError
+from spillover_loadgen.option_types import OneLineParser
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -1,20 +1,10 @@
-"""Reading options: addresses, and usage errors in one line. Numbers are read by
+"""Reading addresses in options. Numbers, and usage errors, are read by
 `spillover_loadgen.option_types`."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import NoReturn
 from urllib.parse import urlsplit
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Tells a usage error in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
-        sys.exit(2)
 
 
 def address(text: str) -> tuple[str, int]:

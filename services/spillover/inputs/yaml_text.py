@@ -1,7 +1,7 @@
 """Strict YAML: text to plain values, every fault told in one line with its line number.
 
 Stricter than PyYAML's safe loader: duplicate keys and merge keys are refused, and no text makes it
-raise anything but InputError. Which fields mean what is not known here.
+raise anything but ValueError. Which fields mean what is not known here.
 """
 
 from __future__ import annotations
