@@ -5,8 +5,12 @@ Fixtures of one ring live in that ring's own conftest.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
@@ -29,3 +33,19 @@ def require() -> Callable[[object, str], None]:
         pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def nodes() -> ModuleType:
+    """The module that starts whole nodes: `nodes.Federation(nodes.topology_of("a", "b"))`.
+
+    Tests are no package, so it is loaded by path.
+    """
+    name = "nodes_of_tests"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "federation.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module

@@ -159,7 +159,7 @@ def test_work_that_hangs_does_not_hold_up_the_end(nodes, workers):
     """A thread that never returns is left behind, a process is killed."""
 
     async def main():
-        handler = "python:hanging_handler:hang"
+        handler = "python:handler_that_hangs:hang"
         async with Process(nodes, handler=handler, workers=workers) as node:
             sent = node.post("forever")
             await node.busy()
@@ -186,7 +186,7 @@ def test_worker_processes_end_with_a_node_that_is_killed(nodes):
     """Even SIGKILL leaves none behind."""
 
     async def main():
-        handler = "python:hanging_handler:hang"
+        handler = "python:handler_that_hangs:hang"
         async with Process(nodes, handler=handler, workers="process") as node:
             worker = json.loads((await node.post("pid")).body)["result"]
             sent = node.post("forever")

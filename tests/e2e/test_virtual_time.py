@@ -1,7 +1,7 @@
 """The same schedule alive and in virtual time: the processes behave as the model says.
 
-Measured on a quiet machine the means differ by 0.1 % (isolated) and 0.4 ms (networked), p99 by a few
-per cent; the bounds leave room for a busy one.
+Measured on a quiet machine the means differ by 0.1 % (isolated) and 0.4 ms (networked), p99 by a
+few per cent; the bounds leave room for a busy one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whole nodes on loopback: a federation in one process and one event loop, and what waits for it.
 
-The conftest of each directory whose tests need it hands this module out as the fixture `nodes`.
+Tests get this module as the fixture `nodes`.
 """
 
 from __future__ import annotations
