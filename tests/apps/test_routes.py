@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -107,6 +108,9 @@ def test_metrics_tell_every_signal(nodes):
         }
         assert ends["done"] == 1
         assert ends["refused"] == ends["expired"] == 0
+        if sys.platform == "linux":
+            assert families["process_open_fds"].samples[0].value > 0
+            assert families["process_resident_memory_bytes"].samples[0].value > 0
 
     with_pair(nodes, check)
 

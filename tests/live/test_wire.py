@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from spillover.live import wire
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
+from spillover.model.topology import CLUSTER_ID
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 paths = st.lists(names, min_size=1, max_size=5).map(tuple)
+printable = names.filter(lambda text: text.isprintable() and text == text.strip())
+clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
+routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
+TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
+traces = st.sampled_from([None, TRACE])
 durations = st.floats(0.0, 1e6)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
@@ -25,7 +31,17 @@ shares = st.floats(0.0, 1.0)
 counts = st.integers(0, 2**50)
 
 
-@given(names, names, paths, values, st.booleans(), names, st.integers(0, 9), names, durations)
+@given(
+    clusters,
+    printable,
+    routes,
+    values,
+    st.booleans(),
+    printable,
+    st.integers(0, 9),
+    traces,
+    durations,
+)
 def test_forwards_survive_the_way(sender, id, path, work, keyed, type, priority, trace, rest_s):
     """A request arrives as it was, its payload to the byte, with what remained of its deadline."""
     payload = json.dumps(work).encode()
@@ -37,6 +53,35 @@ def test_forwards_survive_the_way(sender, id, path, work, keyed, type, priority,
     arrived.work = request.work
     assert arrived == request
     assert remaining_s == pytest.approx(rest_s)
+
+
+FORWARD = {"sender": "a", "id": "x", "path": ["a"], "remaining_ms": 1, "payload": 1}
+
+
+def test_traces_that_are_none_are_dropped():
+    """As where clients send them: the request is good without."""
+    for trace in ("", "nonsense", TRACE + "\n", TRACE.upper()):
+        _, request, _ = wire.decode_forward(json.dumps(FORWARD | {"traceparent": trace}).encode())
+        assert request.traceparent is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, bad) for name in ("id", "type") for bad in ("", " x", "x\r\ny: z", "\u2028", 1)),
+        ("id", "x" * 201),
+        ("type", "x" * 101),
+        *(("path", bad) for bad in ([""], ["a", "b\n"], ["x" * 64], ["ü"], [1], ["a"] * 1001)),
+        *(("priority", bad) for bad in (-1, 10, 0.5, "1")),
+        ("traceparent", 1),
+        *(("remaining_ms", bad) for bad in (float("inf"), float("nan"), None, "1")),
+    ],
+)
+def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
+    """Names that fit no header, paths that are none, numbers out of range."""
+    wire.decode_forward(json.dumps(FORWARD).encode())
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_forward(json.dumps(FORWARD | {field: value}).encode())
 
 
 @given(st.sampled_from(Outcome), paths, values, names, durations, durations, durations)

@@ -1,7 +1,7 @@
 """The metrics of one node: built from `model.signals`, in a registry of its own.
 
 Counters and histograms are written as things happen; everything that can be read off the machine
-is read when Prometheus asks.
+is read when Prometheus asks. Besides, the usual metrics of the process: memory, CPU, open files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -32,6 +32,7 @@ class NodeMetrics:
     def __init__(self, machine: NodeMachine, timers: Timers) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_MachineCollector(machine, timers))
+        ProcessCollector(registry=self.registry)
         self._cluster = machine.settings.cluster
         # Made ahead: rates start at 0 instead of out of nothing, and counting looks nothing up.
         ends = [*(outcome.value for outcome in Outcome), REFUSED]
@@ -98,7 +99,7 @@ class _MachineCollector(Collector):
             signals.SERVERS_STUCK: machine.stuck,
             signals.ACCEPT_PROBABILITY: machine.accept_probability,
             signals.NEIGHBORHOOD_ACCEPT_PROBABILITY: machine.neighborhood_accept_probability,
-            signals.LOOP_LAG: self._timers.lag_s,
+            signals.LOOP_LAG: self._timers.take_lag_s(),
             signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
         }
         for signal, value in values.items():

@@ -52,10 +52,7 @@ class Timers:
         self._closed = False
         self._armed: asyncio.TimerHandle | None = None
         self._armed_s = math.inf
-        self.lag_s = 0.0
-        """How late the last timer rang: the lag of the loop."""
-        self.wakes = 0
-        """How often the loop has called."""
+        self._lag_s = 0.0
 
     def __len__(self) -> int:
         """What the heap holds, canceled timers included."""
@@ -86,6 +83,11 @@ class Timers:
                 context = {"message": "a timer's callback failed", "exception": error}
                 self._loop.call_exception_handler(context)
 
+    def take_lag_s(self) -> float:
+        """The largest lag of the loop, which is how late timers rang, since this was last asked."""
+        lag_s, self._lag_s = self._lag_s, 0.0
+        return lag_s
+
     def dropped(self) -> None:
         """A timer was canceled. A heap of mostly such timers would only cost memory."""
         self._cancelled += 1
@@ -111,11 +113,10 @@ class Timers:
         self._armed = self._loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
-        self.wakes += 1
         self._armed = None
         now_s = time.monotonic()
         if self._armed_s <= now_s:
-            self.lag_s = now_s - self._armed_s
+            self._lag_s = max(self._lag_s, now_s - self._armed_s)
         self._armed_s = -math.inf  # what is set while others ring is armed below
         self.run_due(now_s)
         self._armed_s = math.inf

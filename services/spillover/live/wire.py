@@ -6,6 +6,7 @@ Durations travel in milliseconds. A request's deadline travels as what remains o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
@@ -14,7 +15,16 @@ import msgspec
 
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadReport
-from spillover.model.request import Answer, Outcome, Request
+from spillover.model.request import (
+    NAME_LENGTH_MAX,
+    TYPE_LENGTH_MAX,
+    Answer,
+    Outcome,
+    Request,
+    is_name,
+    is_traceparent,
+)
+from spillover.model.topology import CLUSTER_ID
 
 FORWARD_PATH = "/peer/v1/forward"
 REPORTS_PATH = "/peer/v1/reports"
@@ -27,6 +37,8 @@ NOTHING = msgspec.Raw(b"null")
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Path = Annotated[list[str], msgspec.Meta(min_length=1)]
+BoundedPath = Annotated[list[str], msgspec.Meta(min_length=1, max_length=1000)]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 T = TypeVar("T")
 
@@ -40,12 +52,12 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
 
     sender: str
     id: str
-    path: Path
+    path: BoundedPath
     remaining_ms: float
     payload: msgspec.Raw
     keyed: bool = False
     type: str = "default"
-    priority: int = 0
+    priority: Priority = 0
     traceparent: str | None = None
 
 
@@ -123,6 +135,8 @@ def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> b
 def decode_forward(body: bytes) -> tuple[str, Request, float]:
     """(sender, request, what remains of its deadline in seconds). Raises MalformedMessage."""
     forward = _decoded(_decode_forward, body)
+    _check_forward(forward)
+    traceparent = forward.traceparent or ""
     request = Request(
         id=RequestId(forward.id),
         keyed=forward.keyed,
@@ -130,9 +144,21 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
         path=tuple(ClusterId(cluster) for cluster in forward.path),
         type=forward.type,
         priority=forward.priority,
-        traceparent=forward.traceparent,
+        traceparent=traceparent if is_traceparent(traceparent) else None,
     )
     return forward.sender, request, forward.remaining_ms / 1e3
+
+
+def _check_forward(forward: ForwardBody) -> None:
+    """What a client may not send, a neighbor may not hand on."""
+    if not is_name(forward.id, NAME_LENGTH_MAX):
+        raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
+    if not is_name(forward.type, TYPE_LENGTH_MAX):
+        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
+    if not all(map(CLUSTER_ID.fullmatch, forward.path)):
+        raise MalformedMessage("path: expected cluster ids")
+    if not math.isfinite(forward.remaining_ms):
+        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:

@@ -5,11 +5,17 @@ What a payload means is not known here: `work` is carried, never looked into.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from spillover.model.ids import ClusterId, RequestId
+
+NAME_LENGTH_MAX = 200
+TYPE_LENGTH_MAX = 100
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Outcome(StrEnum):
@@ -57,6 +63,17 @@ class Request:
             self.priority,
             self.traceparent,
         )
+
+
+def is_name(text: str, length_max: int) -> bool:
+    """Whether this can be a request's id or type: it must fit into a header, which drops blanks
+    at its ends."""
+    return 0 < len(text) <= length_max and text.isprintable() and text == text.strip()
+
+
+def is_traceparent(text: str) -> bool:
+    """One that is not is as if it had not been sent (W3C Trace Context, section 3.2)."""
+    return _TRACEPARENT.fullmatch(text) is not None
 
 
 @dataclass(slots=True)

@@ -74,7 +74,9 @@ HOPS = Signal(
     "Times forwarded, requests of clients that were done",
     buckets=HOP_BUCKETS,
 )
-LOOP_LAG = Signal("spillover_loop_lag_seconds", "gauge", "How late the last timer rang")
+LOOP_LAG = Signal(
+    "spillover_loop_lag_seconds", "gauge", "How late a timer rang, at most, since the last scrape"
+)
 LEDGER_IMBALANCE = Signal(
     "spillover_ledger_imbalance", "gauge", "Requests the ledger is off by; anything but 0 is a bug"
 )

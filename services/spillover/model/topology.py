@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
+CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
 POLICY_NAMES = ("isolated", "paper", "two-choice")
@@ -143,7 +143,7 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
     urls: set[str | None] = set()
     for index, cluster in enumerate(clusters):
         field = f"clusters[{index}]"
-        if not _ID.fullmatch(cluster.id):
+        if not CLUSTER_ID.fullmatch(cluster.id):
             expected = "expected 1 to 63 of A-Z a-z 0-9 . _ -"
             _fail(f"{field}.id", f"{expected}, got {cluster.id!r}")
         if cluster.id in seen:

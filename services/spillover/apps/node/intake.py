@@ -6,7 +6,6 @@ All that a client can get wrong is found here, before the machine hears of the r
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -15,10 +14,17 @@ from spillover.apps.node.bodies import Framing
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import Refuse
 from spillover.model.ids import RequestId
-from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.model.request import (
+    NAME_LENGTH_MAX,
+    TYPE_LENGTH_MAX,
+    Answer,
+    Outcome,
+    Refusal,
+    Request,
+    is_name,
+    is_traceparent,
+)
 
-NAME_LENGTH_MAX = 200
-TYPE_LENGTH_MAX = 100
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
@@ -82,8 +88,6 @@ _MEANT = frozenset(
     }
 )
 
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-
 
 class Headers:
     """The request headers that mean something here. Others, hop and path headers from outside
@@ -113,10 +117,8 @@ class Headers:
             if len(priority) != 1 or not priority.isdigit():
                 raise Problem("invalid", "Spillover-Priority: expected one digit, 0 to 9")
             self.priority = int(priority)
-        traceparent = given.get(b"traceparent")
-        # As its specification says: one that is malformed is as if it had not been sent.
-        if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
-            self.traceparent = traceparent.decode("ascii")
+        traceparent = _text(given.get(b"traceparent", b""))
+        self.traceparent = traceparent if is_traceparent(traceparent) else None
 
 
 def read_request(headers: Headers, body: bytes) -> Request:
@@ -202,8 +204,7 @@ def _text(value: bytes) -> str:
 
 
 def _name(field: str, text: str, length_max: int) -> str:
-    """A name must fit into a header, which drops blanks at its ends."""
-    if not 0 < len(text) <= length_max or not text.isprintable() or text != text.strip():
+    if not is_name(text, length_max):
         expected = f"expected 1 to {length_max} printable characters, no blank at either end"
         raise Problem("invalid", f"{field}: {expected}")
     return text

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
-from spillover.apps.node.intake import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
+from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
 
 class RequestView(BaseModel):

@@ -17,6 +17,8 @@ STATUS_BY_REASON = {
     "deadline_exceeded": 504,
     "cancelled": 409,
     "too_large": 413,
+    "head_too_large": 431,
+    "head_too_slow": 408,
     "invalid": 422,
     "not_a_neighbor": 403,
     "handler_failed": 502,
@@ -24,6 +26,7 @@ STATUS_BY_REASON = {
     "unknown_request": 404,
     "not_found": 404,
     "method_not_allowed": 405,
+    "malformed": 400,
     "internal": 500,
 }
 

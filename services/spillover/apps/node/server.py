@@ -16,6 +16,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import uvicorn
 
 from spillover.apps.node.app import create_app
+from spillover.apps.node.http_protocol import BoundedProtocol
+from spillover.core.node_settings import NodeSettings
+from spillover.live.logs import OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.errors import InputError
 from spillover.model.topology import Topology
@@ -30,6 +33,7 @@ STOP_S = 2.0
 STDIN = 0
 
 _log = logging.getLogger(__name__)
+logging.getLogger("uvicorn.error").addFilter(OncePerPeriod())
 
 
 class NodeServer(uvicorn.Server):
@@ -64,7 +68,7 @@ async def serve_node(
     """
     with bind_socket(*bind) as listening:
         shell = NodeShell(topology, cluster_id, seed=seed)
-        _warn_of_file_limit(shell.cluster.queue_limit)
+        _warn_of_file_limit(shell.machine.settings)
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
         if end_with_stdin:
@@ -130,7 +134,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 def _config(app: Callable[..., object]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -169,10 +173,11 @@ def _on_stdin_end(end: asyncio.Event) -> None:
     threading.Thread(target=wait, name="stdin", daemon=True).start()
 
 
-def _warn_of_file_limit(queue_limit: int) -> None:
-    """Every waiting request holds a connection: as many files as the queue is long, and some."""
+def _warn_of_file_limit(settings: NodeSettings) -> None:
+    """Every waiting request holds a connection, and every one that is away two: the one it came
+    on, and the one it went on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * queue_limit + 1024
+    wanted = settings.queue_limit + 2 * settings.away_limit + 1024
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -183,6 +188,6 @@ def _warn_of_file_limit(queue_limit: int) -> None:
         _log.warning(
             "only %d files may be open (ulimit -n): a queue of %d requests needs %d",
             soft,
-            queue_limit,
+            settings.queue_limit,
             wanted,
         )

@@ -7,14 +7,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import multiprocessing
-import multiprocessing.connection
-import os
 import signal
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from spillover.live.orphans import end_with_parent
 from spillover.live.workers.calls import Ended
 
 JOIN_S = 5.0
@@ -86,15 +85,8 @@ def _serve(pipe: Connection) -> None:
     """The life of a worker process: it ends when the node does. Signals are left to the node."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with contextlib.suppress(EOFError, OSError):
         while True:
             work, args = pipe.recv()
             pipe.send(work(*args))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)

@@ -1,0 +1,209 @@
+"""What a connection may do before there is a request: heads that are too large or never end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from spillover.apps.node.http_protocol import HEAD_LIMIT_BYTES, BoundedProtocol
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+CLOSE = b"Connection: close\r\n\r\n"
+
+
+def with_node(nodes, check):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            await check(federation["a"])
+            assert (await federation["a"].get("/healthz"))[0] == 200
+
+    nodes.run(main)
+
+
+async def talk(node, *segments):
+    """Write bytes to a connection of its own, and read until it is closed."""
+    port = int(node.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for segment in segments:
+        writer.write(segment)
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def padded(size, end=CLOSE):
+    """A head of exactly so many bytes."""
+    room = size - len(GET) - len(b"X-Pad: \r\n") - len(end)
+    return GET + b"X-Pad: " + b"p" * room + b"\r\n" + end
+
+
+def problem_in(answer, status, reason):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head
+    assert b"content-length: %d" % len(body) in head
+    problem = json.loads(body)
+    assert (problem["status"], problem["reason"]) == (status, reason)
+
+
+def test_heads_are_held_to_their_limit(nodes):
+    """To the byte, in one piece or in many, in one header or in many; then 431 and the end."""
+
+    async def check(node):
+        fits = padded(HEAD_LIMIT_BYTES)
+        assert (await talk(node, fits)).startswith(b"HTTP/1.1 200")
+        assert (await talk(node, fits[:40_000], fits[40_000:])).startswith(b"HTTP/1.1 200")
+        longer = padded(HEAD_LIMIT_BYTES + 1)
+        many = (GET + b"x: y\r\n" * HEAD_LIMIT_BYTES)[: HEAD_LIMIT_BYTES + 1]
+        for head in (longer, many, b"\r\n" * (HEAD_LIMIT_BYTES // 2) + b"G"):
+            problem_in(await talk(node, head), 431, "head_too_large")
+            problem_in(await talk(node, head[:1000], head[1000:]), 431, "head_too_large")
+
+    with_node(nodes, check)
+
+
+def test_each_head_has_the_whole_limit_to_itself(nodes):
+    """Neither the heads before it on its connection nor large bodies count."""
+
+    async def check(node):
+        keep = padded(HEAD_LIMIT_BYTES, b"\r\n")
+        answer = await talk(node, keep + keep + padded(HEAD_LIMIT_BYTES))
+        assert answer.count(b"HTTP/1.1 200") == 3
+        content = json.dumps({"payload": "x" * 500_000}).encode()
+        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+        answer = await talk(node, post + content + padded(HEAD_LIMIT_BYTES))
+        assert answer.count(b"HTTP/1.1 200") == 2
+
+    with_node(nodes, check)
+
+
+def test_a_large_head_behind_another_request(nodes):
+    """The first is answered as ever; while it is not, the second is not answered in its place."""
+
+    async def check(node):
+        flood = GET + b"X-Pad: " + b"p" * (2 * HEAD_LIMIT_BYTES)
+        port = int(node.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        first = await reader.readuntil(b"}")
+        assert first.startswith(b"HTTP/1.1 200")
+        writer.write(padded(HEAD_LIMIT_BYTES + 1))
+        problem_in(await reader.read(), 431, "head_too_large")
+        writer.close()
+        content = json.dumps({"payload": {"service_ms": 5000}}).encode()
+        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+        try:
+            answer = await talk(node, post + content + flood)
+        except ConnectionError:
+            answer = b""
+        assert answer == b""
+        await nodes.until(lambda: node.machine.busy == 0)
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("end", [b"0\r\nX-Trailer: ", b"1;extension="])
+def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end):
+    """What comes with a chunked body without being body."""
+
+    async def check(node):
+        head = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        begun = head + b"1\r\n \r\n"
+        flood = (end + b"t" * HEAD_LIMIT_BYTES)[:HEAD_LIMIT_BYTES]
+        port = int(node.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        await nodes.until(lambda: any(c.cycle is not None for c in protocols(node, writer)))
+        writer.write(flood + b"t")
+        problem_in(await reader.read(), 431, "head_too_large")
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def protocols(node, writer):
+    """The node's end of this connection."""
+    own = writer.get_extra_info("sockname")
+    return [p for p in node.server.server_state.connections if p.client == own]
+
+
+def test_slow_heads_end_in_408(nodes, monkeypatch):
+    """Begun and not ended in time, first or later; one that was never begun just ends."""
+    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
+
+    async def check(node):
+        assert await talk(node) == b""
+        problem_in(await talk(node, b"G"), 408, "head_too_slow")
+        later = await talk(node, GET + b"\r\n" + GET)
+        first, separator, rest = later.partition(b"}")
+        assert first.startswith(b"HTTP/1.1 200")
+        assert separator
+        problem_in(rest, 408, "head_too_slow")
+        content = json.dumps({"payload": {"service_ms": 600}}).encode()
+        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+        first, separator, rest = (await talk(node, post + content + GET)).partition(b"}}")
+        assert first.startswith(b"HTTP/1.1 200")
+        problem_in(rest, 408, "head_too_slow")
+        port = int(node.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        await reader.readuntil(b"}")
+        writer.write(b"\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_whole_requests_are_under_no_clock(nodes, monkeypatch):
+    """Work and idle connections may take longer than a head, stray line ends or none."""
+    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
+
+    async def check(node):
+        content = json.dumps({"payload": {"service_ms": 600}}).encode()
+        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+        port = int(node.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(post + content)
+        await nodes.until(lambda: node.machine.busy == 1)
+        writer.write(b"\r\n")
+        assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 200")
+        assert (await node.post({"service_ms": 500})).status == 200  # and time goes by
+        writer.write(GET + CLOSE)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_forwards_with_names_that_fit_no_header_are_invalid(nodes, caplog):
+    """A neighbor at fault is told so in one line, and the node neither stumbles nor complains."""
+    forward = {"sender": "b", "id": "x\r\ny: z", "path": ["b"], "remaining_ms": 1e3, "payload": 1}
+
+    async def check(node):
+        with caplog.at_level(logging.WARNING):
+            status, headers, problem = await node.send(
+                "POST", "/peer/v1/forward", json.dumps(forward).encode()
+            )
+            await node.get("/healthz")
+        assert (status, problem["reason"]) == (422, "invalid")
+        assert "\n" not in problem["detail"]
+        assert b"y" not in headers
+        assert not caplog.records
+        assert node.ledger.foreign["received"] == 0
+
+    with_node(nodes, check)
+
+
+def test_bytes_that_are_no_http_get_a_problem(nodes):
+    """In the form of every other refusal, and the connection ends."""
+
+    async def check(node):
+        problem_in(await talk(node, b"hello, node\r\n\r\n"), 400, "malformed")
+
+    with_node(nodes, check)
