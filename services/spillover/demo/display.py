@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -51,15 +51,14 @@ class Display:
             yield TableDisplay(live, progress, task)
 
 
-class RunDisplay:
+class RunDisplay(Protocol):
     """What a run tells while it goes on."""
 
     def show(self, time_s: float, states: Mapping[str, dict[str, Any]]) -> None:
         """The states of all clusters, `time_s` after the start of the schedule."""
-        raise NotImplementedError
 
 
-class LineDisplay(RunDisplay):
+class LineDisplay:
     """A line every few seconds, for logs."""
 
     def __init__(self, title: str, duration_s: float) -> None:
@@ -78,7 +77,7 @@ class LineDisplay(RunDisplay):
         sys.stderr.flush()
 
 
-class TableDisplay(RunDisplay):
+class TableDisplay:
     """A progress bar above a table with a row for each cluster."""
 
     def __init__(self, live: Live, progress: Progress, task: TaskID) -> None:
