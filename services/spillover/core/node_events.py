@@ -38,6 +38,8 @@ class ServiceEnded:
     service_s: float
     result: Any = None
     problem: str | None = None
+    upstream_status: int | None = None
+    """What the service behind the handler answered, where there is one and it said no."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,15 @@ class ForwardLost:
 
 @dataclass(slots=True)
 class Cancelled:
-    """The client, or the neighbor that handed the request on, no longer wants the answer."""
+    """Nobody waits for the answer any more: the client or the neighbor that sent it has gone."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class CancelAsked:
+    """Cancel the request wherever it is; the Reply tells how it ended. What is away stays so until
+    the neighbor has told."""
 
     ref: int
 
@@ -104,6 +114,23 @@ class Drain:
 @dataclass(slots=True)
 class Resume:
     """Accept again."""
+
+
+@dataclass(slots=True)
+class ServersDown:
+    """What runs requests here cannot run any for now (all upstreams of `http:` are gone)."""
+
+
+@dataclass(slots=True)
+class ServersUp:
+    """It can again."""
+
+
+@dataclass(slots=True)
+class PolicySet:
+    """An operator has changed the policy; the name is one that exists."""
+
+    policy: str
 
 
 # --- commands ---------------------------------------------------------------------------------
@@ -156,6 +183,14 @@ class Forward:
 @dataclass(slots=True)
 class Recall:
     """The answer to this forward is no longer wanted: cancel it at the neighbor."""
+
+    ref: int
+    neighbor: int
+
+
+@dataclass(slots=True)
+class AskCancel:
+    """Have the neighbor cancel this forward; its answer, still waited for, says what came of it."""
 
     ref: int
     neighbor: int

@@ -18,6 +18,7 @@ from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.live import wire
 from spillover.live.driver import Driver
+from spillover.live.http1 import Response
 from spillover.live.node_metrics import NodeMetrics
 from spillover.live.peer_link import PeerLink
 from spillover.live.report_streams import ReportStreams
@@ -144,6 +145,12 @@ class NodeShell:
     def cancel(self, ref: int) -> None:
         """Nobody waits for this one any more."""
         self._driver.feed(ev.Cancelled(ref))
+
+    def ask_neighbor(
+        self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
+    ) -> asyncio.Future[Response]:
+        """A question that is not a request; the future raises PeerError as HttpClient's does."""
+        return self._links[neighbor].ask(method, path, body, timeout_s)
 
     @property
     def now_s(self) -> float:

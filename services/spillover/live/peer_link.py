@@ -92,6 +92,10 @@ class PeerLink:
         self._leaving.clear()
         await self._client.close()
 
+    def ask(self, method: str, path: str, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
+        """A question that is not a request: to cancel one, or about the federation."""
+        return self._client.request(method, path, body=body, timeout_s=timeout_s)
+
     # --- requests -----------------------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spillover.model.ids import ClusterId
+
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
@@ -21,3 +23,6 @@ class LoadReport:
     servers: int
     accepting: bool
     """False while draining or at the queue limit: a forward would be refused."""
+    hears: tuple[ClusterId, ...] = ()
+    """The neighbors that the sender hears. One that it does not hear cannot reach it either: what
+    it sends is lost on a link that is cut in that direction only."""

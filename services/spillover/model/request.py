@@ -34,6 +34,10 @@ class Refusal(StrEnum):
 
     QUEUE_FULL = "queue_full"
     DRAINING = "draining"
+    NO_SERVERS = "no_servers"
+    """What runs requests here is gone for now, and no neighbor takes them."""
+    TOO_LATE = "too_late"
+    """It would wait in the queue beyond its deadline."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class Answer:
     network_s: float = 0.0
     service_s: float = 0.0
     return_s: float = 0.0
+    upstream_status: int | None = None
 
     @property
     def total_s(self) -> float:
