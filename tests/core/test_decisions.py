@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from spillover.core import node_events as ev
-from spillover.core.decisions import DecisionLog, describe
+from spillover.core.decisions import describe
+from spillover.core.story import Story
 from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
@@ -161,7 +162,7 @@ def test_all_decisions_about_a_request_are_kept_in_order(story):
 
 def test_the_log_forgets_the_oldest(story):
     """A ring of the size given, however long the cluster runs."""
-    node = story(decisions_max=8)
+    node = story(records_max=8)
     for ref in range(100):
         node.arrive(ref)
         node.tell(ev.Cancelled(ref))
@@ -169,4 +170,4 @@ def test_the_log_forgets_the_oldest(story):
     assert len(log) == 8
     assert log.of("r91") == []
     assert len(log.of("r92")) == 1
-    assert len(DecisionLog(0)) == 0
+    assert len(Story(0)) == 0

@@ -53,7 +53,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         seed=st.integers(0, 9),
     )
     def build(self, *, neighbor_count, seed, **told):
-        told_settings = NodeSettings(cluster="a", decisions_max=16, **told)
+        told_settings = NodeSettings(cluster="a", records_max=16, **told)
         neighbors = [(neighbor, 0.035) for neighbor in NEIGHBORS[:neighbor_count]]
         self.machine = NodeMachine(told_settings, neighbors, Random(seed), 0.0)
         self.settings = told_settings

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
-from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision, DecisionLog
+from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.neighbors import Knowledge, Neighbors
+from spillover.core.story import Story
 from spillover.core.visit import Visit
 from spillover.model.ids import ClusterId
 from spillover.policy.acceptance import KEEP
@@ -16,9 +18,10 @@ SERVICE_WEIGHT = 1 / 16
 
 
 class Decider:
-    """One cluster's decisions. It reads the neighbors' table and writes only the log.
+    """One cluster's decisions. It reads the neighbors' table and writes only the story.
 
-    `service_s` is the running mean of the service times seen, from the first guess given.
+    `service_s` is the running mean of the service times seen, from the first guess given, and
+    `service_spread_s` their running standard deviation.
     """
 
     __slots__ = (
@@ -26,7 +29,7 @@ class Decider:
         "_neighbors",
         "_nobody",
         "_random",
-        "_servers",
+        "_service_variance_s2",
         "_weights",
         "log",
         "policy",
@@ -39,30 +42,38 @@ class Decider:
         neighbors: Neighbors,
         random: Random,
         *,
-        servers: int,
         service_s: float,
-        decisions_max: int,
+        records_max: int,
     ) -> None:
-        self.policy = policy
-        self.log = DecisionLog(decisions_max)
+        self.log = Story(records_max)
         self.service_s = service_s
-        self._choose = CHOOSERS[policy]
+        self._service_variance_s2 = 0.0
+        self.use(policy)
         self._neighbors = neighbors
         self._nobody = (False,) * len(neighbors)
         self._random = random
-        self._servers = servers
         self._weights = [0.0] * len(neighbors)
+
+    def use(self, policy: str) -> None:
+        """Decide by this policy from now on."""
+        self.policy = policy
+        self._choose = CHOOSERS[policy]
+
+    @property
+    def service_spread_s(self) -> float:
+        return math.sqrt(self._service_variance_s2)
 
     def choose(
         self,
         visit: Visit,
         queue_length: int,
+        servers: int,
         now_s: float,
         *,
         may_keep: bool,
         may_forward: bool,
     ) -> int:
-        """The neighbor to hand the visit to, or KEEP; no server is free.
+        """The neighbor to hand the visit to, or KEEP; none of the `servers` is free.
 
         KEEP comes out also where keeping is not allowed and no neighbor is eligible.
         """
@@ -71,7 +82,7 @@ class Decider:
         draw = self._random.random()
         choice = self._choose(
             queue_length,
-            self._servers,
+            servers,
             may_keep,
             self.service_s,
             known.reject_near,
@@ -81,7 +92,7 @@ class Decider:
             self._weights,
             draw,
         )
-        self.log.append(
+        self.log.add(
             Decision(
                 now_s,
                 visit.request.id,
@@ -89,8 +100,8 @@ class Decider:
                 choice,
                 self.policy,
                 queue_length,
-                self._servers,
-                self._servers,
+                servers,
+                servers,
                 len(visit.request.path),
                 may_keep,
                 self.service_s,
@@ -102,20 +113,31 @@ class Decider:
         )
         return choice
 
-    def started(self, visit: Visit, busy: int, now_s: float) -> None:
+    def started(self, visit: Visit, busy: int, servers: int, now_s: float) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
-        self._note(visit, STARTED, 0, busy, now_s)
+        self._note(visit, STARTED, 0, busy, servers, now_s)
 
-    def refused(self, visit: Visit, queue_length: int, now_s: float) -> None:
-        """Put on record that a neighbor's request met a full queue."""
-        self._note(visit, REFUSED, queue_length, self._servers, now_s)
+    def refused(self, visit: Visit, queue_length: int, servers: int, now_s: float) -> None:
+        """Put on record that a neighbor's request was not taken."""
+        self._note(visit, REFUSED, queue_length, servers, servers, now_s)
 
     def served(self, service_s: float) -> None:
-        """A request has been served in this time: move the running mean."""
-        self.service_s += (service_s - self.service_s) * SERVICE_WEIGHT
+        """A request has been served in this time: move the running mean and variance."""
+        off_s = service_s - self.service_s
+        self.service_s += off_s * SERVICE_WEIGHT
+        grown_s2 = self._service_variance_s2 + off_s * off_s * SERVICE_WEIGHT
+        self._service_variance_s2 = (1.0 - SERVICE_WEIGHT) * grown_s2
 
-    def _note(self, visit: Visit, outcome: str, queue_length: int, busy: int, now_s: float) -> None:
-        self.log.append(
+    def _note(
+        self,
+        visit: Visit,
+        outcome: str,
+        queue_length: int,
+        busy: int,
+        servers: int,
+        now_s: float,
+    ) -> None:
+        self.log.add(
             Decision(
                 now_s,
                 visit.request.id,
@@ -124,7 +146,7 @@ class Decider:
                 self.policy,
                 queue_length,
                 busy,
-                self._servers,
+                servers,
                 len(visit.request.path),
                 outcome == STARTED,
                 self.service_s,

@@ -1,12 +1,11 @@
 """Decision records: why a request was started, kept, handed on or refused, in full.
 
 A record holds what the decision was made from, so that it can be made again from the record alone
-(`choosers` with the same arguments and draw). Records are kept in a ring of fixed size.
+(`choosers` with the same arguments and draw). They are kept in `story`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,25 +49,6 @@ class Decision:
         if not self.may_keep:
             return 0.0
         return accept_probability(self.queue_length, self.servers)
-
-
-class DecisionLog:
-    """The last `limit` decisions of one cluster."""
-
-    __slots__ = ("_ring",)
-
-    def __init__(self, limit: int) -> None:
-        self._ring: deque[Decision] = deque(maxlen=limit)
-
-    def __len__(self) -> int:
-        return len(self._ring)
-
-    def append(self, decision: Decision) -> None:
-        self._ring.append(decision)
-
-    def of(self, request_id: str) -> list[Decision]:
-        """The decisions still held that concern one request, oldest first."""
-        return [decision for decision in self._ring if decision.request_id == request_id]
 
 
 def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A neighbor is *unknown* until it has reported, after its link has gone down, and after it has been
 silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
-left out of R. An old report of a neighbor that still gives signs of life only ages.
+left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
+is heard but does not hear us, over a link that is cut one way, accepts nothing.
 
 Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
 has changed, so that a decision copies nothing and all records in between share one object.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
+from spillover.policy.acceptance import neighborhood_reject_probability
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3)."""
@@ -55,17 +57,21 @@ class NeighborView:
 class Neighbors:
     """The table of neighbors, by index in the order given.
 
-    `delays_s` are the one-way delays of the links and `beat_s` the period of signs of life.
+    `own` is the cluster itself, `delays_s` are the one-way delays of the links and `beat_s` the
+    period of signs of life.
     """
 
-    def __init__(self, ids: Sequence[ClusterId], delays_s: Sequence[float], beat_s: float) -> None:
+    def __init__(
+        self, own: ClusterId, ids: Sequence[ClusterId], delays_s: Sequence[float], beat_s: float
+    ) -> None:
         count = len(ids)
+        self._own = own
         self.ids = tuple(ids)
         self.delays_s = list(delays_s)
         self.index = {cluster: y for y, cluster in enumerate(ids)}
         self.known = [False] * count
         self.accepting = [False] * count
-        """known, and neither draining nor full: what is eligible for a forward."""
+        """known, hears us, and neither draining nor full: what is eligible for a forward."""
         self.accept = [0.0] * count
         self.reject_near = [1.0] * count
         self.queue_length = [0] * count
@@ -144,6 +150,16 @@ class Neighbors:
                 self.next_silence_s = min(self.next_silence_s, until_s)
         return silent
 
+    def accept_probability_with(self, own: float) -> float:
+        """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""
+        return 1.0 - neighborhood_reject_probability(own, self.accept, self.known)
+
+    def heard_now(self) -> tuple[ClusterId, ...]:
+        """The neighbors that are known, for the reports: `LoadReport.hears`."""
+        if all(self.known):
+            return self.ids
+        return tuple([y for y, known in zip(self.ids, self.known, strict=True) if known])
+
     def view(self, now_s: float) -> list[NeighborView]:
         return [
             NeighborView(
@@ -166,14 +182,17 @@ class Neighbors:
     def _adopt(self, y: int, report: LoadReport, now_s: float) -> None:
         self._report[y] = report
         self.reported_s[y] = now_s
-        self.accept[y] = report.accept_probability
-        self.reject_near[y] = 1.0 - report.neighborhood_accept_probability
         self.queue_length[y] = report.queue_length
         self._believe(y, report)
 
     def _believe(self, y: int, report: LoadReport) -> None:
+        """One that does not hear us accepts nothing from us, whatever it says of itself."""
+        hears_us = self._own in report.hears
         self.known[y] = True
-        self.accepting[y] = report.accepting
+        self.accepting[y] = report.accepting and hears_us
+        self.accept[y] = report.accept_probability if hears_us else 0.0
+        near = report.neighborhood_accept_probability if hears_us else 0.0
+        self.reject_near[y] = 1.0 - near
         self._knowledge = None
 
     def _forget(self, y: int) -> None:

@@ -8,8 +8,8 @@ a key, else its outcome is unknown: never run twice). A visit ends with exactly 
 
 What bounds it: the queue by `queue_limit`, requests away by `away_limit`, and both together by the
 sum, which is how long the queue can become when all that are away come back refused; hops by
-`max_hops`; remembered decisions by `decisions_max`. A full or draining cluster refuses what
-neighbors send and hands what clients send to a neighbor that accepts, if one does.
+`max_hops`; what is remembered for `/explain` by `records_max`. What `admission` objects to is
+refused if it comes from a neighbor, and handed on if it comes from a client and a neighbor accepts.
 
 Not here: what a payload means, how bytes travel, what time it is.
 """
@@ -21,18 +21,21 @@ from random import Random
 from typing import Any
 
 from spillover.core import node_events as ev
-from spillover.core.deadlines import Deadlines
+from spillover.core.admission import Admission
 from spillover.core.decider import Decider
-from spillover.core.fifo import Fifo
 from spillover.core.gossip import BEAT_S, Gossip
 from spillover.core.ledger import Ledger
 from spillover.core.neighbors import Neighbors
+from spillover.core.node_check import check_node
 from spillover.core.node_settings import NodeSettings
-from spillover.core.visit import State, Visit, count_states
+from spillover.core.register import Register
+from spillover.core.servers import Servers
+from spillover.core.story import CANCEL_ASKED, LOST_AT, REFUSED_BY, Note
+from spillover.core.visit import State, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal
-from spillover.policy.acceptance import KEEP, accept_probability, neighborhood_reject_probability
+from spillover.policy.acceptance import KEEP
 
 
 class NodeMachine:
@@ -46,11 +49,11 @@ class NodeMachine:
         now_s: float,
     ) -> None:
         self.settings = settings
-        self.draining = False
-        self.free = settings.servers
-        self.queue: Fifo[Visit] = Fifo()
-        self.ledger = Ledger(settings.epoch)
+        self.servers = Servers(settings.servers)
+        self.register = Register(settings.epoch)
+        self.queue = self.register.queue
         self.neighbors = Neighbors(
+            settings.cluster,
             [cluster for cluster, _ in neighbors],
             [delay_s for _, delay_s in neighbors],
             min(BEAT_S, settings.gossip_period_s),
@@ -59,15 +62,11 @@ class NodeMachine:
             settings.policy,
             self.neighbors,
             random,
-            servers=settings.servers,
             service_s=settings.service_s,
-            decisions_max=settings.decisions_max,
+            records_max=settings.records_max,
         )
+        self._admission = Admission(settings, self.queue, self.servers, self.decider)
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
-        self._visits: dict[int, Visit] = {}
-        self._deadlines = Deadlines(self._visits)
-        self._stuck: set[int] = set()
-        self._away = 0
         self._out: list[Any] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ev.Arrived: self._arrived,
@@ -76,12 +75,16 @@ class NodeMachine:
             ev.ForwardRefused: self._forward_refused,
             ev.ForwardLost: self._forward_lost,
             ev.Cancelled: self._cancelled,
+            ev.CancelAsked: self._cancel_asked,
             ev.Heard: self._heard,
             ev.LinkDown: self._link_down,
             ev.ReportAsked: self._report_asked,
             ev.Woke: self._woke,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
+            ev.ServersDown: self._servers_down,
+            ev.ServersUp: self._servers_up,
+            ev.PolicySet: self._policy_set,
         }
 
     # --- what the shell may ask ---------------------------------------------------------------
@@ -92,41 +95,40 @@ class NodeMachine:
         return len(self.queue)
 
     @property
-    def busy(self) -> int:
-        return self.settings.servers - self.free
+    def ledger(self) -> Ledger:
+        return self.register.ledger
 
     @property
-    def stuck(self) -> int:
-        """Servers still busy with work whose request has ended."""
-        return len(self._stuck)
+    def draining(self) -> bool:
+        return self._admission.draining
 
     @property
     def drained(self) -> bool:
-        return self.draining and not self._visits and not self._stuck
+        return self.draining and not self.register.visits and not self.servers.stuck
+
+    @property
+    def policy(self) -> str:
+        return self.decider.policy
 
     @property
     def accepting(self) -> bool:
         """Whether a neighbor's request would be accepted now."""
-        has_room = self.free > 0 or len(self.queue) < self.settings.queue_limit
-        return has_room and not self.draining
+        return self._admission.accepting
 
     @property
     def accept_probability(self) -> float:
-        """P; 0 while draining or full, since then nothing is accepted whatever N is."""
-        if not self.accepting:
-            return 0.0
-        return accept_probability(len(self.queue), self.settings.servers)
+        """P; 0 where nothing is accepted whatever N is."""
+        return self._admission.accept_probability
 
     @property
     def neighborhood_accept_probability(self) -> float:
         """R, from the newest that is known."""
-        neighbors = self.neighbors
-        return 1.0 - neighborhood_reject_probability(
-            self.accept_probability, neighbors.accept, neighbors.known
-        )
+        return self.neighbors.accept_probability_with(self.accept_probability)
 
     def next_deadline(self) -> float:
-        return min(self._deadlines.first_s(), self._gossip.next_s(), self.neighbors.next_silence_s)
+        return min(
+            self.register.deadlines.first_s(), self._gossip.next_s(), self.neighbors.next_silence_s
+        )
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
         self._handlers[type(event)](event, now_s)
@@ -134,30 +136,18 @@ class NodeMachine:
         return commands
 
     def check(self) -> None:
-        home, foreign = count_states(self._visits.values())
-        self.ledger.check(home, foreign)
-        running = home[State.RUNNING] + foreign[State.RUNNING]
-        waiting = home[State.QUEUED] + foreign[State.QUEUED]
-        away = home[State.AWAY] + foreign["handed_on"]
-        assert self.free >= 0, "more requests run than there are servers"
-        assert self.busy == running + len(self._stuck), (self.busy, running, self._stuck)
-        assert len(self.queue) == waiting, (len(self.queue), waiting)
-        assert not (self.free and waiting), "a request waits although a server is free"
-        assert self._away == away <= self.settings.away_limit, (self._away, away)
-        assert waiting + away <= self.settings.queue_limit + self.settings.away_limit
-        assert all(self._visits[visit.ref] is visit for visit in self.queue)
-        self.neighbors.check()
+        check_node(self)
 
     # --- a request comes in -------------------------------------------------------------------
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
-        if self.draining:
+        if self._admission.draining:
             self._refuse(visit, Refusal.DRAINING)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.free:
+        elif self.servers.ready:
             self._accept(visit)
             self._start_at_once(visit, now_s)
         else:
@@ -165,104 +155,88 @@ class NodeMachine:
 
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keep, hand on, or refuse: no server is free and the request is not yet accepted."""
-        may_keep = len(self.queue) < self.settings.queue_limit
-        if not may_keep and not visit.is_home:
-            self.decider.refused(visit, len(self.queue), now_s)
-            self._refuse(visit, Refusal.QUEUE_FULL)
+        objection = self._admission.objection(visit, now_s)
+        if objection is not None and not visit.is_home:
+            self.decider.refused(visit, len(self.queue), self.servers.total, now_s)
+            self._refuse(visit, objection)
             return
-        choice = self._choose(visit, now_s, may_keep=may_keep)
-        if choice == KEEP and not may_keep:
-            self._refuse(visit, Refusal.QUEUE_FULL)
+        choice = self._choose(visit, now_s, may_keep=objection is None)
+        if choice == KEEP and objection is not None:
+            self._refuse(visit, objection)
             return
         self._accept(visit)
         self._place(visit, choice, now_s)
 
+    def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
+        """What was away is here again, without an answer."""
+        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target))
+        self.register.come_back(visit, now_s)
+
     def _place_again(self, visit: Visit, now_s: float) -> None:
-        """Decide again, the neighbor that the request was away to left out."""
-        visit.network_s += max(0.0, now_s - visit.since_s)
-        visit.tried = (*visit.tried, visit.target)
-        self._leave(visit)
-        visit.state = State.ARRIVED
-        if visit.deadline_s <= now_s:
+        """Decide again, the neighbors that the request was away to left out."""
+        if visit.cancelling:
+            self._end(visit, Outcome.CANCELLED, now_s)
+        elif visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.free:
+        elif self.servers.ready:
             self._start_at_once(visit, now_s)
         else:
-            full = len(self.queue) >= self.settings.queue_limit
-            choice = self._choose(visit, now_s, may_keep=not (full or self.draining))
-            self._place(visit, choice, now_s)
+            objection = self._admission.objection(visit, now_s)
+            self._place(visit, self._choose(visit, now_s, may_keep=objection is None), now_s)
 
     def _choose(self, visit: Visit, now_s: float, *, may_keep: bool) -> int:
-        settings = self.settings
+        settings, working, away = self.settings, self.servers.working, self.register.away
         # At a drain the visit stands in the queue: it does not wait for itself.
         waiting = len(self.queue) - (visit.state is State.QUEUED)
         return self.decider.choose(
             visit,
             waiting,
+            max(1, working),
             now_s,
-            may_keep=may_keep,
+            may_keep=may_keep and working > 0,
             may_forward=visit.request.hops < settings.max_hops
-            and self._away < settings.away_limit
-            and waiting + self._away < settings.queue_limit + settings.away_limit,
+            and away < settings.away_limit
+            and waiting + away < settings.queue_limit + settings.away_limit,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
         if choice == KEEP:
-            self._enter(visit, State.QUEUED, now_s)
-            visit.place = self.queue.append(visit)
+            self.register.enqueue(visit, now_s)
             return
-        self._enter(visit, State.AWAY, now_s)
+        self.register.enter(visit, State.AWAY, now_s)
         visit.target = choice
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
 
     def _accept(self, visit: Visit) -> None:
-        """From here on the request is in the ledger, and ends with exactly one Reply."""
-        self._visits[visit.ref] = visit
-        self.ledger.accept(is_home=visit.is_home)
-        self._deadlines.add(visit.deadline_s, visit.ref)
+        self.register.accept(visit)
         self._out.append(ev.Accepted(visit.ref))
 
     def _refuse(self, visit: Visit, reason: Refusal) -> None:
-        retry_after_s = (len(self.queue) + 1) * self.decider.service_s / self.settings.servers
+        retry_after_s = self._admission.retry_after_s()
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
-
-    def _enter(self, visit: Visit, state: State, now_s: float) -> None:
-        """Change the state, and the ledger with it."""
-        self._leave(visit)
-        visit.state = state
-        visit.since_s = now_s
-        if state is State.AWAY:
-            self._away += 1
-        self.ledger.enter(state, is_home=visit.is_home)
-
-    def _leave(self, visit: Visit) -> None:
-        if visit.state is State.ARRIVED:
-            return
-        if visit.state is State.AWAY:
-            self._away -= 1
-        self.ledger.leave(visit.state, is_home=visit.is_home)
 
     # --- servers ------------------------------------------------------------------------------
 
     def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.started(visit, self.busy, now_s)
+        self.decider.started(visit, self.servers.busy, self.servers.total, now_s)
         self._start(visit, now_s)
 
     def _start(self, visit: Visit, now_s: float) -> None:
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
-        self.free -= 1
-        self._enter(visit, State.RUNNING, now_s)
+        self.servers.free -= 1
+        self.register.enter(visit, State.RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        self.free += 1
-        if event.ref in self._stuck:
-            self._stuck.remove(event.ref)
+        servers = self.servers
+        servers.free += 1
+        if event.ref in servers.stuck:
+            servers.stuck.remove(event.ref)
         else:
-            self._finish(self._visits[event.ref], event, now_s)
+            self._finish(self.register.visits[event.ref], event, now_s)
         self._serve_queue(now_s)
 
     def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
@@ -275,12 +249,13 @@ class NodeMachine:
         answer = visit.answer(outcome, self.settings.cluster, event.problem)
         answer.service_s = event.service_s
         answer.network_s += delivery_s
+        answer.upstream_status = event.upstream_status
         if outcome is Outcome.DONE:
             answer.result = event.result
-        self._reply(visit, answer, delivery_s)
+        self._reply(visit, answer, now_s, delivery_s)
 
     def _serve_queue(self, now_s: float) -> None:
-        while self.free and len(self.queue):
+        while self.servers.ready and len(self.queue):
             visit = self.queue.popleft()
             visit.place = None
             # An emulated service ends at its ideal instant, handed in a little late: what joined
@@ -291,26 +266,29 @@ class NodeMachine:
 
     # --- a forward comes back -----------------------------------------------------------------
 
+    def _away(self, ref: int) -> Visit | None:
+        """The visit, if it is still away: what came back may have been given up before."""
+        visit = self.register.visits.get(ref)
+        return visit if visit is not None and visit.state is State.AWAY else None
+
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
-        visit = self._visits.get(event.ref)
-        if visit is None or visit.state is not State.AWAY:
-            return
-        answer = event.answer
-        answer.queued_s += visit.queued_s
-        answer.network_s += visit.network_s + event.leg_s
-        answer.return_s += event.return_leg_s
-        self._reply(visit, answer)
+        if (visit := self._away(event.ref)) is not None:
+            answer = event.answer
+            answer.queued_s += visit.queued_s
+            answer.network_s += visit.network_s + event.leg_s
+            answer.return_s += event.return_leg_s
+            self._reply(visit, answer, now_s)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
-        visit = self._visits.get(event.ref)
-        if visit is not None and visit.state is State.AWAY:
+        if (visit := self._away(event.ref)) is not None:
+            self._come_back(visit, REFUSED_BY, now_s)
             self._place_again(visit, now_s)
 
     def _forward_lost(self, event: ev.ForwardLost, now_s: float) -> None:
-        visit = self._visits.get(event.ref)
-        if visit is None or visit.state is not State.AWAY:
+        if (visit := self._away(event.ref)) is None:
             return
-        if visit.request.keyed:
+        self._come_back(visit, LOST_AT, now_s)
+        if visit.request.keyed or visit.cancelling:
             self._place_again(visit, now_s)
         else:
             problem = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
@@ -323,33 +301,35 @@ class NodeMachine:
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
-            self._unqueue(visit, now_s)
+            self.register.unqueue(visit, now_s)
         elif visit.state is State.RUNNING:
-            self._stuck.add(visit.ref)
+            self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
         elif visit.state is State.AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
-            if outcome is not Outcome.UNKNOWN:
-                self._out.append(ev.Recall(visit.ref, visit.target))
-        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem))
+            self._out.append(ev.Recall(visit.ref, visit.target))
+        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
 
-    def _unqueue(self, visit: Visit, now_s: float) -> None:
-        """Take a visit out of the queue without serving it."""
-        assert visit.place is not None
-        self.queue.discard(visit.place)
-        visit.place = None
-        visit.queued_s += max(0.0, now_s - visit.since_s)
-
-    def _reply(self, visit: Visit, answer: Answer, delay_s: float = 0.0) -> None:
-        self._leave(visit)
-        del self._visits[visit.ref]
-        self.ledger.end(answer.outcome, is_home=visit.is_home)
+    def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
+        self.register.end(visit, answer.outcome)
+        self.decider.log.end(visit.request.id, answer, now_s)
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
     def _cancelled(self, event: ev.Cancelled, now_s: float) -> None:
-        visit = self._visits.get(event.ref)
+        visit = self.register.visits.get(event.ref)
         if visit is not None:
             self._end(visit, Outcome.CANCELLED, now_s)
+
+    def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
+        visit = self.register.visits.get(event.ref)
+        if visit is None:
+            return
+        if visit.state is not State.AWAY:
+            self._end(visit, Outcome.CANCELLED, now_s)
+        elif not visit.cancelling:
+            visit.cancelling = True
+            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target))
+            self._out.append(ev.AskCancel(visit.ref, visit.target))
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
@@ -363,8 +343,8 @@ class NodeMachine:
         self._publish()
 
     def _woke(self, event: ev.Woke, now_s: float) -> None:
-        while (ref := self._deadlines.pop_due(now_s)) is not None:
-            self._end(self._visits[ref], Outcome.EXPIRED, now_s)
+        while (ref := self.register.deadlines.pop_due(now_s)) is not None:
+            self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
         if self.neighbors.next_silence_s <= now_s:
             self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s):
@@ -381,20 +361,38 @@ class NodeMachine:
             queue_length=len(self.queue),
             servers=self.settings.servers,
             accepting=self.accepting,
+            hears=self.neighbors.heard_now(),
         )
         self._out.append(ev.Publish(report))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
         Neighbors hear of it at once: whatever they still send would be refused."""
-        self.draining = True
+        self._admission.draining = True
         self._publish()
+        self._evacuate(now_s)
+
+    def _resume(self, event: ev.Resume, now_s: float) -> None:
+        self._admission.draining = False
+        self._publish()
+
+    def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
+        """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""
+        self.servers.down = True
+        self._publish()
+        self._evacuate(now_s)
+
+    def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
+        self.servers.down = False
+        self._serve_queue(now_s)
+        self._publish()
+
+    def _policy_set(self, event: ev.PolicySet, now_s: float) -> None:
+        self.decider.use(event.policy)
+
+    def _evacuate(self, now_s: float) -> None:
         for visit in list(self.queue):
             choice = self._choose(visit, now_s, may_keep=False)
             if choice != KEEP:
-                self._unqueue(visit, now_s)
+                self.register.unqueue(visit, now_s)
                 self._place(visit, choice, now_s)
-
-    def _resume(self, event: ev.Resume, now_s: float) -> None:
-        self.draining = False
-        self._publish()

@@ -21,7 +21,12 @@ class NodeSettings:
     max_hops: int = 16
     gossip_period_s: float = 0.05
     epoch: int = 1
-    decisions_max: int = 4096
+    records_max: int = 8192
+
+    @property
+    def foreign_limit(self) -> int:
+        """Up to which length of the queue neighbors' requests are taken; see `admission`."""
+        return self.queue_limit - self.queue_limit // 10
 
     @property
     def away_limit(self) -> int:

@@ -28,6 +28,7 @@ class Visit:
     """What the machine knows of one visit. Durations add up over decisions taken again."""
 
     __slots__ = (
+        "cancelling",
         "deadline_s",
         "is_home",
         "network_s",
@@ -60,6 +61,8 @@ class Visit:
         """The neighbor it is away to."""
         self.tried: tuple[int, ...] = ()
         """Neighbors that refused or lost it: not asked again during this visit."""
+        self.cancelling = False
+        """It is to be cancelled where it is: whatever comes back, it is not placed again."""
 
     @property
     def is_new(self) -> bool:

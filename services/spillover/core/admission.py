@@ -1,0 +1,78 @@
+"""What one cluster takes into its queue, and what it tells others about that.
+
+A request that came from a client may use the whole queue, one that a neighbor sends only the first
+nine tenths: under overload those that have nowhere else to go come first. A request that would
+wait beyond its deadline is not taken at all: it would only make others late.
+"""
+
+from __future__ import annotations
+
+import math
+
+from spillover.core.decider import Decider
+from spillover.core.fifo import Fifo
+from spillover.core.node_settings import NodeSettings
+from spillover.core.servers import Servers
+from spillover.core.visit import Visit
+from spillover.model.request import Refusal
+from spillover.policy.acceptance import accept_probability
+
+SPREAD = 2.0
+"""Standard deviations of the wait that are left as a margin before a deadline."""
+
+
+class Admission:
+    """Looks at the queue and the servers, changes neither. `draining` is set by the machine."""
+
+    __slots__ = ("_decider", "_queue", "_servers", "_settings", "draining")
+
+    def __init__(
+        self, settings: NodeSettings, queue: Fifo[Visit], servers: Servers, decider: Decider
+    ) -> None:
+        self.draining = False
+        self._settings = settings
+        self._queue = queue
+        self._servers = servers
+        self._decider = decider
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a neighbor's request would be accepted now."""
+        servers = self._servers
+        if self.draining or servers.down or not servers.working:
+            return False
+        return servers.free > 0 or len(self._queue) < self._settings.foreign_limit
+
+    @property
+    def accept_probability(self) -> float:
+        """P; 0 where nothing is accepted whatever N is. Stuck servers do not count as servers."""
+        if not self.accepting:
+            return 0.0
+        return accept_probability(len(self._queue), self._servers.working)
+
+    def objection(self, visit: Visit, now_s: float) -> Refusal | None:
+        """Why the visit should not join the queue; None if it may."""
+        settings = self._settings
+        waiting = len(self._queue)
+        if self.draining:
+            return Refusal.DRAINING
+        if self._servers.down:
+            return Refusal.NO_SERVERS
+        if waiting >= (settings.queue_limit if visit.is_home else settings.foreign_limit):
+            return Refusal.QUEUE_FULL
+        # A short queue says little about the wait, which then depends on what runs just now.
+        if waiting >= settings.servers and now_s + self._stay_s(waiting) > visit.deadline_s:
+            return Refusal.TOO_LATE
+        return None
+
+    def retry_after_s(self) -> float:
+        """When about as many will have been served as wait now, and one more."""
+        return (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
+
+    def _stay_s(self, waiting: int) -> float:
+        """How long a request that joins now will be here, with a margin: the wait is a sum of
+        services, so that its spread grows with the root of their number."""
+        service_s = self._decider.service_s
+        spread_s = SPREAD * self._decider.service_spread_s * math.sqrt(waiting + 1)
+        wait_s = ((waiting + 1) * service_s + spread_s) / max(1, self._servers.working)
+        return wait_s + service_s + self._settings.delivery_s

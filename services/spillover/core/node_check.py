@@ -1,0 +1,30 @@
+"""What must be true of a cluster's machine after every event: asserted in tests and simulations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spillover.core.visit import State, count_states
+
+if TYPE_CHECKING:
+    from spillover.core.node import NodeMachine
+
+
+def check_node(machine: NodeMachine) -> None:
+    """Raises AssertionError where an invariant does not hold."""
+    register, queue, servers = machine.register, machine.queue, machine.servers
+    visits = register.visits
+    home, foreign = count_states(visits.values())
+    register.ledger.check(home, foreign)
+    running = home[State.RUNNING] + foreign[State.RUNNING]
+    waiting = home[State.QUEUED] + foreign[State.QUEUED]
+    away = home[State.AWAY] + foreign["handed_on"]
+    settings = machine.settings
+    assert servers.free >= 0, "more requests run than there are servers"
+    assert servers.busy == running + len(servers.stuck), (servers.busy, running, servers.stuck)
+    assert len(queue) == waiting, (len(queue), waiting)
+    assert not (servers.ready and waiting), "a request waits although a server is free"
+    assert register.away == away <= settings.away_limit, (register.away, away)
+    assert waiting + away <= settings.queue_limit + settings.away_limit
+    assert all(visits[visit.ref] is visit for visit in queue)
+    machine.neighbors.check()
