@@ -102,7 +102,7 @@ def test_a_large_head_behind_another_request(nodes):
         except ConnectionError:
             answer = b""
         assert answer == b""
-        await nodes.until(lambda: node.machine.busy == 0)
+        await nodes.until(lambda: node.machine.servers.busy == 0)
 
     with_node(nodes, check)
 
@@ -170,7 +170,7 @@ def test_whole_requests_are_under_no_clock(nodes, monkeypatch):
         port = int(node.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(post + content)
-        await nodes.until(lambda: node.machine.busy == 1)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
         writer.write(b"\r\n")
         assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 200")
         assert (await node.post({"service_ms": 500})).status == 200  # and time goes by

@@ -170,7 +170,7 @@ def test_a_full_queue_is_429_with_retry_after(nodes):
 
     async def check(node):
         held = node.post({"service_ms": 400})
-        await nodes.until(lambda: node.machine.busy == 1)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
         status, headers, problem = await node.send("POST", "/requests", body(1, id="one"))
         assert (status, problem["reason"], problem["id"]) == (429, "queue_full", "one")
         assert int(headers[b"retry-after"]) >= 1
@@ -185,7 +185,7 @@ def test_draining_refuses_and_resuming_accepts(nodes):
 
     async def check(node):
         held = node.post({"service_ms": 150})
-        await nodes.until(lambda: node.machine.busy == 1)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
         status, _, state = await node.send("POST", "/admin/drain")
         assert (status, state["draining"], state["drained"]) == (202, True, False)
         status, _, problem = await node.send("POST", "/requests", body(1))
@@ -219,7 +219,7 @@ def test_deadlines_end_in_504(nodes, deadline_ms):
             assert (response.status, problem["reason"]) == (504, "deadline_exceeded")
             assert response.headers[b"spillover-request-id"].decode() == problem["id"]
         assert node.ledger.home["expired"] == 2
-        assert node.machine.busy == node.machine.stuck == 0
+        assert node.machine.servers.busy == len(node.machine.servers.stuck) == 0
 
     with_node(nodes, check)
 
@@ -229,7 +229,7 @@ def test_a_client_that_leaves_cancels_only_what_has_no_key(nodes):
 
     async def check(node):
         unkeyed = node.post({"service_ms": 5000})
-        await nodes.until(lambda: node.machine.busy == 1)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
         keyed = node.post({"service_ms": 100}, id="one")
         await nodes.until(lambda: node.machine.queue_length == 1)
         keyed.cancel()

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from spillover.model.ids import RequestId
-from spillover.model.request import Answer
+from spillover.model.request import Answer, Request
 
 BRIEF_LIMIT = 10_000
 ENTRY_BYTES = 1024
@@ -27,12 +26,27 @@ ENTRY_BYTES = 1024
 class Entry:
     """One name. `answer` is None until the request has ended; `waiters` is the shell's own."""
 
-    __slots__ = ("answer", "ended_s", "fetched", "fingerprint", "lasting", "name", "ref", "waiters")
+    __slots__ = (
+        "answer",
+        "ended_s",
+        "fetched",
+        "fingerprint",
+        "lasting",
+        "name",
+        "priority",
+        "ref",
+        "traceparent",
+        "type",
+        "waiters",
+    )
 
     def __init__(
-        self, name: RequestId, ref: int, fingerprint: bytes | None, *, asynchronous: bool
+        self, request: Request, ref: int, fingerprint: bytes | None, *, asynchronous: bool
     ) -> None:
-        self.name = name
+        self.name = request.id
+        self.type = request.type
+        self.priority = request.priority
+        self.traceparent = request.traceparent
         self.ref = ref
         self.fingerprint = fingerprint
         """Of the body it came with; None if it came without a name."""
@@ -56,7 +70,7 @@ class Names:
         "_limit_bytes",
         "_ttl_s",
         "unfetched",
-    )  # fmt: skip
+    )
 
     def __init__(self, ttl_s: float, limit: int, limit_bytes: int) -> None:
         self._ttl_s = ttl_s

@@ -1,39 +1,46 @@
 """One cluster node as a running thing: the machine, its timers, links and servers, joined.
 
-Routes call `submit` and wait on the future; everything else happens through commands. No rule is
-made here: what the machine says is done.
+Clients' requests come in at the `reception`, those of neighbors are `visitors`; everything else
+happens through commands. No rule is made here: what the machine says is done.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 from spillover.core import node_events as ev
+from spillover.core.names import Names
 from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
+from spillover.core.visit import Visit
 from spillover.live import wire
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
-from spillover.live.node_metrics import NodeMetrics
+from spillover.live.logs import OncePerPeriod
+from spillover.live.node_metrics import REFUSED, NodeMetrics
+from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
+from spillover.live.reception import Reception
 from spillover.live.report_streams import ReportStreams
+from spillover.live.request_log import log_request
 from spillover.live.timers import Timers
-from spillover.live.workers.base import Workers
-from spillover.live.workers.python_handler import python_workers
-from spillover.live.workers.sleep import SleepWorkers
-from spillover.live.workers.spin import SpinWorkers
+from spillover.live.visitors import Visitors
+from spillover.live.workers.make import make_workers
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Refusal, Request
 from spillover.model.topology import Topology
 
-Settled: TypeAlias = Answer | ev.Refuse
-"""What a submitted request comes to."""
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+RESULTS_LIMIT_BYTES = 256 * 1024 * 1024
+"""Of all answers that are kept; beyond it the oldest go before their time."""
 
 
 class NodeShell:
@@ -69,19 +76,22 @@ class NodeShell:
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
-        self.streams = ReportStreams(self.timers, delays_s)
-        self.workers = self._make_workers()
-        self._delays_s = delays_s
+        faults = _stream(seed, f"faults/{cluster_id}")
+        self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
+        self.streams = ReportStreams(self._outboxes)
+        source = f"{topology.name}: cluster {self.cluster.id}"
+        self.workers = make_workers(
+            self.cluster, source, self.timers, self._service_ended, self._health_changed
+        )
         self._refs = 0
-        self._closed = False
-        self._waiting: dict[int, asyncio.Future[Settled]] = {}
-        self._all_settled = asyncio.Event()
+        self.names = Names(topology.result_ttl_s, topology.result_limit, RESULTS_LIMIT_BYTES)
+        self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
+        self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
         self._driver = Driver(
             self.machine, self.timers, self._interpreters(), self._on_failure, journal
         )
         self._links = [
-            self._make_link(y, neighbor.id, neighbor.url, delays_s[y])
-            for y, neighbor in enumerate(neighbors)
+            self._make_link(y, neighbor.id, neighbor.url) for y, neighbor in enumerate(neighbors)
         ]
 
     # --- life ---------------------------------------------------------------------------------
@@ -97,30 +107,40 @@ class NodeShell:
             await asyncio.shield(self._failed)
 
     async def drain(self, timeout_s: float) -> int:
-        """Drain, and wait until nothing is left; how many requests were left at the limit."""
+        """Drain, and wait until nothing is left to run, to answer or to be fetched; how many
+        requests and answers were left at the limit."""
         self.feed(ev.Drain())
+        parts = (self.reception, self.visitors)
         try:
             async with asyncio.timeout(timeout_s):
-                while self._waiting:
-                    self._all_settled.clear()
-                    await self._all_settled.wait()
+                while self._left():
+                    for part in parts:
+                        part.settled.clear()
+                    waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
         except TimeoutError:
-            return len(self._waiting)
+            return self._left()
         return 0
+
+    def _left(self) -> int:
+        return len(self.reception) + len(self.visitors) + self.reception.unfetched
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server. Whoever still
         waits is told by a canceled future that there will be no answer."""
-        self._closed = True
+        self.reception.closed = self.visitors.closed = True
         self._driver.close()
         self.streams.close()
         for link in self._links:
             await link.close()
         await self.workers.close()
         self.timers.close()
-        for future in self._waiting.values():
-            future.cancel()
-        self._waiting.clear()
+        self.reception.close()
+        self.visitors.close()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -128,23 +148,14 @@ class NodeShell:
     def feed(self, event: Any) -> None:
         self._driver.feed(event)
 
-    def submit(
-        self, request: Request, deadline_s: float, origin: int = ev.HOME
-    ) -> tuple[int, asyncio.Future[Settled]]:
-        """Take a request in. The future always comes to an answer or a refusal."""
-        self._refs += 1
-        ref = self._refs
-        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        if self._closed:  # surely not accepted, which lets a neighbor decide again
-            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
-            return ref, future
-        self._waiting[ref] = future
-        self._driver.feed(ev.Arrived(ref, request, deadline_s, origin))
-        return ref, future
+    def visit_of(self, request_id: str) -> Visit | None:
+        """The visit here of a request that a neighbor has handed over."""
+        ref = self.visitors.ref_of(request_id)
+        return None if ref is None else self.machine.register.visits.get(ref)
 
-    def cancel(self, ref: int) -> None:
-        """Nobody waits for this one any more."""
-        self._driver.feed(ev.Cancelled(ref))
+    def story(self, request_id: str) -> list[dict[str, Any]]:
+        """What is still known of a request's way through this cluster, oldest first."""
+        return self.machine.decider.log.tell(request_id, self.machine.neighbors.ids)
 
     def ask_neighbor(
         self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
@@ -157,13 +168,24 @@ class NodeShell:
         """The node's clock: monotonic, of this machine alone."""
         return time.monotonic()
 
-    def link_delay_s(self, neighbor: int) -> float:
-        """How late answers leave for this neighbor: the emulated delay of the link."""
-        return self._delays_s[neighbor]
+    def set_link(
+        self,
+        neighbor: int,
+        *,
+        delay_s: float | None = None,
+        loss: float | None = None,
+        cut: bool | None = None,
+    ) -> None:
+        """Change what is emulated on the way to this neighbor; see `Outbox.set_faults`."""
+        self._outboxes[neighbor].set_faults(delay_s=delay_s, loss=loss, cut=cut)
 
-    def new_request_id(self) -> str:
-        """`<cluster>-<random>`, from the system's randomness: no two nodes may make the same."""
-        return f"{self.cluster.id}-{os.urandom(8).hex()}"
+    def link_faults(self, neighbor: int) -> Faults:
+        """What is emulated on the way to this neighbor: (delay_s, loss, cut)."""
+        return self._outboxes[neighbor].faults
+
+    def _next_ref(self) -> int:
+        self._refs += 1
+        return self._refs
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -175,8 +197,9 @@ class NodeShell:
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
             ev.Recall: lambda command: self._links[command.neighbor].recall(command.ref),
+            ev.AskCancel: lambda command: self._links[command.neighbor].ask_cancel(command.ref),
             ev.Reply: self._reply,
-            ev.Publish: lambda command: self.streams.publish(wire.encode_report(command.report)),
+            ev.Publish: self._publish,
             ev.Beat: lambda _: self.streams.publish(wire.HEARTBEAT),
         }
 
@@ -187,34 +210,32 @@ class NodeShell:
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused()
-            self._settle(command.ref, command)
+            self.reception.refused(command)
         else:
-            self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], "refused")
-            self._settle_later(command.ref, command, self._delays_s[command.origin])
+            self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)
+            self.visitors.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
-        answer, origin, delay_s = command.answer, command.origin, command.delay_s
-        if origin == ev.HOME:
-            self.metrics.home_ended(answer)
+        if command.delay_s > 0.0:
+            due_s = time.monotonic() + command.delay_s
+            self.timers.at(due_s, lambda _: self._deliver(command))
         else:
-            neighbor = self.machine.neighbors.ids[origin]
-            self.metrics.foreign_ended(neighbor, answer.outcome.value)
-            delay_s += self._delays_s[origin]
-        self._settle_later(command.ref, answer, delay_s)
+            self._deliver(command)
 
-    def _settle_later(self, ref: int, settled: Settled, delay_s: float) -> None:
-        if delay_s > 0.0:
-            due_s = time.monotonic() + delay_s
-            self.timers.at(due_s, lambda _: self._settle(ref, settled))
-        else:
-            self._settle(ref, settled)
+    def _deliver(self, command: ev.Reply) -> None:
+        ref, answer, origin = command.ref, command.answer, command.origin
+        if origin != ev.HOME:
+            self.metrics.foreign_ended(self.machine.neighbors.ids[origin], answer.outcome.value)
+            self.visitors.send_back(ref, answer, origin)
+            return
+        self.metrics.home_ended(answer)
+        log_request(self.reception.answered(ref, answer), answer)
 
-    def _settle(self, ref: int, settled: Settled) -> None:
-        future = self._waiting.pop(ref, None)
-        if future is not None and not future.done():
-            future.set_result(settled)
-        if not self._waiting:
-            self._all_settled.set()
+    def _publish(self, command: ev.Publish) -> None:
+        self.streams.publish(wire.encode_report(command.report))
+        imbalance = self.machine.ledger.imbalance()
+        if imbalance:
+            _log.error("the ledger is off by %d: %s", imbalance, self.machine.ledger.as_dict())
 
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():
@@ -224,9 +245,12 @@ class NodeShell:
     def _service_ended(self, event: ev.ServiceEnded, at_s: float | None) -> None:
         self._driver.feed(event, at_s)
 
+    def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
+        self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
+
     # --- parts --------------------------------------------------------------------------------
 
-    def _make_link(self, y: int, cluster: ClusterId, url: str | None, delay_s: float) -> PeerLink:
+    def _make_link(self, y: int, cluster: ClusterId, url: str | None) -> PeerLink:
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self.topology.name, f"clusters[{index}].url", "expected a url")
@@ -234,7 +258,7 @@ class NodeShell:
             neighbor=y,
             cluster=cluster,
             url=url,
-            delay_s=delay_s,
+            outbox=self._outboxes[y],
             away_max=self.machine.settings.away_limit,
             sender=self.cluster.id,
             timers=self.timers,
@@ -242,16 +266,6 @@ class NodeShell:
             feed=self.feed,
             on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
         )
-
-    def _make_workers(self) -> Workers:
-        cluster = self.cluster
-        service_s = cluster.service_ms / 1e3
-        if cluster.handler == "sleep":
-            return SleepWorkers(service_s, self.timers, self._service_ended)
-        if cluster.handler == "spin":
-            return SpinWorkers(cluster.servers, service_s, self._service_ended)
-        source = f"{self.topology.name}: cluster {cluster.id}"
-        return python_workers(cluster, source, self._service_ended)
 
 
 def _stream(seed: int | None, name: str) -> Random:

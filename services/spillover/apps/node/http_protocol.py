@@ -6,6 +6,7 @@ Bodies, and all that a whole request means, are the app's business.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -14,7 +15,10 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from spillover.apps.node.exchange import Exchange
 from spillover.apps.node.problems import Problem
+
+EXCHANGE = "spillover.exchange"
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
@@ -23,6 +27,8 @@ head that begins right behind another request may be longer by what came with th
 
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which by itself takes a head of any size and waits for it forever.
+
+    Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
 
     A timer runs only while a head is awaited that has begun, or the first one of a connection:
     a request that arrives in one piece on a connection in use never sets one.
@@ -38,6 +44,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received since the last end of a head, piece of a body or end of a request."""
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self.on_gone: Callable[[], None] | None = None
+        """Called once when the connection is lost; whoever answers sets it back."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,6 +54,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
         super().connection_lost(exc)
+        if self.on_gone is not None:
+            on_gone, self.on_gone = self.on_gone, None
+            on_gone()
 
     def data_received(self, data: bytes) -> None:
         if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES:
@@ -69,6 +80,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._unset_timer()
         super().on_headers_complete()
+        # The app's task has been made, and runs later.
+        assert self.cycle is not None  # noqa: S101 - for the type checker: it was made just now
+        self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from spillover.apps.node.bodies import Framing
+from spillover.apps.node.exchange import Framing
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import Refuse
 from spillover.model.ids import RequestId
@@ -76,11 +76,23 @@ _DETAILS = {
 }
 
 
+_REFUSALS = {
+    Refusal.QUEUE_FULL: ("queue_full", "the queue is full, and no neighbor takes the request"),
+    Refusal.DRAINING: ("draining", "the cluster is draining"),
+    Refusal.NO_SERVERS: ("no_servers", "nothing behind this cluster can run requests for now"),
+    Refusal.TOO_LATE: (
+        "deadline_exceeded",
+        "it would wait in the queue beyond its deadline, and no neighbor takes the request",
+    ),
+}
+
+
 _MEANT = frozenset(
     {
         b"content-length",
         b"expect",
         b"idempotency-key",
+        b"prefer",
         b"spillover-deadline-ms",
         b"spillover-priority",
         b"spillover-type",
@@ -93,7 +105,15 @@ class Headers:
     """The request headers that mean something here. Others, hop and path headers from outside
     among them, are not even looked at."""
 
-    __slots__ = ("deadline_ms", "framing", "key", "priority", "traceparent", "type")
+    __slots__ = (
+        "asynchronous",
+        "deadline_ms",
+        "framing",
+        "key",
+        "priority",
+        "traceparent",
+        "type",
+    )
 
     def __init__(self) -> None:
         self.framing = Framing()
@@ -101,6 +121,7 @@ class Headers:
         self.type: str | None = None
         self.deadline_ms: float | None = None
         self.priority = 0
+        self.asynchronous = False
         self.traceparent: str | None = None
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -117,6 +138,8 @@ class Headers:
             if len(priority) != 1 or not priority.isdigit():
                 raise Problem("invalid", "Spillover-Priority: expected one digit, 0 to 9")
             self.priority = int(priority)
+        if (prefer := given.get(b"prefer")) is not None:
+            self.asynchronous = _prefers_respond_async(prefer)
         traceparent = _text(given.get(b"traceparent", b""))
         self.traceparent = traceparent if is_traceparent(traceparent) else None
 
@@ -160,23 +183,30 @@ def read_request(headers: Headers, body: bytes) -> Request:
     )
 
 
+def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
+    """The fields of the 200 answer, by name."""
+    return msgspec.structs.asdict(_answer_body(request_id, answer))
+
+
 def answer_body(request_id: str, answer: Answer) -> bytes:
     """The body of the 200 answer."""
-    return _encode(
-        AnswerBody(
-            id=request_id,
-            result=answer.result if answer.result is not None else msgspec.Raw(b"null"),
-            cluster=answer.path[-1],
-            path=answer.path,
-            hops=len(answer.path) - 1,
-            timing_ms=Timing(
-                queued=_ms(answer.queued_s),
-                network=_ms(answer.network_s),
-                service=_ms(answer.service_s),
-                return_=_ms(answer.return_s),
-                total=_ms(answer.total_s),
-            ),
-        )
+    return _encode(_answer_body(request_id, answer))
+
+
+def _answer_body(request_id: str, answer: Answer) -> AnswerBody:
+    return AnswerBody(
+        id=request_id,
+        result=answer.result if answer.result is not None else msgspec.Raw(b"null"),
+        cluster=answer.path[-1],
+        path=answer.path,
+        hops=len(answer.path) - 1,
+        timing_ms=Timing(
+            queued=_ms(answer.queued_s),
+            network=_ms(answer.network_s),
+            service=_ms(answer.service_s),
+            return_=_ms(answer.return_s),
+            total=_ms(answer.total_s),
+        ),
     )
 
 
@@ -184,15 +214,23 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
     """What a client is told where there is no result."""
     if isinstance(settled, Answer):
         detail = settled.problem or _DETAILS[settled.outcome]
-        return Problem(_REASONS[settled.outcome], detail, id=request_id)
-    if settled.reason is Refusal.QUEUE_FULL:
-        detail = "the queue is full, and no neighbor takes the request"
-        return Problem("queue_full", detail, id=request_id, retry_after_s=settled.retry_after_s)
-    return Problem("draining", "the cluster is draining", id=request_id)
+        problem = Problem(_REASONS[settled.outcome], detail, id=request_id)
+        if settled.upstream_status is not None:
+            problem.more["upstream_status"] = settled.upstream_status
+        return problem
+    reason, detail = _REFUSALS[settled.reason]
+    retry_after_s = None if settled.reason is Refusal.DRAINING else settled.retry_after_s
+    return Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
 
 
 def _ms(duration_s: float) -> float:
     return round(duration_s * 1e3, 3)
+
+
+def _prefers_respond_async(value: bytes) -> bool:
+    """RFC 7240: preferences are separated by commas, their parameters by semicolons."""
+    preferences = value.lower().split(b",")
+    return any(p.partition(b";")[0].strip() == b"respond-async" for p in preferences)
 
 
 def _text(value: bytes) -> str:

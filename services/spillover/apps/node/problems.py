@@ -13,6 +13,7 @@ PROBLEM_JSON = b"application/problem+json"
 STATUS_BY_REASON = {
     "queue_full": 429,
     "draining": 503,
+    "no_servers": 503,
     "not_ready": 503,
     "deadline_exceeded": 504,
     "cancelled": 409,
@@ -20,7 +21,10 @@ STATUS_BY_REASON = {
     "head_too_large": 431,
     "head_too_slow": 408,
     "invalid": 422,
+    "conflict": 409,
     "not_a_neighbor": 403,
+    "not_a_testbed": 403,
+    "wrong_version": 400,
     "handler_failed": 502,
     "outcome_unknown": 502,
     "unknown_request": 404,
@@ -33,29 +37,36 @@ STATUS_BY_REASON = {
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """One refusal or failure. `detail` is one line for people, `id` the request's name."""
+    """One refusal or failure. `detail` is one line for people, `id` the request's name; `more` are
+    further fields of the body."""
 
     reason: str
     detail: str
     id: str | None = None
     retry_after_s: float | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    more: dict[str, object] = field(default_factory=dict)
 
     @property
     def status(self) -> int:
         return STATUS_BY_REASON[self.reason]
 
     def body(self) -> bytes:
+        return msgspec.json.encode(self.fields())
+
+    def fields(self) -> dict[str, object]:
+        """What the body says."""
         fields: dict[str, object] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "reason": self.reason,
             "detail": self.detail,
+            **self.more,
         }
         if self.id is not None:
             fields["id"] = self.id
-        return msgspec.json.encode(fields)
+        return fields
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", PROBLEM_JSON), *self.headers]

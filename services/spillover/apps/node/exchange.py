@@ -1,0 +1,141 @@
+"""One request on a connection as the hot paths see it: reading the body within its limits, knowing
+when the client has gone, and answering with one write.
+
+ASGI's own `receive` and `send` would do, at twice the cost: a task for each request that waits, to
+be told of a disconnect, and half a dozen calls to answer one. What uvicorn keeps of a request (its
+cycle) is touched here and in `http_protocol`, nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from spillover.apps.node.problems import Problem
+
+if TYPE_CHECKING:
+    from spillover.apps.node.http_protocol import BoundedProtocol
+
+DISCARD_LIMIT_BYTES = 16 * 1024 * 1024
+"""What is read and thrown away of a body that is too large, so that its sender, who may not look
+up before all is sent, gets to read why. Beyond that the connection is simply closed."""
+
+CLOSE = (b"connection", b"close")
+
+
+class ClientGone(Exception):
+    """The client went away before its request was read."""
+
+
+@dataclass(slots=True)
+class Framing:
+    """What the headers tell of the body."""
+
+    length_bytes: int = 0
+    """0 also where it is not told."""
+    awaits_continue: bool = False
+    """The client sends the body only once it is asked to."""
+
+    @classmethod
+    def of(cls, headers: Mapping[bytes, bytes]) -> Framing:
+        awaits_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        return cls(int(headers.get(b"content-length", 0)), awaits_continue)
+
+
+class Exchange:
+    """A request that is being answered. Made by the protocol, taken out of the scope once."""
+
+    __slots__ = ("_cycle", "_protocol")
+
+    def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+
+    async def read_body(self, framing: Framing, limit_bytes: int, timeout_s: float) -> bytes:
+        """The whole body. Raises Problem `too_large` or `deadline_exceeded`, and ClientGone."""
+        cycle = self._cycle
+        whole = not (cycle.more_body or cycle.waiting_for_100_continue)
+        if whole and len(cycle.body) <= limit_bytes:
+            body = bytes(cycle.body)
+            cycle.body = bytearray()  # one copy is enough to wait with
+            return body
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._read(framing, limit_bytes)
+        except TimeoutError:
+            detail = "the deadline passed before the request was read"
+            raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
+
+    async def _read(self, framing: Framing, limit_bytes: int) -> bytes:
+        if framing.length_bytes > limit_bytes and framing.awaits_continue:
+            raise _too_large(limit_bytes, whole=False)
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more and size <= limit_bytes + DISCARD_LIMIT_BYTES:
+            message = cast("dict[str, Any]", await self._cycle.receive())
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            part: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            size += len(part)
+            if size <= limit_bytes:
+                parts.append(part)
+            else:
+                parts.clear()
+        if size > limit_bytes:
+            raise _too_large(limit_bytes, whole=not more)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Be told if the other side disconnects before `answer`; at once if it has."""
+        if self._cycle.disconnected:
+            on_gone()
+        else:
+            self._protocol.on_gone = on_gone
+
+    def unwatch(self) -> None:
+        self._protocol.on_gone = None
+
+    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """The whole answer, in one write. Does nothing if the other side has gone."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        await self.answer_raw(status, lines, body, close=CLOSE in headers)
+
+    async def answer_raw(
+        self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
+    ) -> None:
+        """As `answer`, with the lines of the header as they are sent; the body's length is added
+        here. A client that does not read what it asked for is waited for."""
+        cycle = self._cycle
+        self._protocol.on_gone = None
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        if not (cycle.keep_alive or close):
+            header_lines += b"connection: close\r\n"
+        head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
+        cycle.transport.write(head if cycle.scope["method"] == "HEAD" else head + body)
+        cycle.message_event.set()
+        if close or not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+
+    def break_off(self) -> None:
+        """Close the connection without an answer."""
+        self._protocol.on_gone = None
+        self._cycle.disconnected = True
+        self._cycle.transport.abort()
+
+
+def _too_large(limit_bytes: int, *, whole: bool) -> Problem:
+    """A connection on which not the whole body was read cannot be used again."""
+    detail = f"expected a body of at most {limit_bytes} bytes"
+    return Problem("too_large", detail, headers=[] if whole else [CLOSE])

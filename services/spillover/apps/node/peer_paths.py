@@ -1,0 +1,126 @@
+"""What neighbors say to this node under /peer/v1 while there is traffic: requests handed over,
+cancels, and the stream of reports. Dispatched by `hot_paths`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs
+
+from spillover.apps.node.exchange import Exchange, Framing
+from spillover.apps.node.intake import problem_of
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.request_view import node_ended
+from spillover.core.node_events import CancelAsked, Refuse, ReportAsked
+from spillover.live import wire
+from spillover.live.node_shell import NodeShell
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Refusal
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+ENVELOPE_LIMIT_BYTES = 65_536
+"""What a forward may take beyond its payload: path, names, numbers."""
+
+READ_S = 10.0
+"""For a neighbor to send all of what it says."""
+
+JSON_LINE = b"content-type: application/json\r\n"
+
+
+class PeerPaths:
+    """The peers' side of one node."""
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+        self._forward_limit_bytes = shell.topology.payload_limit_bytes + ENVELOPE_LIMIT_BYTES
+
+    async def forward(self, exchange: Exchange, scope: Scope, _: Send) -> None:
+        """A request handed over; the answer goes back on the same exchange."""
+        shell = self._shell
+        received_s = shell.now_s
+        framing = Framing.of(dict(scope["headers"]))
+        body = await exchange.read_body(framing, self._forward_limit_bytes, READ_S)
+        read_s = shell.now_s
+        try:
+            sender, request, remaining_s = wire.decode_forward(body)
+        except wire.MalformedMessage as error:
+            raise Problem("invalid", f"body: {error}") from error
+        origin = self._neighbor(sender)
+        # Its home may have another handler: refused, it is decided again there.
+        unfit = shell.workers.problem_with(request.work)
+        if unfit is not None:
+            raise Problem("invalid", unfit, id=request.id)
+        ref, future = shell.visitors.take(request, received_s + remaining_s, origin)
+        exchange.watch(partial(shell.visitors.abandon, ref))
+        try:
+            settled = await future
+        except asyncio.CancelledError:
+            if future.lost:
+                exchange.break_off()
+                return
+            raise node_ended(request.id) from None
+        if not isinstance(settled, Answer):
+            raise _refusal(request.id, settled)
+        stay = wire.Stay(
+            held_s=shell.now_s - received_s,
+            reading_s=read_s - received_s,
+            answer_delay_s=future.waited_s,
+        )
+        await exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+
+    async def cancel(self, exchange: Exchange, scope: Scope, _: Send) -> None:
+        """Whoever handed a request over wants it cancelled. What came of that is in the answer to
+        the request itself."""
+        framing = Framing.of(dict(scope["headers"]))
+        body = await exchange.read_body(framing, ENVELOPE_LIMIT_BYTES, READ_S)
+        try:
+            sender, request_id = wire.decode_cancel(body)
+        except wire.MalformedMessage as error:
+            raise Problem("invalid", f"body: {error}") from error
+        ref = self._shell.visitors.ref_of(request_id, self._neighbor(sender))
+        if ref is not None:
+            self._shell.feed(CancelAsked(ref))
+        found = b'{"found":true}' if ref is not None else b'{"found":false}'
+        await exchange.answer_raw(200, JSON_LINE, found)
+
+    async def reports(self, exchange: Exchange, scope: Scope, send: Send) -> None:
+        """A stream of this node's reports, until one of the two ends it."""
+        try:
+            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8)
+        except ValueError as error:
+            raise Problem("invalid", f"query: {error}") from error
+        neighbor = self._neighbor(query.get("from", [""])[0])
+        stream = self._shell.streams.open(neighbor)
+        if stream is None:
+            raise Problem("not_ready", "the node ends")
+        self._shell.feed(ReportAsked())
+        exchange.watch(stream.end)
+        try:
+            headers = [(b"content-type", b"application/x-ndjson")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for chunk in stream.chunks():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._shell.streams.drop(neighbor, stream)
+            exchange.unwatch()
+
+    def _neighbor(self, cluster: str) -> int:
+        neighbor = self._shell.machine.neighbors.index.get(ClusterId(cluster))
+        if neighbor is None:
+            own = self._shell.cluster.id
+            raise Problem("not_a_neighbor", f"cluster {own} has no link to {cluster!r}")
+        return neighbor
+
+
+def _refusal(request_id: str, refuse: Refuse) -> Problem:
+    """What a neighbor is told that has to decide again: never that the deadline has passed, which
+    would be an answer."""
+    if refuse.reason is Refusal.TOO_LATE:
+        refuse.reason = Refusal.QUEUE_FULL
+    return problem_of(request_id, refuse)

@@ -1,0 +1,76 @@
+"""Asking for requests by name, and cancelling them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+from spillover.apps.node.openapi import RequestStateView, problems
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.request_view import request_view, visit_view
+from spillover.core.names import Entry
+from spillover.core.node_events import CancelAsked
+from spillover.live.node_shell import NodeShell
+
+CONFIRM_S = 1.0
+"""For another cluster to confirm that it has cancelled a request (contract, section 4)."""
+
+UNKNOWN = "no request of this name is known here, or no longer"
+
+
+def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
+    """`GET` and `DELETE /requests/{id}`."""
+    told: dict[int | str, dict[str, Any]] = {
+        200: {"model": RequestStateView},
+        **problems("unknown_request"),
+    }
+
+    @app.get("/requests/{request_id:path}", responses=told)
+    async def get_request(request_id: str) -> Response:
+        """Where the request is, or how it ended. Its home knows most, others what they hold."""
+        entry = shell.reception.find(request_id)
+        if entry is not None:
+            if entry.answer is not None:
+                shell.reception.fetch(entry)
+            return _json(request_view(shell, entry))
+        visit = shell.visit_of(request_id)
+        if visit is None:
+            raise Problem("unknown_request", UNKNOWN, request_id)
+        return _json(visit_view(shell, visit))
+
+    accepted = {"model": RequestStateView, "description": "Not confirmed yet"}
+
+    @app.delete("/requests/{request_id:path}", responses={**told, 202: accepted})
+    async def delete_request(request_id: str) -> Response:
+        """Cancel it, wherever it is. What has ended stays as it ended."""
+        entry = shell.reception.find(request_id)
+        if entry is not None:
+            await _cancel(shell, entry)
+            return _json(request_view(shell, entry), 200 if entry.answer is not None else 202)
+        visit = shell.visit_of(request_id)
+        if visit is None:
+            raise Problem("unknown_request", UNKNOWN, request_id)
+        shell.feed(CancelAsked(visit.ref))
+        ended = visit.ref not in shell.machine.register.visits
+        cancelled = {**visit_view(shell, visit), "state": "cancelled"}
+        return _json(cancelled) if ended else _json(visit_view(shell, visit), 202)
+
+
+async def _cancel(shell: NodeShell, entry: Entry) -> None:
+    """Have it cancelled, and wait a moment for what comes of it."""
+    reception = shell.reception
+    if entry.answer is None:
+        reception.cancel(entry)
+        future = reception.wait(entry)
+        await asyncio.wait([future], timeout=CONFIRM_S)
+        reception.leave(entry, future)
+    if entry.answer is not None:
+        reception.fetch(entry)
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")

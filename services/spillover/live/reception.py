@@ -1,0 +1,135 @@
+"""Where clients' requests come in: under which name, who waits for the answer, and who asks later.
+
+The rules about names and what is remembered are in `core.names`. Each request taken is one entry:
+opened when it is accepted, settled when its one answer is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+from spillover.core import node_events as ev
+from spillover.core.names import Entry, Names
+from spillover.model.ids import ClusterId, RequestId
+from spillover.model.request import Answer, Refusal, Request
+
+
+class Reception:
+    """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
+    refs of visits. `on_quiet` is called whenever there may be nothing left to wait for."""
+
+    def __init__(
+        self,
+        cluster: ClusterId,
+        names: Names,
+        next_ref: Callable[[], int],
+        feed: Callable[[Any], None],
+    ) -> None:
+        self._cluster = cluster
+        self._names = names
+        self._next_ref = next_ref
+        self._feed = feed
+        self._entries: dict[int, Entry] = {}
+        self._refusal: ev.Refuse | None = None
+        self.closed = False
+        """Nothing is taken any more: the node ends."""
+        # From the system's randomness: no two nodes may make the same names.
+        self._random = Random(os.urandom(32))
+        self.settled = asyncio.Event()
+        """Set whenever an answer has come or been fetched."""
+
+    def __len__(self) -> int:
+        """Requests that are under way."""
+        return len(self._entries)
+
+    @property
+    def unfetched(self) -> int:
+        """Answers of asynchronous requests that nobody has come for yet."""
+        return self._names.unfetched
+
+    def find(self, name: str) -> Entry | None:
+        """The entry of this name, if it is under way or its answer is still kept."""
+        return self._names.find(name, time.monotonic())
+
+    def take(
+        self, request: Request, deadline_s: float, *, asynchronous: bool = False
+    ) -> Entry | ev.Refuse:
+        """Take a new request in; one that came without a name is given one here."""
+        ref = self._next_ref()
+        if self.closed:
+            return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
+        if not request.keyed:
+            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+        mark = fingerprint(request) if request.keyed else None
+        entry = Entry(request, ref, mark, asynchronous=asynchronous)
+        self._names.open(entry, time.monotonic())
+        self._entries[ref] = entry
+        self._refusal = None
+        self._feed(ev.Arrived(ref, request, deadline_s))
+        return self._taken(entry)
+
+    def _taken(self, entry: Entry) -> Entry | ev.Refuse:
+        return entry if self._refusal is None else self._refusal
+
+    def wait(self, entry: Entry) -> asyncio.Future[Answer]:
+        """The answer, now or later. Canceling the future changes nothing for others."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if entry.answer is not None:
+            future.set_result(entry.answer)
+        else:
+            entry.waiters = (*entry.waiters, future)
+        return future
+
+    def leave(self, entry: Entry, future: asyncio.Future[Answer]) -> None:
+        """Wait no longer."""
+        entry.waiters = tuple(waiter for waiter in entry.waiters if waiter is not future)
+
+    def fetch(self, entry: Entry) -> None:
+        """Its answer has been given to somebody who came for it."""
+        self._names.fetch(entry)
+        self.settled.set()
+
+    def abandon(self, entry: Entry) -> None:
+        """Its client has gone, and nobody else knows its name."""
+        self._feed(ev.Cancelled(entry.ref))
+
+    def cancel(self, entry: Entry) -> None:
+        """End it wherever it is; its answer tells what came of that."""
+        self._feed(ev.CancelAsked(entry.ref))
+
+    # --- what the machine says ----------------------------------------------------------------
+
+    def refused(self, command: ev.Refuse) -> None:
+        self._names.withdraw(self._entries.pop(command.ref))
+        self._refusal = command
+
+    def answered(self, ref: int, answer: Answer) -> Entry:
+        entry = self._entries.pop(ref)
+        self._names.settle(entry, answer, time.monotonic())
+        waiters, entry.waiters = entry.waiters, ()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(answer)
+        self.settled.set()
+        return entry
+
+    def close(self) -> None:
+        """The node ends: whoever still waits is told by a canceled future."""
+        self.closed = True
+        for entry in self._entries.values():
+            for waiter in entry.waiters:
+                waiter.cancel()
+        self._entries.clear()
+
+
+def fingerprint(request: Request) -> bytes:
+    """Of what was asked for: the same payload, byte for byte, and type."""
+    digest = blake2b(request.work, digest_size=16)
+    digest.update(request.type.encode())
+    return digest.digest()

@@ -1,0 +1,307 @@
+"""Names over HTTP: replay, conflict, asynchronous requests, asking for and cancelling them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.parse import quote
+
+import pytest
+
+ASYNC = [(b"Prefer", b"respond-async")]
+LONG = {"service_ms": 60_000}
+
+
+def keyed(name):
+    return [(b"Idempotency-Key", name.encode())]
+
+
+def body(payload=None, **fields):
+    return json.dumps({"payload": payload, **fields}).encode()
+
+
+def with_nodes(nodes, check, *ids, **fields):
+    """Run `check(federation)` on a chain of clusters."""
+
+    async def main():
+        topology = nodes.topology_of(*(ids or ("a",)), **fields)
+        async with nodes.Federation(topology) as federation:
+            await check(federation)
+
+    nodes.run(main)
+
+
+async def state_of(node, name):
+    status, shown = await node.get(f"/requests/{quote(name, safe='')}")
+    return shown["state"] if status == 200 else shown["reason"]
+
+
+async def until_state(nodes, node, name, state):
+    async with asyncio.timeout(nodes.LIMIT_S):
+        while await state_of(node, name) != state:
+            await nodes.turn()
+
+
+def starts(node):
+    """How many requests this node has answered as done."""
+    return node.ledger.home["done"]
+
+
+def test_the_same_request_under_the_same_name_gets_the_first_answer(nodes):
+    """By key, by id in the body, or both; the work is done once."""
+
+    async def check(federation):
+        node = federation["a"]
+        first = await node.send("POST", "/requests", body({"service_ms": 1}), keyed("k"))
+        assert b"spillover-replayed" not in first[1]
+        for headers, fields in ((keyed("k"), {}), ((), {"id": "k"}), (keyed("k"), {"id": "k"})):
+            status, sent, answer = await node.send(
+                "POST", "/requests", body({"service_ms": 1}, **fields), headers
+            )
+            assert (status, answer) == (200, first[2])
+            assert sent[b"spillover-replayed"] == b"true"
+        assert starts(node) == 1
+
+    with_nodes(nodes, check)
+
+
+def test_another_request_under_the_same_name_is_a_conflict(nodes):
+    """While the first runs and after it, whether payload or type differ."""
+
+    async def check(federation):
+        node = federation["a"]
+        first = node.post({"service_ms": 50}, headers=keyed("k"))
+        await nodes.until(lambda: node.machine.servers.busy)
+        for other in (body({"service_ms": 51}), body({"service_ms": 50}, type="other")):
+            status, _, problem = await node.send("POST", "/requests", other, keyed("k"))
+            assert (status, problem["reason"], problem["id"]) == (409, "conflict", "k")
+        assert (await first).status == 200
+        status, _, problem = await node.send("POST", "/requests", body(1), keyed("k"))
+        assert (status, problem["reason"]) == (409, "conflict")
+
+    with_nodes(nodes, check)
+
+
+def test_whoever_comes_while_it_runs_waits_for_the_same_answer(nodes):
+    """A hundred at once: one runs, all are answered alike."""
+
+    async def check(federation):
+        node = federation["a"]
+        posts = [node.post({"service_ms": 20}, headers=keyed("k")) for _ in range(100)]
+        responses = await asyncio.gather(*posts)
+        assert {r.status for r in responses} == {200}
+        assert len({bytes(r.body) for r in responses}) == 1
+        assert sum(b"spillover-replayed" in dict(r.headers) for r in responses) == 99
+        assert starts(node) == 1
+
+    with_nodes(nodes, check)
+
+
+def test_who_joins_waits_no_longer_than_its_own_deadline(nodes):
+    """The work goes on for the first."""
+
+    async def check(federation):
+        node = federation["a"]
+        first = node.post({"service_ms": 200}, headers=keyed("k"))
+        await nodes.until(lambda: node.machine.servers.busy)
+        short = [*keyed("k"), (b"Spillover-Deadline-Ms", b"20")]
+        status, _, problem = await node.send("POST", "/requests", body({"service_ms": 200}), short)
+        assert (status, problem["reason"]) == (504, "deadline_exceeded")
+        assert (await first).status == 200
+
+    with_nodes(nodes, check)
+
+
+def test_an_asynchronous_request_is_answered_at_once_and_fetched_later(nodes):
+    """202 with where to ask; then queued or running, then done with the fields of the answer."""
+
+    async def check(federation):
+        node = federation["a"]
+        status, headers, shown = await node.send(
+            "POST", "/requests", body({"service_ms": 30}), ASYNC
+        )
+        assert (status, shown["state"]) == (202, "running")
+        assert headers[b"preference-applied"] == b"respond-async"
+        where = headers[b"location"].decode()
+        assert where == f"/requests/{shown['id']}"
+        status, _, second = await node.send("POST", "/requests", body(1, id="a b/ö"), ASYNC)
+        assert (status, second["state"], second["id"]) == (202, "queued", "a b/ö")
+        await until_state(nodes, node, shown["id"], "done")
+        status, done = await node.get(where)
+        assert status == 200
+        assert done["result"] == {"service_ms": 30}
+        assert set(done) >= {"id", "state", "result", "cluster", "path", "hops", "timing_ms"}
+        await until_state(nodes, node, "a b/ö", "done")
+
+    with_nodes(nodes, check)
+
+
+def test_an_asynchronous_request_may_come_twice(nodes):
+    """202 while it is under way, its answer once it is there."""
+
+    async def check(federation):
+        node = federation["a"]
+        headers = [*ASYNC, *keyed("k")]
+        first = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
+        again = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
+        assert (first[0], again[0], again[1][b"spillover-replayed"]) == (202, 202, b"true")
+        await until_state(nodes, node, "k", "done")
+        status, _, answer = await node.send("POST", "/requests", body({"service_ms": 30}), headers)
+        assert (status, answer["result"]) == (200, {"service_ms": 30})
+        assert starts(node) == 1
+
+    with_nodes(nodes, check)
+
+
+def test_the_ways_a_request_can_end_are_remembered(nodes):
+    """Expired and cancelled ones end with the problem that their client was told."""
+
+    async def check(federation):
+        node = federation["a"]
+        deadline = [*keyed("late"), (b"Spillover-Deadline-Ms", b"20")]
+        status, _, told = await node.send("POST", "/requests", body(LONG), deadline)
+        assert (status, told["reason"]) == (504, "deadline_exceeded")
+        shown = (await node.get("/requests/late"))[1]
+        assert (shown["state"], shown["problem"]) == ("expired", told)
+        status, headers, again = await node.send("POST", "/requests", body(LONG), deadline)
+        assert (status, again, headers[b"spillover-replayed"]) == (504, told, b"true")
+
+    with_nodes(nodes, check)
+
+
+def test_refusals_are_not_remembered(nodes):
+    """The same name may try again, and then runs."""
+
+    async def check(federation):
+        node = federation["a"]
+        blocker = node.post(LONG, headers=keyed("blocker"))
+        await nodes.until(lambda: node.machine.servers.busy)
+        status, headers, problem = await node.send("POST", "/requests", body(1), keyed("k"))
+        assert (status, problem["reason"]) == (429, "queue_full")
+        assert int(headers[b"retry-after"]) >= 1
+        assert await state_of(node, "k") == "unknown_request"
+        assert (await node.send("DELETE", "/requests/blocker"))[2]["state"] == "cancelled"
+        assert (await blocker).status == 409
+        assert (await node.send("POST", "/requests", body(1), keyed("k")))[0] == 200
+
+    with_nodes(nodes, check, clusters={"a": {"queue_limit": 0}})
+
+
+@pytest.mark.parametrize("fields", [{"result_limit": 2}, {"result_ttl_s": 0.05}])
+def test_answers_are_kept_in_a_window(nodes, fields):
+    """Of number and of time; what has left it is unknown, and its name free again."""
+
+    async def check(federation):
+        node = federation["a"]
+        for name in ("k0", "k1", "k2"):
+            await node.send("POST", "/requests", body(1), keyed(name))
+        await until_state(nodes, node, "k0", "unknown_request")
+        status, headers, _ = await node.send("POST", "/requests", body(2), keyed("k0"))
+        assert (status, b"spillover-replayed" in headers) == (200, False)
+
+    with_nodes(nodes, check, **fields)
+
+
+def test_an_unkeyed_request_can_be_asked_for_by_the_id_it_was_given(nodes):
+    async def check(federation):
+        node = federation["a"]
+        _, _, answer = await node.send("POST", "/requests", body({"service_ms": 1}))
+        status, shown = await node.get(f"/requests/{answer['id']}")
+        assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 1})
+
+    with_nodes(nodes, check)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_what_is_not_known_is_404(nodes, method):
+    async def check(federation):
+        status, _, problem = await federation["a"].send(method, "/requests/nobody")
+        assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
+
+    with_nodes(nodes, check)
+
+
+def test_cancelling_what_waits_and_what_runs(nodes):
+    """200 with the final state; whoever waits gets 409; finished stays finished."""
+
+    async def check(federation):
+        node = federation["a"]
+        running = node.post(LONG, headers=keyed("runs"))
+        await nodes.until(lambda: node.machine.servers.busy)
+        waiting = node.post(LONG, headers=keyed("waits"))
+        await nodes.until(lambda: node.machine.queue_length)
+        for name, post in (("waits", waiting), ("runs", running)):
+            status, _, shown = await node.send("DELETE", f"/requests/{name}")
+            assert (status, shown["state"]) == (200, "cancelled")
+            assert shown["problem"]["reason"] == "cancelled"
+            response = await post
+            assert (response.status, json.loads(response.body)["reason"]) == (409, "cancelled")
+        assert (node.machine.servers.busy, node.machine.queue_length) == (0, 0)
+        await node.send("POST", "/requests", body({"service_ms": 1}), keyed("done"))
+        status, _, shown = await node.send("DELETE", "/requests/done")
+        assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 1})
+
+    with_nodes(nodes, check)
+
+
+def blocked(nodes):
+    """Three clusters: a keeps nothing, and what comes to b then is handed on to c."""
+    return nodes.topology_of("a", "b", "c", clusters={"a": {"queue_limit": 0}})
+
+
+async def block(nodes, a, b):
+    """Occupy the servers of a and b, and have two wait at b, which makes c's queue the shorter."""
+    pairs = ((a, "x0"), (b, "x1"), (b, "x2"), (b, "x3"))
+    posts = [node.post(LONG, headers=keyed(name)) for node, name in pairs]
+    await nodes.until(lambda: a.machine.servers.busy and b.machine.queue_length == 2)
+    return posts
+
+
+async def unblock(a, b, posts):
+    for node, name in ((a, "x0"), (b, "x1"), (b, "x2"), (b, "x3")):
+        await node.send("DELETE", f"/requests/{name}")
+    await asyncio.gather(*posts)
+
+
+def test_cancelling_through_every_hop(nodes):
+    """a handed it to b, b to c, where it runs: c confirms, and all three have it as cancelled."""
+
+    async def main():
+        async with nodes.Federation(blocked(nodes)) as federation:
+            a, b, c = (federation[i] for i in "abc")
+            blockers = await block(nodes, a, b)
+            post = a.post(LONG, headers=keyed("k"))
+            await nodes.until(lambda: c.machine.servers.busy)
+            assert [await state_of(n, "k") for n in (a, b, c)] == [
+                "forwarded", "forwarded", "running",
+            ]  # fmt: skip
+            status, _, shown = await a.send("DELETE", "/requests/k")
+            assert (status, shown["state"]) == (200, "cancelled")
+            assert (await post).status == 409
+            assert c.machine.servers.busy == 0
+            assert [n.ledger.home["cancelled"] for n in (a, b, c)] == [1, 0, 0]
+            assert [n.ledger.foreign["cancelled"] for n in (a, b, c)] == [0, 1, 1]
+            await unblock(a, b, blockers)
+
+    nodes.run(main)
+
+
+def test_a_disconnect_cancels_unkeyed_work_through_every_hop(nodes):
+    """Keyed work goes on."""
+
+    async def main():
+        async with nodes.Federation(blocked(nodes)) as federation:
+            a, b, c = (federation[i] for i in "abc")
+            blockers = await block(nodes, a, b)
+            post = a.post(LONG)
+            await nodes.until(lambda: c.machine.servers.busy)
+            post.cancel()
+            await nodes.until(lambda: c.machine.servers.busy == 0)
+            assert a.ledger.home["cancelled"] == 1
+            post = a.post({"service_ms": 30}, headers=keyed("k"))
+            await nodes.until(lambda: c.machine.servers.busy)
+            post.cancel()
+            await until_state(nodes, a, "k", "done")
+            await unblock(a, b, blockers)
+
+    nodes.run(main)
