@@ -89,6 +89,9 @@ class Node:
     def knows(self, cluster):
         return self.machine.neighbors.known[self.machine.neighbors.index[cluster]]
 
+    def may_send_to(self, cluster):
+        return self.machine.neighbors.accepting[self.machine.neighbors.index[cluster]]
+
     async def close(self):
         await self.client.close()
         await close_node(self.shell, self.server, self.running, self.serving)
@@ -120,7 +123,7 @@ class Federation:
                 self.sockets.pop(cluster).close()
             else:
                 await self.start(cluster)
-        await until(self.all_known)
+        await until(self.all_linked)
         return self
 
     async def __aexit__(self, kind, error, trace):
@@ -154,9 +157,10 @@ class Federation:
         await self.nodes.pop(cluster).close()
         self.sockets.pop(cluster).close()
 
-    def all_known(self):
+    def all_linked(self):
+        """Whether all that run hear each other, and know it."""
         return all(
-            node.knows(neighbor.id)
+            node.may_send_to(neighbor.id)
             for cluster, node in self.nodes.items()
             for neighbor in self.topology.neighbors(cluster)
             if neighbor.id in self.nodes

@@ -264,7 +264,7 @@ async def unblock(a, b, posts):
 
 
 def test_cancelling_through_every_hop(nodes):
-    """a handed it to b, b to c, where it runs: c confirms, and all three have it as cancelled."""
+    """From a to b and to c, where it runs: c confirms, and all three have it as cancelled."""
 
     async def main():
         async with nodes.Federation(blocked(nodes)) as federation:

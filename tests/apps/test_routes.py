@@ -24,6 +24,9 @@ STATE_TYPES = {
     "drained": bool,
     "neighbors": list,
     "ledger": dict,
+    "forwards": int,
+    "stuck": int,
+    "down": bool,
 }
 NEIGHBOR_TYPES = {
     "id": str,
@@ -33,6 +36,7 @@ NEIGHBOR_TYPES = {
     "queue_length": int,
     "age_ms": float,
     "alive": bool,
+    "delay_ms": float,
 }
 HOME = {"accepted", "done", "failed", "expired", "cancelled", "queued", "running", "away"}
 FOREIGN = {"received", "answered", "cancelled", "handed_on", "queued", "running"}
@@ -59,6 +63,7 @@ def test_the_state_has_the_contracts_fields(nodes):
         assert status == 200
         assert types_of(state, STATE_TYPES) == STATE_TYPES
         assert types_of(state["neighbors"][0], NEIGHBOR_TYPES) == NEIGHBOR_TYPES
+        assert state["neighbors"][0]["link"] is None
         ledger = state["ledger"]
         assert (set(ledger["home"]), set(ledger["foreign"])) == (HOME, FOREIGN)
         assert ledger["epoch"] > 1_600_000_000_000
@@ -79,6 +84,13 @@ def test_decisions_are_explained(nodes):
         assert decision["outcome"] == "started"
         assert {"queue_length", "servers", "accept_probability", "draw"} <= set(decision)
         assert {"age_ms", "weight", "eligible"} <= set(decision["neighbors"][0])
+        assert [record["event"] for record in told["story"]] == ["decided", "ended"]
+        assert told["story"][0] == {
+            "at_ms": 0.0,
+            "event": "decided",
+            "outcome": "started",
+            "neighbor": None,
+        }
         status, problem = await node.get("/explain/nothing")
         assert (status, problem["reason"]) == (404, "unknown_request")
 
@@ -115,6 +127,16 @@ def test_metrics_tell_every_signal(nodes):
     with_pair(nodes, check)
 
 
+def all_routes(node):
+    """(path as the OpenAPI writes it, method) of each, the hot ones too."""
+    hot = node.server.config.app
+    yield from ((path, method.lower()) for path, (method, _) in hot._routes.items())
+    for route in hot._app._app.routes:
+        if getattr(route, "include_in_schema", False):
+            path = route.path.replace(":path}", "}")
+            yield from ((path, method.lower()) for method in route.methods)
+
+
 def test_health_openapi_and_wrong_calls(nodes):
     """Probes answer, the description covers the hot path, and all else is a problem."""
 
@@ -123,8 +145,10 @@ def test_health_openapi_and_wrong_calls(nodes):
         assert (await node.get("/readyz"))[0] == 200
         status, described = await node.get("/openapi.json")
         assert status == 200
-        paths = ["/requests", "/state", "/explain/{request_id}", "/admin/drain", "/metrics"]
-        assert set(paths) <= set(described["paths"])
+        for path, method in all_routes(node):
+            answers = described["paths"][path][method]["responses"]
+            assert any(status.startswith("2") for status in answers), path
+            assert "HTTPValidationError" not in json.dumps(answers)
         text = json.dumps(described)
         names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
         assert names <= set(described["components"]["schemas"])
@@ -134,7 +158,7 @@ def test_health_openapi_and_wrong_calls(nodes):
             ("POST", "/state", 405, b"GET"),
             ("POST", "/peer/v1/reports", 405, b"GET"),
             ("GET", "/nothing", 404, None),
-            ("POST", "/requests/", 404, None),
+            ("GET", "/nothing/", 404, None),
             ("GET", "/peer/v1/reports?from=z", 403, None),
             ("GET", "/peer/v1/reports?" + "&".join("x=1" for _ in range(20)), 422, None),
         ):

@@ -36,22 +36,27 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 """
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
 class Process:
     """A node started by `PROGRAM`; ready on entry, surely gone on exit."""
 
     def __init__(self, nodes, *options, handler="sleep", workers="thread", stdin=subprocess.PIPE):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.nodes = nodes
         self.command = [sys.executable, "-c", PROGRAM, str(port), handler, workers, *options]
         self.stdin = stdin
+        self.stderr = subprocess.PIPE
         self.client = None
         self.url = f"http://127.0.0.1:{port}"
 
     def start(self):
         directory = Path(__file__).parent
         self.process = subprocess.Popen(
-            self.command, stdin=self.stdin, stderr=subprocess.PIPE, cwd=directory
+            self.command, stdin=self.stdin, stderr=self.stderr, cwd=directory
         )
 
     async def __aenter__(self):
@@ -94,7 +99,8 @@ class Process:
         await self.client.close()
         self.process.kill()
         self.process.wait()
-        self.process.stderr.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
         if self.process.stdin is not None:
             self.process.stdin.close()
 
@@ -205,6 +211,107 @@ def is_alive(process):
     except FileNotFoundError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+class Command(Process):
+    """`spillover node` itself, for the cluster that lies at this url in this file."""
+
+    def __init__(self, nodes, file, cluster, url, *options, stderr=subprocess.PIPE):
+        super().__init__(nodes, stdin=subprocess.DEVNULL)
+        self.url = url
+        self.stderr = stderr
+        self.command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
+        self.command += ["--cluster", cluster, *options]
+
+
+def one_cluster(tmp_path):
+    """A file with one cluster, and its url."""
+    url = f"http://127.0.0.1:{free_port()}"
+    file = tmp_path / "one.yaml"
+    file.write_text(f"clusters: [{{id: a, servers: 1, service_ms: 1, url: '{url}'}}]\n")
+    return file, url
+
+
+def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
+    """They find each other there, requests and answers go that way, and both sockets end well."""
+    public = {cluster: free_port() for cluster in "ab"}
+    peer = {cluster: free_port() for cluster in "ab"}
+
+    def command(own, other):
+        # Each has its own address for clients, and the other's for neighbors.
+        file = tmp_path / f"{own}.yaml"
+        url = f"http://127.0.0.1:{public[own]}"
+        file.write_text(
+            "policy: two-choice\n"
+            "clusters:\n"
+            f"- {{id: {own}, servers: 1, url: '{url}'}}\n"
+            f"- {{id: {other}, servers: 1, url: 'http://127.0.0.1:{peer[other]}'}}\n"
+            f"links: [{{between: [{own}, {other}]}}]\n"
+        )
+        return Command(nodes, file, own, url, "--peer-bind", f"127.0.0.1:{peer[own]}")
+
+    async def main():
+        async with command("a", "b") as a, command("b", "a") as b:
+            async with asyncio.timeout(10):
+                while not all([(await n.state())["neighbors"][0]["alive"] for n in (a, b)]):
+                    await nodes.turn()
+            path = []
+            while path != ["a", "b"]:  # until b has said that it hears a
+                sent = [a.post({"service_ms": 30}) for _ in range(8)]
+                paths = [json.loads((await one).body)["path"] for one in sent]
+                path = max(paths, key=len)
+            response = await a.client.request("GET", "/federation", timeout_s=5)
+            states = json.loads(response.body)["clusters"]
+            assert [state["cluster"] for state in states.values()] == ["a", "b"]
+            for one in (a, b):
+                response = await one.client.request("GET", "/peer/v1/reports?from=a", timeout_s=5)
+                assert response.status == 404
+                one.process.send_signal(signal.SIGTERM)
+            for one in (a, b):
+                status, said = await one.ended(5.0)
+                assert (status, "Traceback" in said) == (0, False)
+
+    nodes.run(main)
+
+
+def test_logs_as_json(nodes, tmp_path):
+    """Each line is an object with the cluster in it; those about requests, where they are asked
+    for, have the request's name and trace."""
+    file, url = one_cluster(tmp_path)
+    trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+    async def main():
+        async with Command(nodes, file, "a", url, "--log-format", "json", "--log-requests") as node:
+            headers = [(b"traceparent", trace.encode())]
+            body = b'{"payload": 1, "id": "r1"}'
+            await node.client.request("POST", "/requests", body=body, headers=headers, timeout_s=5)
+            node.process.send_signal(signal.SIGTERM)
+            status, said = await node.ended(5.0)
+        assert status == 0
+        lines = [json.loads(line) for line in said.splitlines()]
+        assert all(line["cluster"] == "a" for line in lines)
+        (told,) = [line for line in lines if line["logger"] == "spillover.requests"]
+        assert (told["request_id"], told["traceparent"], told["level"]) == ("r1", trace, "INFO")
+
+    nodes.run(main)
+
+
+def test_a_full_disk_for_logs_harms_nobody(nodes, tmp_path, require):
+    """Requests are answered as ever, and the node ends with status 0."""
+    full = Path("/dev/full")
+    require(full.exists(), "/dev/full")
+    file, url = one_cluster(tmp_path)
+
+    async def main():
+        async with Command(nodes, file, "a", url, "--log-requests", stderr=stderr) as node:
+            for _ in range(20):
+                assert (await node.post(1)).status == 200
+            node.process.send_signal(signal.SIGTERM)
+            await nodes.until(lambda: node.process.poll() is not None)
+            assert node.process.returncode == 0
+
+    with full.open("wb") as stderr:
+        nodes.run(main)
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", None), ("127.0.0.1", 70_000), ("x" * 70, 1)])

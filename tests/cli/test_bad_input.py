@@ -54,7 +54,7 @@ TOPOLOGIES = {
     ),
     "unknown handler": (
         "clusters: [{id: a, servers: 1, handler: snooze}]\n",
-        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION",
+        "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]",
     ),
     "no YAML": ("clusters: [\n", "line 2: expected YAML"),
     "empty": ("", "expected a mapping of fields, got nothing"),
@@ -108,6 +108,10 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
         (["up", "ring5", "chord5"], "unrecognized arguments: chord5"),
         (["node"], "the following arguments are required: --topology, --cluster"),
         (["status"], "the following arguments are required: URL"),
+        (["drain"], "the following arguments are required: URL"),
+        (["drain", "http://a", "--timeout-s", "0"], "--timeout-s: expected a number above 0"),
+        (["resume"], "the following arguments are required: URL"),
+        (["explain", "http://a"], "the following arguments are required: ID"),
     ],
 )
 def test_bad_usage(arguments, complaint, capsys):
@@ -141,6 +145,14 @@ def test_bad_usage(arguments, complaint, capsys):
             "--bind: expected HOST:PORT, got '127.0.0.1:70000'",
         ),
         (
+            ["--topology", "ring5", "--cluster", "a", "--peer-bind", "8101"],
+            "--peer-bind: expected HOST:PORT, got '8101'",
+        ),
+        (
+            ["--topology", "ring5", "--cluster", "a", "--log-format", "xml"],
+            "--log-format: invalid choice: 'xml'",
+        ),
+        (
             ["--topology", "ring5", "--cluster", "a", "--drain-timeout-s", "-1"],
             "--drain-timeout-s: expected a number of at least 0, got '-1'",
         ),
@@ -165,12 +177,27 @@ def test_a_node_whose_port_is_in_use(tmp_path, capsys):
     assert f"127.0.0.1:{port} (Address already in use)" in said
 
 
+def test_a_node_whose_port_for_neighbors_is_in_use(tmp_path, capsys):
+    """The option is named, and the address."""
+    file = tmp_path / "one.yaml"
+    file.write_text("clusters: [{id: a, servers: 1}]\n")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        options = ["--cluster", "a", "--bind", "127.0.0.1:0", "--peer-bind", address]
+        said = one_line_of(capsys, "node", "--topology", str(file), *options)
+    assert said.startswith("spillover: --peer-bind: expected an address that can be bound")
+    assert f"{address} (Address already in use)" in said
+
+
 @pytest.mark.parametrize(
     ("handler", "complaint"),
     [
         ("python:not_there:run", "cannot import 'not_there'"),
         ("python:json:not_there", "expected a function 'not_there' in module 'json'"),
-        ("python:json:tool.not_there", "expected sleep, spin or python:MODULE:FUNCTION"),
+        (
+            "python:json:tool.not_there",
+            "expected sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]",
+        ),
     ],
 )
 def test_a_node_whose_handler_is_not_there(handler, complaint, tmp_path, capsys):
@@ -190,7 +217,8 @@ def test_a_node_whose_handler_is_not_there(handler, complaint, tmp_path, capsys)
         *("http://u@h", "http://a:b", "http://a:0", "http://a:99999", "http://[::1"),
     ],
 )
-def test_a_url_that_is_none(url, capsys):
-    """`status` takes http://HOST[:PORT], and says so."""
-    said = one_line_of(capsys, "status", url)
+@pytest.mark.parametrize("command", ["status", "drain", "resume"])
+def test_a_url_that_is_none(command, url, capsys):
+    """These take http://HOST[:PORT], and say so."""
+    said = one_line_of(capsys, command, url)
     assert f"URL: expected http://HOST[:PORT], got {url!r}" in said

@@ -8,8 +8,12 @@ import json
 import os
 import random
 import signal
+import socket
+import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -125,6 +129,95 @@ def test_worker_processes_end_with_their_node(victim, tmp_path, up, ask):
     else:
         assert bed.end(signal.SIGKILL) == -signal.SIGKILL
     bed.nothing_left(within_s=2.0)
+
+
+class Service(ThreadingHTTPServer):
+    """A service that was there before Spillover; each payload says what it is to do."""
+
+    daemon_threads = True
+
+    def __init__(self, port=0):
+        self.asked = []
+        self.connections = []
+        self.release = threading.Event()
+        super().__init__(("127.0.0.1", port), ServiceHandler)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def end(self):
+        self.release.set()
+        self.shutdown()
+        self.server_close()
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, *_):
+        """The hung request finds that its client has gone."""
+
+
+class ServiceHandler(BaseHTTPRequestHandler):
+    """One connection to the service."""
+
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.server.connections.append(self.connection)
+
+    def do_POST(self):
+        payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(self.headers)
+        if payload == "hang":
+            self.server.release.wait(20)
+        body = json.dumps({"did": payload, "path": self.path}).encode()
+        self.send_response(503 if payload == "fail" else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Into no log."""
+
+
+def test_a_service_behind_http(tmp_path, up, ask, until):
+    """Its answers, its errors, its hanging; while it is gone the neighbor does the work."""
+    service = Service()
+    port = service.server_port
+    (tmp_path / "front.yaml").write_text(
+        "clusters:\n"
+        f"  - {{id: a, servers: 1, handler: 'http:http://127.0.0.1:{port}/work'}}\n"
+        "  - {id: b, servers: 4, service_ms: 1}\n"
+        "links: [{between: [a, b]}]\n"
+    )
+    bed, urls = up("front.yaml", cwd=tmp_path)
+
+    def post(payload, **headers):
+        return ask(f"{urls['a']}/requests", {"payload": payload}, headers)
+
+    try:
+        status, answer = post([1.5], **{"Idempotency-Key": "one"})
+        assert (status, answer["result"]) == (200, {"did": [1.5], "path": "/work"})
+        assert service.asked[0]["Idempotency-Key"] == "one"
+        assert service.asked[0]["Spillover-Request-Id"] == "one"
+        status, problem = post("fail")
+        assert (status, problem["reason"]) == (502, "handler_failed")
+        assert problem["upstream_status"] == 503
+        assert post("hang", **{"Spillover-Deadline-Ms": "150"})[0] == 504
+        status, answer = post("again")
+        assert (status, answer["cluster"]) == (200, "a"), "the hung call holds no server"
+
+        service.end()
+        post("lost")  # how it is found out
+        for _ in range(10):
+            status, answer = post({})
+            assert (status, answer["cluster"]) == (200, "b")
+        service = Service(port)
+        until(lambda: post({})[1]["cluster"] == "a")
+    finally:
+        service.end()
+    assert bed.end() == 0
+    bed.nothing_left()
 
 
 TRACE = "time_s,cluster,service_ms\n0.0,a,12.5\n0.01,b,30\n0.02,a,80\n0.4,b,7.25\n"

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import time
+import urllib.request
 
 import pytest
 
@@ -93,6 +94,36 @@ def test_two_that_start_together_do_not_mix(spillover):
         assert bed.end() == 0
         bed.nothing_left()
         assert bed.stderr == ""
+
+
+def put(url, body):
+    """(status, what was told)."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), method="PUT")  # noqa: S310 - loopback only
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=10) as response:
+        return response.status, json.loads(response.read())
+
+
+def test_operators_may_spoil_links_and_see_it(two, up, spillover, ask):
+    """Nodes of a testbed let them; the federation is shown with a frozen node in it, in time."""
+    bed, urls = up(two[0])
+    link = {"delay_ms": 250.0, "loss": 0.5, "cut": False}
+    assert put(f"{urls['a']}/admin/links/b", {"delay_ms": 250, "loss": 0.5}) == (200, link)
+    shown = spillover("status", urls["a"], "--json").result()
+    assert shown["clusters"]["a"]["neighbors"][0]["link"] == link
+    assert put(f"{urls['b']}/admin/policy", {"policy": "isolated"})[1]["policy"] == "isolated"
+    os.kill(bed.nodes()["b"], signal.SIGSTOP)
+    began_s = time.monotonic()
+    shown = ask(f"{urls['a']}/federation")[1]
+    assert time.monotonic() - began_s < 1.3
+    assert shown["clusters"]["b"]["unreachable"] is True
+    assert 0.0 <= shown["clusters"]["b"]["last_seen_s"] < 10.0
+    os.kill(bed.nodes()["b"], signal.SIGCONT)
+    drained = spillover("drain", urls["b"], "--json").result()
+    assert drained["drained"] is True
+    assert spillover("resume", urls["b"], "--json").result()["draining"] is False
+    assert bed.end() == 0
+    bed.nothing_left()
 
 
 def test_a_url_in_use_is_bad_input(two, spillover):

@@ -28,10 +28,12 @@ clusters:
     service_ms: 40
     handler: python:jobs.thumbnails:render
     workers: process
+    memory_limit_bytes: 268435456
+    kill_after_ms: 500
     delivery_ms: 6
     queue_limit: 10000
     url: http://127.0.0.1:8101
-  - {id: b, servers: 2}
+  - {id: b, servers: 2, handler: "http:http://127.0.0.1:9000/run,http://[::1]:9000/run?x=1"}
 links:
   - {between: [a, b], delay_ms: 35}
 """
@@ -177,7 +179,10 @@ BAD_FILES = {
     ),
     "handler": (
         "clusters: [{id: a, servers: 1, handler: 'python:os'}]\n",
-        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION, got 'python:os'",
+        (
+            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION or "
+            "http:URL[,URL...], got 'python:os'"
+        ),
     ),
     "url with a path": (
         "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:80/x'}]\n",
@@ -195,9 +200,52 @@ BAD_FILES = {
         "policy: adaptive\nclusters: [{id: a, servers: 1}]\n",
         "policy: the policy adaptive is not available in this version",
     ),
-    "handler http": (
-        "clusters: [{id: a, servers: 1, handler: 'http://127.0.0.1:1'}]\n",
-        "clusters[0].handler: the handler http: is not available in this version",
+    "handler https": (
+        "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",
+        (
+            "clusters[0].handler: expected http://HOST[:PORT][/PATH], https is not available here, "
+            "got 'https://h/run'"
+        ),
+    ),
+    "handler http without a url": (
+        "clusters: [{id: a, servers: 1, handler: 'http:http://h:1/,'}]\n",
+        "clusters[0].handler: expected http:URL[,URL...], got an empty URL",
+    ),
+    "handler http with a bad url": (
+        "clusters: [{id: a, servers: 1, handler: 'http:http://h:0/'}]\n",
+        "clusters[0].handler: expected http://HOST[:PORT][/PATH], got 'http://h:0/'",
+    ),
+    "handler http with a url twice": (
+        "clusters: [{id: a, servers: 1, handler: 'http:http://h,http://H:80/'}]\n",
+        "clusters[0].handler: expected URLs that differ, got 'http://H:80/' twice",
+    ),
+    "memory limit of threads": (
+        "clusters: [{id: a, servers: 1, handler: 'python:m:f', memory_limit_bytes: 100000000}]\n",
+        (
+            "clusters[0].memory_limit_bytes: "
+            "expected only along with workers: process and a python handler"
+        ),
+    ),
+    "memory limit too low": (
+        (
+            "clusters: [{id: a, servers: 1, handler: 'python:m:f', workers: process, "
+            "memory_limit_bytes: 1000}]\n"
+        ),
+        "clusters[0].memory_limit_bytes: expected at least 67108864, got 1000",
+    ),
+    "killing what is no process": (
+        "clusters: [{id: a, servers: 1, workers: process, kill_after_ms: 100}]\n",
+        (
+            "clusters[0].kill_after_ms: "
+            "expected only along with workers: process and a python handler"
+        ),
+    ),
+    "killing before the end": (
+        (
+            "clusters: [{id: a, servers: 1, handler: 'python:m:f', workers: process, "
+            "kill_after_ms: -1}]\n"
+        ),
+        "clusters[0].kill_after_ms: expected a number of at least 0, got -1",
     ),
     "handler dask": (
         "clusters: [{id: a, servers: 1, handler: 'dask:tcp'}]\n",
@@ -205,7 +253,10 @@ BAD_FILES = {
     ),
     "braces in a value": (
         "clusters: [{id: a, servers: 1, handler: '{kind}'}]\n",
-        "clusters[0].handler: expected sleep, spin or python:MODULE:FUNCTION, got '{kind}'",
+        (
+            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION or "
+            "http:URL[,URL...], got '{kind}'"
+        ),
     ),
 }
 
@@ -236,11 +287,17 @@ def test_file_of_the_contract_is_read(tmp_path: Path) -> None:
                 service_ms=40,
                 handler="python:jobs.thumbnails:render",
                 workers="process",
+                memory_limit_bytes=268_435_456,
+                kill_after_ms=500,
                 delivery_ms=6,
                 queue_limit=10_000,
                 url="http://127.0.0.1:8101",
             ),
-            Cluster(id=b, servers=2),
+            Cluster(
+                id=b,
+                servers=2,
+                handler="http:http://127.0.0.1:9000/run,http://[::1]:9000/run?x=1",
+            ),
         ),
         links=(Link(between=(a, b), delay_ms=35),),
     )
@@ -319,7 +376,17 @@ def test_no_text_raises_anything_but_input_error(text: str, tmp_path: Path) -> N
 
 CLUSTER_IDS = st.from_regex(r"[A-Za-z0-9._-]{1,8}", fullmatch=True)
 DURATIONS_MS = st.floats(min_value=0, max_value=1e9)
-HANDLERS = st.sampled_from(["sleep", "spin", "python:jobs:run", "python:a.b.c:d_1"])
+HANDLERS = st.sampled_from(["sleep", "spin", "python:jobs:run", "python:a.b.c:d_1", "http://h/x"])
+PROCESSES = st.fixed_dictionaries(
+    {"handler": st.just("python:jobs:run"), "workers": st.just("process")},
+    optional={
+        "memory_limit_bytes": st.integers(2**26, 2**53),
+        "kill_after_ms": st.floats(min_value=0, max_value=1e9),
+    },
+)
+RUNNERS = PROCESSES | st.fixed_dictionaries(
+    {"handler": HANDLERS, "workers": st.sampled_from(["thread", "process"])}
+)
 URLS = st.none() | st.sampled_from(["http://127.0.0.1:8101", "http://[::1]:9", "http://node-a"])
 
 
@@ -340,11 +407,10 @@ def topologies(draw: st.DrawFn) -> Topology:
                 id=cluster_id,
                 servers=draw(st.integers(1, 1000)),
                 service_ms=draw(DURATIONS_MS),
-                handler=draw(HANDLERS),
-                workers=draw(st.sampled_from(["thread", "process"])),
                 delivery_ms=draw(DURATIONS_MS),
                 queue_limit=draw(st.integers(0, 10_000)),
                 url=url,
+                **draw(RUNNERS),
             )
             for cluster_id, url in zip(ids, urls, strict=False)
         ),

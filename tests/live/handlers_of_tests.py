@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 
 RELEASE = threading.Event()
 SEEN = []
+HELD = []
 
 
 def echo(payload):
@@ -77,6 +79,25 @@ def huge(payload):
 def die(payload):
     if payload == "die":
         os._exit(7)
+    return os.getpid()
+
+
+def eat(payload):
+    """Hold on to so many mebibytes for ever, each piece small enough to be had."""
+    HELD.extend(bytearray(1 << 20) for _ in range(payload))
+    return os.getpid()
+
+
+def eat_here(payload):
+    held = [bytearray(1 << 20) for _ in range(payload)]
+    return len(held)
+
+
+def hang(payload):
+    """For so many seconds, or die if there are fewer than none."""
+    if payload < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait(payload)
     return os.getpid()
 
 

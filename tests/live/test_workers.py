@@ -107,7 +107,7 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, says, workers):
             assert "\n" not in problem["detail"]
             assert "Traceback" not in problem["detail"]
         assert node.ledger.home["failed"] == 2
-        assert node.machine.busy == 0
+        assert node.machine.servers.busy == 0
 
     with_handler(nodes, function, check, workers=workers)
 
@@ -141,7 +141,7 @@ def test_an_async_handler_is_cancelled_at_the_deadline(nodes, handlers):
     async def check(node):
         response = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"60")])
         assert response.status == 504
-        await nodes.until(lambda: node.machine.busy == 0)
+        await nodes.until(lambda: node.machine.servers.busy == 0)
         assert handlers.SEEN == ["started", True]
 
     with_handler(nodes, "later", check)
@@ -153,7 +153,7 @@ def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
     async def check(node):
         response = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"60")])
         assert response.status == 504
-        assert (node.machine.busy, node.machine.stuck) == (1, 1)
+        assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (1, 1)
         metrics = await node.client.request("GET", "/metrics", timeout_s=5)
         assert b'spillover_servers_stuck{cluster="a"} 1.0' in metrics.body
         waiting = node.post(2)
@@ -161,7 +161,7 @@ def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
         handlers.RELEASE.set()
         assert (await waiting).status == 200
         assert handlers.SEEN == [True, False]
-        assert (node.machine.busy, node.machine.stuck) == (0, 0)
+        assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
 
     with_handler(nodes, "stubborn", check)
 
@@ -172,7 +172,7 @@ def test_no_more_run_at_once_than_there_are_servers(nodes, handlers):
     async def check(node):
         sent = [node.post(n) for n in range(5)]
         await nodes.until(lambda: node.machine.queue_length == 3)
-        assert node.machine.busy == 2
+        assert node.machine.servers.busy == 2
         handlers.RELEASE.set()
         assert {(await future).status for future in sent} == {200}
 
@@ -185,7 +185,7 @@ def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, func
 
     async def check(node):
         sent = node.post(1)
-        await nodes.until(lambda: node.machine.busy == 1)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
         closing = asyncio.ensure_future(node.shell.close())
         response = await sent
         assert (response.status, json.loads(response.body)["reason"]) == (502, "outcome_unknown")
@@ -208,8 +208,8 @@ def test_spin_burns_processor_time_in_processes(nodes):
             assert await result_of(node, {"service_ms": 20}) == {"service_ms": 20.0}
             late = await node.post({"service_ms": 300}, headers=[(b"Spillover-Deadline-Ms", b"90")])
             assert late.status == 504
-            assert node.machine.stuck == 1, "a spinning process cannot be stopped"
-            await nodes.until(lambda: node.machine.busy == 0)
+            assert len(node.machine.servers.stuck) == 1, "a spinning process cannot be stopped"
+            await nodes.until(lambda: node.machine.servers.busy == 0)
 
     nodes.run(main)
 
@@ -221,7 +221,9 @@ BAD_HANDLERS = {
     "python:bad_syntax:f": "SyntaxError",
     "python:bad_exit:f": "SystemExit",
     "python:os:getpid": "expected getpid(payload)",
-    "python:os": "expected sleep, spin or python:MODULE:FUNCTION",
+    "python:os": "expected sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]",
+    "http:https://h/": "https is not available here",
+    "http:http://h:1,http://h:1": "expected URLs that differ",
 }
 
 

@@ -34,7 +34,11 @@ COMMANDS = {
     "up": Command("spillover.cli.up", "run a whole topology as processes on this machine"),
     "node": Command("spillover.cli.node", "run one cluster node"),
     "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
+    "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
+    "resume": Command("spillover.cli.resume", "put a drained node back into service"),
+    "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
+    "bench": Command("spillover.cli.bench", "measure beside a peer what Spillover costs"),
 }
 
 

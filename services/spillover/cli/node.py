@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 from urllib.parse import urlsplit
 
 import uvloop
@@ -12,6 +11,7 @@ import uvloop
 from spillover.apps.node.server import serve_node
 from spillover.cli.parsing import address
 from spillover.inputs.topology_file import load_topology
+from spillover.live.logs import configure_logs
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
@@ -31,6 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--bind", type=address, metavar="HOST:PORT", help="default: as in the cluster's url"
     )
     parser.add_argument(
+        "--peer-bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve neighbors there and only there (default: at the same address as clients)",
+    )
+    parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
     )
     parser.add_argument(
@@ -39,6 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="S",
         help="how long SIGTERM waits for what is under way (default 30)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--log-requests", action="store_true", help="log a line for each request that has ended"
+    )
+    parser.add_argument(
+        "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
     )
     parser.add_argument(
         "--end-with-stdin",
@@ -49,27 +62,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     topology = load_topology(options.topology)
     if options.cluster not in topology.cluster_ids:
         expected = f"expected one of {', '.join(topology.cluster_ids)}, got {options.cluster!r}"
         raise InputError("--cluster", "", expected)
-    url = topology.cluster(options.cluster).url
-    bind = options.bind
+    configure_logs(
+        options.cluster,
+        as_json=options.log_format == "json",
+        log_requests=options.log_requests,
+    )
+    cluster = topology.cluster(options.cluster)
+    bind = options.bind or _address_of(cluster.url)
     if bind is None:
-        if url is None:
-            expected = f"expected HOST:PORT, since cluster {options.cluster} has no url"
-            raise InputError("--bind", "", expected)
-        parts = urlsplit(url)
-        bind = (parts.hostname or "127.0.0.1", parts.port or 80)
+        expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
+        raise InputError("--bind", "", expected)
     serving = serve_node(
         topology,
         options.cluster,
         bind=bind,
+        peer_bind=options.peer_bind or _address_of(cluster.peer_url),
         seed=options.seed,
         drain_timeout_s=options.drain_timeout_s,
+        testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
     return 0
+
+
+def _address_of(url: str | None) -> tuple[str, int] | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or 80

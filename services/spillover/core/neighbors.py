@@ -103,26 +103,28 @@ class Neighbors:
             )
         return self._knowledge
 
-    def heard(self, y: int, report: LoadReport | None, now_s: float) -> None:
-        """A sign of life from neighbor y, with a report or (None) without one.
+    def heard(self, y: int, report: LoadReport | None, now_s: float) -> bool:
+        """A sign of life from neighbor y, with a report or (None) without one. Whether it has
+        become known by it.
 
         A report of the same epoch that is not newer than the one held is a sign of life, no more.
         One of an earlier epoch is not even that while y lives: it tells of another life. After a
         silence any other epoch is taken, since a sender whose wall clock went back while it was
         down must not stay unheard for good.
         """
-        held = self._report[y]
+        held, was_known = self._report[y], self.known[y]
         if report is not None and held is not None:
-            if report.epoch < held.epoch and self.known[y]:
-                return
+            if report.epoch < held.epoch and was_known:
+                return False
             if report.epoch == held.epoch and report.sequence <= held.sequence:
                 report = None
         self._heard_s[y] = now_s
         self.next_silence_s = min(self.next_silence_s, now_s + self._silence_s[y])
         if report is not None:
             self._adopt(y, report, now_s)
-        elif held is not None and not self.known[y]:
+        elif held is not None and not was_known:
             self._believe(y, held)
+        return self.known[y] and not was_known
 
     def lost(self, y: int) -> None:
         """The link to y is down: y is unknown until it reports again.

@@ -334,7 +334,8 @@ class NodeMachine:
     # --- neighbors, time, operators -----------------------------------------------------------
 
     def _heard(self, event: ev.Heard, now_s: float) -> None:
-        self.neighbors.heard(event.neighbor, event.report, now_s)
+        if self.neighbors.heard(event.neighbor, event.report, now_s):
+            self._publish()  # it sends nothing here before it knows that it is heard
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         self.neighbors.lost(event.neighbor)

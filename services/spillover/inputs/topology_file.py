@@ -74,8 +74,8 @@ def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
     fields = asdict(topology)
     for cluster in fields["clusters"]:
-        if cluster["url"] is None:
-            del cluster["url"]
+        for name in [name for name, value in cluster.items() if value is None]:
+            del cluster[name]
     for link in fields["links"]:
         link["between"] = list(link["between"])
     fields["clusters"], fields["links"] = list(fields["clusters"]), list(fields["links"])

@@ -14,12 +14,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
+from spillover.model.upstream_urls import is_http_handler, upstream_urls
 
 LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
 """Fields of the contract that this version does not know yet."""
 
-_LATER_HANDLERS = ("http:", "dask:")
+_LATER_HANDLERS = ("dask:",)
 _EXACT_INTEGER_LIMIT = 2**53
 """Whole numbers up to here survive every JSON reader and every float."""
 
@@ -64,8 +65,13 @@ def _check_handler(value: str) -> str:
     if value.startswith(_LATER_HANDLERS):
         kind = value.partition(":")[0]
         raise fault(f"the handler {kind}: is not available in this version")
-    if value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
-        raise fault(f"expected sleep, spin or python:MODULE:FUNCTION, got {describe(value)}")
+    if is_http_handler(value):
+        try:
+            upstream_urls(value)
+        except ValueError as error:
+            raise fault(str(error)) from error
+    elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
+        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}")
     return value
 
 
@@ -106,9 +112,12 @@ class ClusterFields(_Fields):
     service_ms: Number = 40.0
     handler: Annotated[str, AfterValidator(_check_handler)] = "sleep"
     workers: str = "thread"
+    memory_limit_bytes: WholeNumber | None = None
+    kill_after_ms: Number | None = None
     delivery_ms: Number = 0.0
     queue_limit: WholeNumber = 10_000
     url: Annotated[str, AfterValidator(_check_url)] | None = None
+    peer_url: Annotated[str, AfterValidator(_check_url)] | None = None
 
 
 class LinkFields(_Fields):

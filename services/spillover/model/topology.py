@@ -17,6 +17,12 @@ from spillover.model.ids import ClusterId
 CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
+HANDLERS_KNOWN = "sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]"
+"""What a cluster's `handler` may be, for messages."""
+
+MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
+"""A worker process takes some 25 MB before it has imported the handler's module."""
+
 POLICY_NAMES = ("isolated", "paper", "two-choice")
 
 
@@ -32,10 +38,17 @@ class Cluster:
     handler: str = "sleep"
     workers: str = "thread"
     """Where synchronous python handlers run: `thread` or `process`."""
+    memory_limit_bytes: int | None = None
+    """What a worker process may take, itself included; a handler that wants more fails."""
+    kill_after_ms: float | None = None
+    """A worker process that has not returned so long after its result ceased to be wanted is
+    killed, and its server free. None: it stays busy until it returns."""
     delivery_ms: float = 0.0
     """Added to every request on its way from queue to server; does not occupy the server."""
     queue_limit: int = 10_000
     url: str | None = None
+    peer_url: str | None = None
+    """Where neighbors reach it, if not at `url`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +111,7 @@ class Topology:
             a, b = link.between
             if cluster_id in (a, b):
                 other = self.cluster(b if cluster_id == a else a)
-                found.append(Neighbor(other.id, link.delay_ms, other.url))
+                found.append(Neighbor(other.id, link.delay_ms, other.peer_url or other.url))
         return tuple(found)
 
     def with_policy(self, policy: str) -> Topology:
@@ -111,7 +124,12 @@ class Topology:
     def stretched(self, time_scale: float) -> Topology:
         """The same federation with every duration multiplied by `time_scale`."""
         clusters = tuple(
-            replace(c, service_ms=c.service_ms * time_scale, delivery_ms=c.delivery_ms * time_scale)
+            replace(
+                c,
+                service_ms=c.service_ms * time_scale,
+                delivery_ms=c.delivery_ms * time_scale,
+                kill_after_ms=None if c.kill_after_ms is None else c.kill_after_ms * time_scale,
+            )
             for c in self.clusters
         )
         links = tuple(replace(link, delay_ms=link.delay_ms * time_scale) for link in self.links)
@@ -149,15 +167,31 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         if cluster.id in seen:
             _fail(f"{field}.id", f"expected ids that differ, got {cluster.id!r} twice")
         seen.add(cluster.id)
-        if cluster.url is not None and cluster.url in urls:
-            _fail(f"{field}.url", f"expected urls that differ, got {cluster.url} twice")
-        urls.add(cluster.url)
+        for name, url in (("url", cluster.url), ("peer_url", cluster.peer_url)):
+            if url is not None and url in urls:
+                _fail(f"{field}.{name}", f"expected urls that differ, got {url} twice")
+            urls.add(url)
         _at_least(f"{field}.servers", cluster.servers, 1)
         _at_least(f"{field}.service_ms", cluster.service_ms, 0)
         _at_least(f"{field}.delivery_ms", cluster.delivery_ms, 0)
         _at_least(f"{field}.queue_limit", cluster.queue_limit, 0)
         if cluster.workers not in ("thread", "process"):
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
+        _check_processes(field, cluster)
+
+
+def _check_processes(field: str, cluster: Cluster) -> None:
+    in_processes = cluster.workers == "process" and cluster.handler.startswith("python:")
+    for name in ("memory_limit_bytes", "kill_after_ms"):
+        if getattr(cluster, name) is not None and not in_processes:
+            expected = "expected only along with workers: process and a python handler"
+            _fail(f"{field}.{name}", expected)
+    limit_bytes = cluster.memory_limit_bytes
+    if limit_bytes is not None and limit_bytes < MEMORY_LIMIT_BYTES_MIN:
+        expected = f"expected at least {MEMORY_LIMIT_BYTES_MIN}"
+        _fail(f"{field}.memory_limit_bytes", f"{expected}, got {limit_bytes}")
+    if cluster.kill_after_ms is not None:
+        _at_least(f"{field}.kill_after_ms", cluster.kill_after_ms, 0)
 
 
 def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:

@@ -165,7 +165,7 @@ class Testbed:
         # Numbered, since there are file systems that take a and A for the same.
         log = file.parent / f"{self.topology.cluster_ids.index(cluster)}-{cluster}.log"
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        command += ["--cluster", cluster, "--end-with-stdin"]
+        command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self._drain_timeout_s)]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]

@@ -12,18 +12,35 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from spillover import __version__
-from spillover.apps.node.hot_paths import AsgiApp, HotPaths
-from spillover.apps.node.openapi import add_hot_paths
+from spillover.apps.node.admin_routes import add_admin_routes
+from spillover.apps.node.cold_bodies import described_body, read_json
+from spillover.apps.node.doors import AsgiApp, PeerVersions
+from spillover.apps.node.federation import (
+    QUERY_LIMIT_BYTES,
+    Federation,
+    FederationQuery,
+    GatheredStates,
+)
+from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.openapi import add_hot_paths, problems
 from spillover.apps.node.problems import Problem
-from spillover.apps.node.views import Explanation, NodeState, explanation, node_state
-from spillover.core.node_events import Drain, Resume
+from spillover.apps.node.request_routes import add_request_routes
+from spillover.apps.node.views import (
+    Explanation,
+    FederationState,
+    NodeState,
+    explanation,
+    node_state,
+)
+from spillover.live import wire
 from spillover.live.node_shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
-def create_app(shell: NodeShell) -> AsgiApp:
-    """The whole service of a node: hot paths in front, FastAPI behind."""
+def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
+    """The whole service of a node: hot paths in front, FastAPI behind. In a `testbed` operators
+    may spoil its links."""
     app = FastAPI(
         title=f"Spillover node {shell.cluster.id}",
         version=__version__,
@@ -31,10 +48,12 @@ def create_app(shell: NodeShell) -> AsgiApp:
         redoc_url=None,
     )
     _add_state_routes(app, shell)
-    _add_admin_routes(app, shell)
+    add_request_routes(app, shell)
+    _add_federation_routes(app, Federation(shell))
+    add_admin_routes(app, shell, testbed=testbed)
     _add_problem_handlers(app)
     add_hot_paths(app)
-    return HotPaths(app, shell)
+    return HotPaths(PeerVersions(app), shell)
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
@@ -43,7 +62,7 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
         """The cluster as it is now, and what it knows of its neighbors."""
         return node_state(shell, shell.now_s)
 
-    @app.get("/explain/{request_id:path}")
+    @app.get("/explain/{request_id:path}", responses=problems("unknown_request", "invalid"))
     async def explain(request_id: str) -> Explanation:
         """Why this request was started, kept, handed on or refused here."""
         found = explanation(shell, request_id)
@@ -56,14 +75,18 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
         """200 as long as the process can answer."""
         return {"status": "ok"}
 
-    @app.get("/readyz")
+    @app.get("/readyz", responses=problems("draining"))
     async def readyz() -> dict[str, str]:
         """200 while new requests are accepted."""
         if shell.machine.draining:
             raise Problem("draining", "the cluster is draining")
         return {"status": "ready"}
 
-    @app.get("/metrics", response_class=Response)
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
     async def metrics() -> Response:
         """For Prometheus."""
         return Response(
@@ -71,18 +94,21 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
         )
 
 
-def _add_admin_routes(app: FastAPI, shell: NodeShell) -> None:
-    @app.post("/admin/drain", status_code=202)
-    async def drain() -> NodeState:
-        """Accept nothing more; the queue goes to neighbors that accept, the rest is finished."""
-        shell.feed(Drain())
-        return node_state(shell, shell.now_s)
+def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
+    @app.get("/federation")
+    async def show_federation() -> FederationState:
+        """All clusters that can be reached along the links, within a second, and the others."""
+        return await federation.show()
 
-    @app.post("/admin/resume")
-    async def resume() -> NodeState:
-        """Accept again."""
-        shell.feed(Resume())
-        return node_state(shell, shell.now_s)
+    @app.post(
+        wire.FEDERATION_PATH,
+        summary="Between neighbors: the states of the clusters behind this one",
+        openapi_extra=described_body(FederationQuery),
+        responses=problems("not_a_neighbor", "invalid", "too_large"),
+    )
+    async def answer_federation(request: Request) -> GatheredStates:
+        query = await read_json(request, FederationQuery, QUERY_LIMIT_BYTES)
+        return await federation.answer(query)
 
 
 def _add_problem_handlers(app: FastAPI) -> None:

@@ -1,14 +1,27 @@
-"""The OpenAPI of the hot paths, which FastAPI cannot see: they are dispatched before it."""
+"""The OpenAPI of the hot paths, which FastAPI cannot see: they are dispatched before it.
+
+A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here. Problems
+are told by their reasons, for the cold routes too.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.node.problems import STATUS_BY_REASON
+from spillover.live import wire
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
+from spillover.model.topology import CLUSTER_ID
+
+Body: TypeAlias = type[BaseModel]
+
+SCHEMAS = "#/components/schemas/"
 
 
 class RequestView(BaseModel):
@@ -40,6 +53,56 @@ class AnswerView(BaseModel):
     timing_ms: TimingView
 
 
+class RequestStateView(BaseModel):
+    """Where a request is, or how it ended: done adds the fields of the answer, the other ends
+    their problem."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    state: Literal["queued", "running", "forwarded", "done", "failed", "expired", "cancelled"]
+    problem: dict[str, Any] | None = None
+
+
+class ForwardView(BaseModel):
+    """A request that a neighbor hands on; `path` lists the clusters it was at, its home first."""
+
+    sender: str
+    id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    path: list[str] = Field(min_length=1, max_length=1000)
+    remaining_ms: float
+    payload: Any
+    keyed: bool = False
+    type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
+    priority: int = Field(0, ge=0, le=9)
+    traceparent: str | None = None
+
+
+class ForwardAnswerView(BaseModel):
+    """How it ended; durations in milliseconds."""
+
+    model_config = ConfigDict(extra="allow")
+
+    outcome: Literal["done", "failed", "expired", "cancelled", "unknown"]
+    path: list[str]
+    held_ms: float
+    result: Any = None
+    problem: str | None = None
+
+
+class CancelView(BaseModel):
+    """`sender` no longer wants the request of this id, which it has handed on."""
+
+    sender: str
+    id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+
+
+class CancelAnswerView(BaseModel):
+    """Whether such a request was under way."""
+
+    found: bool
+
+
 class ProblemView(BaseModel):
     """Why there is no result."""
 
@@ -51,65 +114,171 @@ class ProblemView(BaseModel):
     id: str | None = None
 
 
-_PROBLEMS = {
-    "409": "cancelled",
-    "413": "too_large",
-    "422": "invalid",
-    "429": "queue_full (with Retry-After)",
-    "502": "handler_failed or outcome_unknown",
-    "503": "draining",
-    "504": "deadline_exceeded",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one hot path. `problems` are the reasons it may give; an answer without a
+    body model is described by its content type alone."""
+
+    summary: str
+    operation_id: str
+    answers: Mapping[int, tuple[str, Body | str]]
+    problems: tuple[str, ...] = ()
+    body: Body | None = None
+    parameters: tuple[dict[str, Any], ...] = field(default=())
+
+
+def header(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A header that may be left out."""
+    return {"name": name, "in": "header", "required": False, "schema": schema}
+
+
+REQUEST_HEADERS = (
+    header("Idempotency-Key", {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX}),
+    header("Spillover-Deadline-Ms", {"type": "number", "minimum": 0}),
+    header("Spillover-Type", {"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH_MAX}),
+    header("Spillover-Priority", {"type": "integer", "minimum": 0, "maximum": 9}),
+    header("Prefer", {"type": "string", "examples": ["respond-async"]}),
+    header("traceparent", {"type": "string"}),
+)
+
+REQUEST_PROBLEMS = (
+    *("malformed", "deadline_exceeded", "cancelled", "too_large", "invalid"),
+    *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
+)
+
+_FROM = {
+    "name": "from",
+    "in": "query",
+    "required": True,
+    "schema": {"type": "string", "pattern": f"^{CLUSTER_ID.pattern}$"},
 }
 
-_HEADERS = {
-    "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX},
-    "Spillover-Deadline-Ms": {"type": "number", "minimum": 0},
-    "Spillover-Type": {"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH_MAX},
-    "Spillover-Priority": {"type": "integer", "minimum": 0, "maximum": 9},
+HOT_PATHS: dict[str, dict[str, Operation]] = {
+    "/requests": {
+        "post": Operation(
+            summary="Run a request and wait for its result",
+            operation_id="post_requests",
+            body=RequestView,
+            parameters=REQUEST_HEADERS,
+            answers={
+                200: ("Done, here or at another cluster", AnswerView),
+                202: ("Accepted; `Location` tells where to ask (respond-async)", RequestStateView),
+            },
+            problems=(*REQUEST_PROBLEMS, "conflict"),
+        )
+    },
+    wire.FORWARD_PATH: {
+        "post": Operation(
+            summary="Between neighbors: run a request that is handed on",
+            operation_id="post_forward",
+            body=ForwardView,
+            answers={200: ("It has ended, in whatever way", ForwardAnswerView)},
+            problems=(*REQUEST_PROBLEMS, "not_a_neighbor"),
+        )
+    },
+    wire.CANCEL_PATH: {
+        "post": Operation(
+            summary="Between neighbors: cancel a request that was handed on",
+            operation_id="post_cancel",
+            body=CancelView,
+            answers={200: ("What came of it is in the answer to the request", CancelAnswerView)},
+            problems=("not_a_neighbor", "invalid", "too_large", "deadline_exceeded", "internal"),
+        )
+    },
+    wire.REPORTS_PATH: {
+        "get": Operation(
+            summary="Between neighbors: load reports for as long as the connection lasts",
+            operation_id="get_reports",
+            parameters=(_FROM,),
+            answers={200: ("Reports, and empty objects as signs of life", "application/x-ndjson")},
+            problems=("not_a_neighbor", "invalid", "not_ready"),
+        )
+    },
 }
 
 
-def add_hot_paths(app: FastAPI) -> None:
-    """Make `/openapi.json` describe `POST /requests` besides what FastAPI knows."""
+def problems(*reasons: str) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route that may answer with these problems."""
+    content = {"application/problem+json": {"schema": _reference(ProblemView)}}
+    found: dict[int | str, dict[str, Any]] = {}
+    for reason in reasons:
+        status = STATUS_BY_REASON[reason]
+        if status in found:
+            found[status]["description"] += f" or {reason}"
+        else:
+            found[status] = {"description": reason, "content": content}
+    return found
+
+
+def add_hot_paths(app: FastAPI, paths: Mapping[str, Mapping[str, Operation]] = HOT_PATHS) -> None:
+    """Make `/openapi.json` describe the hot paths besides what FastAPI knows."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            schema["paths"]["/requests"] = {"post": _post_requests()}
+            _tell_problems(schema)
+            for path, operations in paths.items():
+                described = {method: _described(one) for method, one in operations.items()}
+                schema["paths"].setdefault(path, {}).update(described)
             schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            for model in (RequestView, AnswerView, ProblemView):
-                described = model.model_json_schema(ref_template="#/components/schemas/{model}")
-                schemas.update(described.pop("$defs", {}))
-                schemas[model.__name__] = described
+            models: list[Body] = [ProblemView, *_bodies(paths)]
+            for model in models:
+                schemas.update(_schemas(model))
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _post_requests() -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": _reference(ProblemView)}}
-    responses: dict[str, Any] = {
-        status: {"description": reason, "content": problem} for status, reason in _PROBLEMS.items()
-    }
-    responses["200"] = {
-        "description": "Done, here or at another cluster",
-        "content": {"application/json": {"schema": _reference(AnswerView)}},
-    }
-    return {
-        "summary": "Run a request and wait for its result",
-        "operationId": "post_requests",
-        "parameters": [
-            {"name": name, "in": "header", "required": False, "schema": schema}
-            for name, schema in _HEADERS.items()
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _reference(RequestView)}},
-        },
+def _tell_problems(schema: dict[str, Any]) -> None:
+    """FastAPI describes its own answer to what is invalid, which is not the one given here."""
+    invalid = problems("invalid")[422]
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            if "422" in operation["responses"]:
+                operation["responses"]["422"] = invalid
+    schemas = schema.get("components", {}).get("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    responses = {str(status): told for status, told in problems(*operation.problems).items()}
+    for status, (description, body) in operation.answers.items():
+        content = {body: {}} if isinstance(body, str) else _json(body)
+        responses[str(status)] = {"description": description, "content": content}
+    described: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": operation.operation_id,
         "responses": responses,
     }
+    if operation.parameters:
+        described["parameters"] = list(operation.parameters)
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": _json(operation.body)}
+    return described
 
 
-def _reference(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{model.__name__}"}
+def _bodies(paths: Mapping[str, Mapping[str, Operation]]) -> list[Body]:
+    found: list[Body] = []
+    for operations in paths.values():
+        for operation in operations.values():
+            told = [body for _, body in operation.answers.values() if not isinstance(body, str)]
+            found += told if operation.body is None else [operation.body, *told]
+    return found
+
+
+def _json(body: Body) -> dict[str, Any]:
+    return {"application/json": {"schema": _reference(body)}}
+
+
+def _reference(model: Body) -> dict[str, str]:
+    return {"$ref": f"{SCHEMAS}{model.__name__}"}
+
+
+def _schemas(model: Body) -> dict[str, Any]:
+    """The model's schema and those that it refers to, by name."""
+    described = model.model_json_schema(ref_template=SCHEMAS + "{model}")
+    schemas: dict[str, Any] = described.pop("$defs", {})
+    schemas[model.__name__] = described
+    return schemas

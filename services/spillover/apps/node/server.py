@@ -12,10 +12,12 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import uvicorn
 
 from spillover.apps.node.app import create_app
+from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
 from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.core.node_settings import NodeSettings
 from spillover.live.logs import OncePerPeriod
@@ -58,37 +60,53 @@ async def serve_node(
     cluster_id: str,
     *,
     bind: tuple[str, int],
+    peer_bind: tuple[str, int] | None = None,
     seed: int | None = None,
     drain_timeout_s: float = 30.0,
+    testbed: bool = False,
     end_with_stdin: bool = False,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return. A second signal ends it
     at once. With `end_with_stdin` it also ends when standard input does: the sign that whoever
-    started it has died. Raises InputError if the address cannot be bound.
+    started it has died. With `peer_bind` neighbors are served there, and nowhere else. Raises
+    InputError if an address cannot be bound.
     """
-    with bind_socket(*bind) as listening:
+    with contextlib.ExitStack() as sockets:
+        listening = [sockets.enter_context(bind_socket(*bind))]
+        if peer_bind is not None:
+            listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
         shell = NodeShell(topology, cluster_id, seed=seed)
         _warn_of_file_limit(shell.machine.settings)
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
         if end_with_stdin:
             _on_stdin_end(end)
-        server = NodeServer(create_app(shell))
+        app = create_app(shell, testbed=testbed)
+        apps: list[AsgiApp] = [app] if peer_bind is None else [PublicDoor(app), PeerDoor(app)]
+        servers = [NodeServer(app) for app in apps]
         running = asyncio.create_task(shell.run())
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        serving = asyncio.gather(
+            *(server.serve([one]) for server, one in zip(servers, listening, strict=True))
+        )
         try:
-            await _first(server.ready.wait(), running, serving)
+            for server in servers:
+                await _first(server.ready.wait(), running, serving)
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
             await _first(stop.wait(), end.wait(), running, serving)
             if not end.is_set():
                 await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
         finally:
-            await close_node(shell, server, running, serving)
+            for server in servers[1:]:
+                server.should_exit = True
+            await close_node(shell, servers[0], running, serving)
 
 
 async def close_node(
-    shell: NodeShell, server: NodeServer, running: asyncio.Task[None], serving: asyncio.Task[None]
+    shell: NodeShell,
+    server: NodeServer,
+    running: asyncio.Task[None],
+    serving: asyncio.Future[Any],
 ) -> None:
     """End a node that runs: nothing is asked any more, then nothing answered."""
     running.cancel()
@@ -115,7 +133,7 @@ async def _first(*waits: Awaitable[object]) -> None:
         future.result()
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
     """A listening socket, or InputError: the port is in use, or the address not of this host."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -126,7 +144,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
-        raise InputError("--bind", "", expected) from error
+        raise InputError(option, "", expected) from error
     listening.listen(2048)
     return listening
 

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
 from spillover.core.decisions import describe
 from spillover.live.node_shell import NodeShell
+from spillover.model.topology import CLUSTER_ID
+
+DELAY_MS_MAX = 60_000.0
+
+ClusterName = Annotated[str, Field(pattern=rf"^(?:{CLUSTER_ID.pattern})$")]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class LinkState(BaseModel):
+    """What an operator has done to the way to a neighbor."""
+
+    delay_ms: Milliseconds
+    loss: Share
+    cut: bool
 
 
 class NeighborState(BaseModel):
     """What a node believes of a neighbor, and how old that is; null before the first report."""
 
-    id: str
+    model_config = ConfigDict(extra="allow")
+
+    id: ClusterName
     url: str | None
     accept_probability: float
     neighborhood_accept_probability: float
     queue_length: int
-    age_ms: float | None
+    age_ms: Milliseconds | None
     alive: bool
+    delay_ms: Milliseconds = 0.0
+    """One way, as the topology has it."""
+    link: LinkState | None = None
+    """null where nobody has changed it."""
 
 
 class LedgerState(BaseModel):
@@ -32,74 +54,132 @@ class LedgerState(BaseModel):
 
 
 class NodeState(BaseModel):
-    """One cluster as it is now."""
+    """One cluster as it is now. Other versions of a node may have more to tell."""
 
-    cluster: str
+    model_config = ConfigDict(extra="allow")
+
+    cluster: ClusterName
     url: str | None
-    servers: int
-    busy: int
-    queue_length: int
+    servers: Count
+    busy: Count
+    queue_length: Count
     accept_probability: float
     neighborhood_accept_probability: float
     policy: str
     version: str
     draining: bool
     drained: bool
-    forwards: int
+    forwards: Count
     """Requests handed to neighbors since the start, whatever came back."""
+    stuck: Count = 0
+    """Servers still busy with work whose request has ended."""
+    down: bool = False
+    """Nothing can be run here for now: all upstreams of the handler are gone."""
     neighbors: list[NeighborState]
     ledger: LedgerState
 
 
 class Explanation(BaseModel):
-    """The decisions taken here about one request, oldest first."""
+    """The decisions taken here about one request, oldest first, and all that happened to it here
+    in between; `at_ms` counts from the first of that."""
 
     id: str
     cluster: str
     decisions: list[dict[str, Any]]
+    story: list[dict[str, Any]] = []
+
+
+class Unreachable(BaseModel):
+    """A cluster that did not answer in time; `last_seen_s` is the age of the newest report that a
+    cluster which did has of it, null without one."""
+
+    unreachable: bool = True
+    last_seen_s: float | None
+
+
+class FederationLink(BaseModel):
+    """A link as the topology has it; `delay_ms` is one way."""
+
+    between: tuple[str, str]
+    delay_ms: float
+
+
+class FederationState(BaseModel):
+    """All clusters that are known of, by id, and the links between them."""
+
+    clusters: dict[str, NodeState | Unreachable]
+    links: list[FederationLink]
 
 
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
-    machine, topology = shell.machine, shell.topology
-    urls = {n.id: n.url for n in topology.neighbors(shell.cluster.id)}
+    machine = shell.machine
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
-        servers=machine.settings.servers,
-        busy=machine.busy,
+        servers=machine.servers.total,
+        busy=machine.servers.busy,
         queue_length=machine.queue_length,
         accept_probability=machine.accept_probability,
         neighborhood_accept_probability=machine.neighborhood_accept_probability,
-        policy=machine.settings.policy,
+        policy=machine.policy,
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
         forwards=shell.metrics.forwards_left,
-        neighbors=[
-            NeighborState(
-                id=view.id,
-                url=urls[view.id],
-                accept_probability=view.accept_probability,
-                neighborhood_accept_probability=view.neighborhood_accept_probability,
-                queue_length=view.queue_length,
-                age_ms=None if view.age_s is None else view.age_s * 1e3,
-                alive=view.alive,
-            )
-            for view in machine.neighbors.view(now_s)
-        ],
+        stuck=len(machine.servers.stuck),
+        down=machine.servers.down,
+        neighbors=_neighbor_states(shell, now_s),
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
 
 
+def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
+    """With the urls that clients use; where neighbors are called at is theirs to know."""
+    topology = shell.topology
+    linked = topology.neighbors(shell.cluster.id)
+    return [
+        NeighborState(
+            id=view.id,
+            url=topology.cluster(view.id).url,
+            accept_probability=view.accept_probability,
+            neighborhood_accept_probability=view.neighborhood_accept_probability,
+            queue_length=view.queue_length,
+            age_ms=None if view.age_s is None else view.age_s * 1e3,
+            alive=view.alive,
+            delay_ms=linked[y].delay_ms,
+            link=link_state(shell, y),
+        )
+        for y, view in enumerate(shell.machine.neighbors.view(now_s))
+    ]
+
+
+def link_state(shell: NodeShell, neighbor: int) -> LinkState | None:
+    """None where the link is as the topology has it."""
+    linked = shell.topology.neighbors(shell.cluster.id)[neighbor]
+    delay_s, loss, cut = shell.link_faults(neighbor)
+    delay_ms = round(delay_s * 1e3, 6)
+    if not loss and not cut and delay_ms == round(linked.delay_ms, 6):
+        return None
+    return LinkState(delay_ms=delay_ms, loss=loss, cut=cut)
+
+
 def explanation(shell: NodeShell, request_id: str) -> Explanation | None:
     """None where no decision about the request is remembered."""
-    decisions = shell.machine.decider.log.of(request_id)
+    log, ids = shell.machine.decider.log, shell.machine.neighbors.ids
+    decisions = log.of(request_id)
     if not decisions:
         return None
-    ids = shell.machine.neighbors.ids
     return Explanation(
         id=request_id,
         cluster=shell.cluster.id,
         decisions=[describe(decision, ids) for decision in decisions],
+        story=[_in_short(record) for record in log.tell(request_id, ids)],
     )
+
+
+def _in_short(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of the story; decisions are told in full elsewhere."""
+    if record["event"] != "decided":
+        return record
+    return {name: record[name] for name in ("at_ms", "event", "outcome", "neighbor")}

@@ -1,1 +1,1 @@
-"""What runs on the servers of a cluster: the handlers sleep, spin and python."""
+"""What runs on the servers of a cluster: the handlers sleep, spin, python and http."""

@@ -10,6 +10,10 @@ from spillover.core.node_events import ServiceEnded, Start
 OnEnd: TypeAlias = Callable[[ServiceEnded, float | None], None]
 """Told once for every start; the instant is given where the end was meant for one."""
 
+OnHealth: TypeAlias = Callable[[bool], None]
+"""Told False when nothing can run any request for now, True when something can again. All is well
+until it is told."""
+
 
 class Workers(Protocol):
     """Runs one request on each server. The machine never starts more than there are servers."""

@@ -28,6 +28,8 @@ class Ended:
     result: bytes = b""
     problem: str | None = None
     details: str = ""
+    out_of_memory: bool = False
+    """A process in which this happened may hold what it cannot do without: it is not used again."""
 
 
 def spin(service_s: float) -> Ended:
@@ -77,7 +79,12 @@ def encoded(result: object) -> Ended:
 
 def failed(error: BaseException) -> Ended:
     """The end of a call that raised."""
-    return Ended(problem=one_line(error), details="".join(traceback.format_exception(error)))
+    out_of_memory = isinstance(error, MemoryError)
+    if out_of_memory:
+        # What its frames hold is what is missing; telling of it takes memory, too.
+        traceback.clear_frames(error.__traceback__)
+    details = "".join(traceback.format_exception(error))
+    return Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
 
 
 def one_line(error: BaseException) -> str:

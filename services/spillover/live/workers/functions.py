@@ -16,6 +16,7 @@ from typing import Any
 
 from spillover.live.workers.calls import one_line
 from spillover.model.errors import InputError
+from spillover.model.topology import HANDLERS_KNOWN
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ def load_function(handler: str, source: str) -> Callable[..., Any]:
     kind, _, named = handler.partition(":")
     module_name, _, function_name = named.partition(":")
     if kind != "python" or not module_name or not function_name:
-        expected = f"expected sleep, spin or python:MODULE:FUNCTION, got {handler!r}"
+        expected = f"expected {HANDLERS_KNOWN}, got {handler!r}"
         raise InputError(source, "handler", expected)
     directory = str(Path.cwd())
     if directory not in sys.path:

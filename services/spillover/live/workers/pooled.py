@@ -25,19 +25,22 @@ _log.addFilter(OncePerPeriod())
 
 class PooledWorkers:
     """Hands work to threads and reports its end. Work that runs cannot be stopped: its server
-    stays occupied until it returns, whatever became of the request.
+    stays occupied until it returns, whatever became of the request, or until its process is killed.
     """
 
-    def __init__(self, servers: int, on_end: OnEnd, *, in_processes: bool) -> None:
+    def __init__(
+        self, servers: int, on_end: OnEnd, processes: ServerProcesses | None = None
+    ) -> None:
         self._threads = ServerThreads(servers)
-        self._processes = ServerProcesses() if in_processes else None
+        self._processes = processes
         self._on_end = on_end
 
     def run(self, command: Start, work: Callable[..., Ended], *args: object) -> None:
         """Run `work(*args)`, which must not raise, for a started request."""
         loop = asyncio.get_running_loop()
         if self._processes is not None:
-            work, args = self._processes.call, (work, *args)
+            self._processes.announce(command.ref)
+            work, args = self._processes.call, (command.ref, work, *args)
 
         def job() -> None:
             try:
@@ -50,6 +53,8 @@ class PooledWorkers:
         try:
             self._threads.submit(job)
         except RuntimeError as error:
+            if self._processes is not None:
+                self._processes.withdraw(command.ref)
             loop.call_soon(partial(self._ended, command, failed(error)))
 
     async def close(self) -> None:

@@ -10,43 +10,81 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from spillover.live.orphans import end_with_parent
-from spillover.live.workers.calls import Ended
+from spillover.live.workers.calls import Ended, failed
 
 JOIN_S = 5.0
 """For a process whose pipe has broken to be gone."""
 
 
-class ServerProcesses:
-    """The processes of one node's servers, each started at its thread's first call."""
+@dataclass(slots=True)
+class _Call:
+    """A call that is to be made or under way."""
 
-    def __init__(self) -> None:
+    process: BaseProcess | None = None
+    killed: bool = False
+
+
+class ServerProcesses:
+    """The processes of one node's servers, each started at its thread's first call.
+
+    `memory_limit_bytes` is what each may take, itself included (None: what there is). Linux heeds
+    it; elsewhere it may go unheeded.
+    """
+
+    def __init__(self, memory_limit_bytes: int | None = None) -> None:
+        self._memory_limit_bytes = memory_limit_bytes
         self._context = multiprocessing.get_context("spawn")
         self._own = threading.local()
         self._lock = threading.Lock()
         self._living: set[BaseProcess] = set()
         self._closed = False
+        self._calls_lock = threading.Lock()  # the other one is held while a process is started
+        self._calls: dict[int, _Call] = {}
         # multiprocessing waits for its processes at exit, and these do not heed SIGTERM.
         atexit.register(self.close)
 
-    def call(self, work: Callable[..., Ended], *args: object) -> Ended:
-        """Run `work(*args)` in this thread's process and wait for it. Does not raise."""
-        process: BaseProcess | None = getattr(self._own, "process", None)
-        if process is not None and not process.is_alive():
-            process = None
+    def announce(self, ref: int) -> None:
+        """A call is to be made; from now on it can be killed."""
+        with self._calls_lock:
+            self._calls[ref] = _Call()
+
+    def kill(self, ref: int) -> None:
+        """End this call, with its process if it has begun. Does nothing if it has ended."""
+        with self._calls_lock:
+            call = self._calls.get(ref)
+            if call is not None:
+                call.killed = True
+                if call.process is not None:
+                    call.process.kill()
+
+    def call(self, ref: int, work: Callable[..., Ended], *args: object) -> Ended:
+        """Run `work(*args)` in this thread's process and wait for it, as the announced call `ref`.
+        Does not raise."""
         try:
-            if process is None:
-                process = self._start()
-            pipe: Connection = self._own.pipe
-            pipe.send((work, args))
-            ended: Ended = pipe.recv()
-        except (EOFError, OSError) as error:
-            if process is None:
-                return Ended(problem=f"no worker process could be started: {error}")
-            return self._died(process)
+            process = self._ready()
+        except OSError as error:
+            self.withdraw(ref)
+            return Ended(problem=f"no worker process could be started: {error}")
+        if not self._begin(ref, process):
+            return Ended(problem="it was ended before it began")
+        ended: Ended | None = None
+        try:
+            with contextlib.suppress(EOFError, OSError):
+                pipe: Connection = self._own.pipe
+                pipe.send((work, args))
+                ended = pipe.recv()
+        finally:
+            killed = self.withdraw(ref)
+        if ended is None:
+            return Ended(problem=f"the worker process died ({self._retire(process)})")
+        if killed or ended.out_of_memory:
+            process.kill()
+            self._retire(process)
         return ended
 
     def close(self) -> None:
@@ -60,33 +98,70 @@ class ServerProcesses:
                 process.join(JOIN_S)
             self._living.clear()
 
-    def _start(self) -> BaseProcess:
+    def _begin(self, ref: int, process: BaseProcess) -> bool:
+        """Whether the call is still to be made."""
+        with self._calls_lock:
+            call = self._calls[ref]
+            call.process = process
+            if call.killed:
+                del self._calls[ref]
+            return not call.killed
+
+    def withdraw(self, ref: int) -> bool:
+        """From now on the call cannot be killed; whether it was."""
+        with self._calls_lock:
+            return self._calls.pop(ref).killed
+
+    def _ready(self) -> BaseProcess:
+        """This thread's process. Raises OSError if none can be started."""
+        process: BaseProcess | None = getattr(self._own, "process", None)
+        if process is not None and process.is_alive():
+            return process
         self._own.process = None
         with self._lock:
             if self._closed:
                 raise OSError("the node ends")
             pipe, theirs = self._context.Pipe()
-            process = self._context.Process(target=_serve, args=(theirs,))
+            arguments = (theirs, self._memory_limit_bytes)
+            process = self._context.Process(target=_serve, args=arguments)
             process.start()
             theirs.close()
             self._living = {other for other in self._living if other.is_alive()} | {process}
         self._own.process, self._own.pipe = process, pipe
         return process
 
-    def _died(self, process: BaseProcess) -> Ended:
+    def _retire(self, process: BaseProcess) -> str:
+        """See a process off; how it ended."""
         self._own.process = None
         process.join(JOIN_S)
         code = process.exitcode
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-        return Ended(problem=f"the worker process died ({how})")
+        if code is None:  # whoever looked first was told, and that was another thread
+            return "how is not known"
+        return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, memory_limit_bytes: int | None) -> None:
     """The life of a worker process: it ends when the node does. Signals are left to the node."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()
-    with contextlib.suppress(EOFError, OSError):
+    if memory_limit_bytes is not None:
+        _limit_memory(memory_limit_bytes)
+    with contextlib.suppress(EOFError, OSError, MemoryError):
         while True:
             work, args = pipe.recv()
-            pipe.send(work(*args))
+            ended = work(*args)
+            try:
+                pipe.send(ended)
+            except MemoryError as error:  # encoded before any of it is sent
+                pipe.send(failed(error))
+
+
+def _limit_memory(limit_bytes: int) -> None:
+    """Of data, not of address space: libraries map far more than they ever touch."""
+    import resource  # noqa: PLC0415 - not there on every system
+
+    _, hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard_bytes != resource.RLIM_INFINITY:
+        limit_bytes = min(limit_bytes, hard_bytes)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))

@@ -1,13 +1,14 @@
 """The handler `python:MODULE:FUNCTION`: calls F(payload) or F(payload, ctx).
 
 An async function runs on the node's loop and is cancelled when its result is no longer wanted. A
-plain function runs in a thread (or process) per server and cannot be stopped; from a thread it may
-look at `ctx.cancelled`.
+plain function runs in a thread (or process) per server and cannot be stopped; in a thread it may
+look at `ctx.cancelled`, a process may be killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import cache
@@ -17,10 +18,13 @@ from typing import Any
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
+from spillover.live.logs import OncePerPeriod
+from spillover.live.timers import Timer, Timers
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, arguments, call, encoded, failed
 from spillover.live.workers.functions import Context, is_async, load_function, takes_context
 from spillover.live.workers.pooled import PooledWorkers, service_ended
+from spillover.live.workers.processes import ServerProcesses
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Outcome
@@ -29,16 +33,26 @@ from spillover.model.topology import Cluster
 END_S = 1.0
 """For async handlers to heed that the node ends."""
 
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
-def python_workers(cluster: Cluster, source: str, on_end: OnEnd) -> AsyncWorkers | SyncWorkers:
+
+def python_workers(
+    cluster: Cluster, source: str, timers: Timers, on_end: OnEnd
+) -> AsyncWorkers | SyncWorkers:
     """The servers of a cluster whose handler is a python function.
 
-    Raises InputError, naming `source`, if it cannot be imported or called.
+    Raises InputError, naming `source`, if it cannot be imported or called, or not be held to the
+    limits that the cluster sets.
     """
     function = load_function(cluster.handler, source)
-    if is_async(function):
-        return AsyncWorkers(function, cluster.id, on_end)
-    return SyncWorkers(function, cluster, on_end)
+    if not is_async(function):
+        return SyncWorkers(function, cluster, timers, on_end)
+    for name in ("memory_limit_bytes", "kill_after_ms"):
+        if getattr(cluster, name) is not None:
+            expected = f"expected a plain function for it, {cluster.handler} is async"
+            raise InputError(source, name, expected)
+    return AsyncWorkers(function, cluster.id, on_end)
 
 
 class AsyncWorkers:
@@ -97,13 +111,19 @@ class AsyncWorkers:
 class SyncWorkers(PooledWorkers):
     """Runs a plain function, in a thread or a process per server."""
 
-    def __init__(self, function: Callable[..., Any], cluster: Cluster, on_end: OnEnd) -> None:
+    def __init__(
+        self, function: Callable[..., Any], cluster: Cluster, timers: Timers, on_end: OnEnd
+    ) -> None:
         in_processes = cluster.workers == "process"
-        super().__init__(cluster.servers, on_end, in_processes=in_processes)
+        processes = ServerProcesses(cluster.memory_limit_bytes) if in_processes else None
+        super().__init__(cluster.servers, on_end, processes)
         self._function = function
         self._takes_context = takes_context(function)
         self._cluster = cluster
+        self._timers = timers
         self._contexts: dict[int, Context] = {}
+        self._stopped: dict[int, Timer] = {}
+        self._killed: set[int] = set()
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
@@ -119,14 +139,34 @@ class SyncWorkers(PooledWorkers):
             self.run(command, call, self._function, payload, context, self._takes_context)
 
     def stop(self, ref: int) -> None:
-        """What runs, runs on; it may look whether it should."""
+        """What runs, runs on; it may look whether it should. A process that does so for too long
+        is killed, where the cluster says how long that is."""
         context = self._contexts.get(ref)
         if context is not None:
             context.cancel()
+        kill_after_ms = self._cluster.kill_after_ms
+        if kill_after_ms is not None:
+            due_s = time.monotonic() + kill_after_ms / 1e3
+            self._stopped[ref] = self._timers.at(due_s, lambda _: self._kill(ref))
+
+    def _kill(self, ref: int) -> None:
+        if self._processes is not None:
+            self._killed.add(ref)
+            self._processes.kill(ref)
 
     def _ended(self, command: Start, ended: Ended) -> None:
-        self._contexts.pop(command.ref, None)
-        super()._ended(command, ended)
+        ref = command.ref
+        self._contexts.pop(ref, None)
+        timer = self._stopped.pop(ref, None)
+        if timer is not None:
+            timer.cancel()
+        if ref not in self._killed:
+            super()._ended(command, ended)
+            return
+        self._killed.remove(ref)
+        _log.warning("killed the worker process of request %s, which ran on", command.request.id)
+        service_s = max(0.0, time.monotonic() - command.at_s)
+        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_s), None)
 
 
 def call_named(handler: str, payload: bytes, context: Context) -> Ended:

@@ -8,6 +8,7 @@ from spillover.core.node_events import Start
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import spin
 from spillover.live.workers.pooled import PooledWorkers
+from spillover.live.workers.processes import ServerProcesses
 from spillover.live.workers.service_payload import read_service_s, service_problem
 
 
@@ -15,7 +16,7 @@ class SpinWorkers(PooledWorkers):
     """As many spinning processes as there are servers, each started when it is first needed."""
 
     def __init__(self, servers: int, service_s: float, on_end: OnEnd) -> None:
-        super().__init__(servers, on_end, in_processes=True)
+        super().__init__(servers, on_end, ServerProcesses())
         self._service_s = service_s
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:

@@ -1,0 +1,83 @@
+"""What operators change: `/admin/...`. What a change means is the machine's and the links'."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Request
+from pydantic import Field
+
+from spillover.apps.node.cold_bodies import StrictBody, described_body, read_json
+from spillover.apps.node.openapi import problems
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
+from spillover.core.node_events import Drain, PolicySet, Resume
+from spillover.live.node_shell import NodeShell
+from spillover.model.ids import ClusterId
+from spillover.model.topology import POLICY_NAMES
+
+
+class PolicyBody(StrictBody):
+    """The policy to decide by from now on."""
+
+    policy: Annotated[str, Field(max_length=100, json_schema_extra={"enum": list(POLICY_NAMES)})]
+
+
+class LinkBody(StrictBody):
+    """What to change of the way to a neighbor; what is left out stays as it is."""
+
+    delay_ms: Annotated[float, Field(ge=0.0, le=DELAY_MS_MAX)] | None = None
+    loss: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    cut: bool | None = None
+
+
+def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
+    """Add them; links can be spoiled only in a `testbed`."""
+
+    def state() -> NodeState:
+        return node_state(shell, shell.now_s)
+
+    @app.post("/admin/drain", status_code=202)
+    async def drain() -> NodeState:
+        """Accept nothing more; the queue goes to neighbors that accept, the rest is finished."""
+        shell.feed(Drain())
+        return state()
+
+    @app.post("/admin/resume")
+    async def resume() -> NodeState:
+        """Accept again."""
+        shell.feed(Resume())
+        return state()
+
+    @app.put(
+        "/admin/policy",
+        openapi_extra=described_body(PolicyBody),
+        responses=problems("invalid", "too_large"),
+    )
+    async def set_policy(request: Request) -> NodeState:
+        """Decide by another overflow policy from now on; what waits is not decided again."""
+        policy = (await read_json(request, PolicyBody)).policy
+        if policy not in POLICY_NAMES:
+            names = ", ".join(POLICY_NAMES)
+            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}")
+        shell.feed(PolicySet(policy))
+        return state()
+
+    @app.put(
+        "/admin/links/{neighbor}",
+        openapi_extra=described_body(LinkBody),
+        responses=problems("not_a_testbed", "not_found", "invalid", "too_large"),
+    )
+    async def set_link(neighbor: str, request: Request) -> LinkState:
+        """Delay, lose or cut what leaves here for a neighbor (only with `--testbed`)."""
+        if not testbed:
+            raise Problem("not_a_testbed", "links can be changed where nodes run with --testbed")
+        y = shell.machine.neighbors.index.get(ClusterId(neighbor))
+        if y is None:
+            own = shell.cluster.id
+            raise Problem("not_found", f"cluster {own} has no link to {neighbor!r}")
+        change = await read_json(request, LinkBody)
+        delay_s = None if change.delay_ms is None else change.delay_ms / 1e3
+        shell.set_link(y, delay_s=delay_s, loss=change.loss, cut=change.cut)
+        delay_s, loss, cut = shell.link_faults(y)
+        return LinkState(delay_ms=round(delay_s * 1e3, 6), loss=loss, cut=cut)

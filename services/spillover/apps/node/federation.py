@@ -1,0 +1,221 @@
+"""`GET /federation`: the states of all clusters that can be reached along the links, by an echo
+wave. No node need reach others than its neighbors, and none has more to say than the rest.
+
+A node that is asked asks its own neighbors, with less time than it has itself, and answers with
+all that came together. Whoever has been asked before answers at once with nothing, so that every
+cluster is in one answer only, and a way around a dead or slow node is found if there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from spillover.apps.node.cold_bodies import StrictBody
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.views import (
+    ClusterName,
+    FederationLink,
+    FederationState,
+    NodeState,
+    Unreachable,
+    node_state,
+)
+from spillover.live import wire
+from spillover.live.http1 import Response
+from spillover.live.logs import OncePerPeriod
+from spillover.live.node_shell import NodeShell
+from spillover.model.errors import PeerError
+from spillover.model.ids import ClusterId
+
+LIMIT_S = 1.0
+"""For the whole wave, from the first question to the last answer."""
+
+MARGIN_SHARE, MARGIN_S_MIN = 0.1, 0.02
+"""Of its time a node keeps this share, but not less than that, so that its own answer is back
+before the one who asked it gives up. Half of it is for the way, half for the work."""
+
+SILENT_S = 0.25
+"""What a neighbor gets that has not been heard of for a second: it is most likely dead or frozen,
+and would use up the time of all who wait."""
+
+CLUSTERS_MAX = 1000
+QUERY_LIMIT_BYTES = 128 * 1024
+ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
+QUERIES_MAX = 1024
+"""Remembered at a time. A node that remembers as many answers a new one for itself alone."""
+REMEMBERED_S = 2 * LIMIT_S
+WAVES_MAX = 8
+"""Begun here and under way at a time. Who asks beyond that shares the newest."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class FederationQuery(StrictBody):
+    """A question about the federation on its way; `visited` is the path that it came."""
+
+    query: Annotated[str, Field(min_length=1, max_length=64)]
+    sender: Annotated[str, Field(max_length=63)]
+    visited: Annotated[list[ClusterName], Field(max_length=CLUSTERS_MAX)]
+    remaining_ms: Annotated[float, Field(ge=0.0, le=LIMIT_S * 1e3)]
+
+
+class GatheredStates(BaseModel):
+    """What came together at one node, its own state with it; nothing if it was asked before."""
+
+    clusters: Annotated[dict[ClusterName, NodeState], Field(max_length=CLUSTERS_MAX)]
+
+
+class Federation:
+    """One node's part in the waves: those that begin here, and those that come by."""
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+        self._own = shell.cluster.id
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._waves: OrderedDict[str, asyncio.Task[FederationState]] = OrderedDict()
+
+    async def show(self) -> FederationState:
+        """What a client is shown, within LIMIT_S."""
+        if len(self._waves) >= WAVES_MAX:
+            wave = next(reversed(self._waves.values()))
+        else:
+            query = os.urandom(12).hex()
+            wave = asyncio.create_task(self._begin(query), name=f"federation {query}")
+            self._waves[query] = wave
+            wave.add_done_callback(lambda _: self._waves.pop(query))
+        return await asyncio.shield(wave)
+
+    async def answer(self, query: FederationQuery) -> GatheredStates:
+        """What a neighbor is told. Raises Problem `not_a_neighbor`."""
+        sender = self._shell.machine.neighbors.index.get(ClusterId(query.sender))
+        if sender is None:
+            detail = f"cluster {self._own} has no link to {query.sender!r}"
+            raise Problem("not_a_neighbor", detail)
+        if self._shell.link_faults(sender).cut:
+            return GatheredStates(clusters={})  # as if it had not come: no answer gets through
+        first, room = self._remember(query.query)
+        if not first:
+            return GatheredStates(clusters={})
+        if not room:
+            _log.warning("too many questions about the federation at a time: not asked on")
+            return GatheredStates(clusters=self._own_state())
+        return GatheredStates(clusters=await self._gather(query))
+
+    async def _begin(self, query: str) -> FederationState:
+        self._remember(query)
+        whole = FederationQuery(
+            query=query, sender=self._own, visited=[], remaining_ms=LIMIT_S * 1e3
+        )
+        return self._as_shown(await self._gather(whole))
+
+    def _remember(self, query: str) -> tuple[bool, bool]:
+        """Whether it is new here, and whether it could be noted down."""
+        now_s = self._shell.now_s
+        while self._seen and next(iter(self._seen.values())) <= now_s:
+            self._seen.popitem(last=False)
+        if query in self._seen:
+            return False, True
+        if len(self._seen) >= QUERIES_MAX:
+            return True, False
+        self._seen[query] = now_s + REMEMBERED_S
+        return True, True
+
+    # --- asking on ----------------------------------------------------------------------------
+
+    async def _gather(self, query: FederationQuery) -> dict[str, NodeState]:
+        """The own state, and what all neighbors answer in time that were not asked on the way."""
+        limit_s = query.remaining_ms / 1e3
+        visited = [*query.visited, self._own]
+        asked: dict[asyncio.Future[Response], ClusterId] = {}
+        if len(visited) < CLUSTERS_MAX:
+            for y, neighbor in enumerate(self._shell.machine.neighbors.ids):
+                if neighbor not in visited:
+                    future = self._ask(y, query.query, visited, limit_s)
+                    if future is not None:
+                        asked[future] = neighbor
+        if asked:
+            await asyncio.wait(asked)
+        states: dict[str, NodeState] = self._own_state()
+        for future, neighbor in asked.items():
+            for cluster, state in self._read(neighbor, future).items():
+                states.setdefault(cluster, state)
+        return dict(list(states.items())[:CLUSTERS_MAX])
+
+    def _ask(
+        self, y: int, query: str, visited: list[str], limit_s: float
+    ) -> asyncio.Future[Response] | None:
+        """None if there is no time left for an answer."""
+        neighbors = self._shell.machine.neighbors
+        if not neighbors.known[y]:
+            limit_s = min(limit_s, SILENT_S)
+        margin_s = max(MARGIN_SHARE * limit_s, MARGIN_S_MIN)
+        remaining_ms = (limit_s - margin_s) * 1e3
+        if remaining_ms <= 0.0:
+            return None
+        question = FederationQuery(
+            query=query, sender=self._own, visited=visited, remaining_ms=remaining_ms
+        )
+        body = question.model_dump_json().encode()
+        return self._shell.ask_neighbor(
+            y, "POST", wire.FEDERATION_PATH, body, limit_s - margin_s / 2
+        )
+
+    def _read(self, neighbor: str, asked: asyncio.Future[Response]) -> dict[str, NodeState]:
+        if asked.cancelled() or isinstance(asked.exception(), PeerError):
+            return {}
+        response = asked.result()
+        if response.status != 200 or len(response.body) > ANSWER_LIMIT_BYTES:
+            self._complain(neighbor, f"status {response.status}, {len(response.body)} bytes")
+            return {}
+        try:
+            gathered = GatheredStates.model_validate_json(response.body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            self._complain(neighbor, f"{where}: {first['msg']}")
+            return {}
+        return {c: state for c, state in gathered.clusters.items() if state.cluster == c}
+
+    def _complain(self, neighbor: str, what: str) -> None:
+        what = what.encode("ascii", "backslashreplace").decode()[:200]
+        _log.warning("cluster %s told no states of the federation: %s", neighbor, what)
+
+    def _own_state(self) -> dict[str, NodeState]:
+        return {self._own: node_state(self._shell, self._shell.now_s)}
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def _as_shown(self, states: dict[str, NodeState]) -> FederationState:
+        """With all that the topology or a state has heard of, in the order of their ids."""
+        topology = self._shell.topology
+        delays_ms = {_pair(link.between): link.delay_ms for link in topology.links}
+        seen_s: dict[str, float] = {}
+        for cluster, state in states.items():
+            for neighbor in state.neighbors:
+                delays_ms.setdefault(_pair((cluster, neighbor.id)), neighbor.delay_ms)
+                if neighbor.age_ms is not None:
+                    age_s = neighbor.age_ms / 1e3
+                    seen_s[neighbor.id] = min(age_s, seen_s.get(neighbor.id, age_s))
+        known = {*topology.cluster_ids, *states, *(c for pair in delays_ms for c in pair)}
+        clusters: dict[str, Any] = {
+            cluster: states.get(cluster) or Unreachable(last_seen_s=seen_s.get(cluster))
+            for cluster in sorted(known)
+        }
+        links = [
+            FederationLink(between=pair, delay_ms=delay_ms)
+            for pair, delay_ms in sorted(delays_ms.items())
+        ]
+        return FederationState(clusters=clusters, links=links)
+
+
+def _pair(between: Iterable[str]) -> tuple[str, str]:
+    one, other = sorted(between)
+    return one, other

@@ -1,0 +1,79 @@
+"""`spillover drain URL`: take a node out of service, and wait until it has nothing left."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from spillover.cli.node_calls import NodeCalls, is_state
+from spillover.cli.parsing import node_url
+from spillover.model.errors import RunError
+from spillover_loadgen.option_types import above_zero
+
+LOOK_EVERY_S = 0.1
+LOOKS_PER_LINE = 10
+"""Progress is told once a second, if there is any."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return at once, do not wait until it is drained"
+    )
+    parser.add_argument(
+        "--timeout-s", type=above_zero, default=60.0, metavar="S",
+        help="how long to wait; the node goes on draining (default 60)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the final state on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    state = asyncio.run(_drain(options))
+    if options.json:
+        print(json.dumps(state), flush=True)
+    if state["drained"]:
+        print(f"cluster {state['cluster']} is drained", file=sys.stderr)
+        return 0
+    line = f"cluster {state['cluster']} is draining: {_left(state)}"
+    if options.no_wait:
+        print(line, file=sys.stderr)
+        return 0
+    if not state["draining"]:
+        raise RunError(f"cluster {state['cluster']} accepts again: somebody resumed it")
+    raise RunError(f"{line}, after {options.timeout_s:g} s")
+
+
+async def _drain(options: argparse.Namespace) -> dict[str, Any]:
+    """The state at the end of the wait."""
+    async with NodeCalls(options.url) as node:
+        state = await node.call("POST", "/admin/drain", is_state)
+        if options.no_wait:
+            return state
+        looks = 0
+        told = ""
+        try:
+            async with asyncio.timeout(options.timeout_s):
+                while state["draining"] and not state["drained"]:
+                    if looks % LOOKS_PER_LINE == 0 and _left(state) != told:
+                        told = _left(state)
+                        print(f"cluster {state['cluster']}: {told}", file=sys.stderr)
+                    looks += 1
+                    await asyncio.sleep(LOOK_EVERY_S)
+                    state = await node.state()
+        except TimeoutError:
+            pass
+        return state
+
+
+def _left(state: dict[str, Any]) -> str:
+    """What keeps a cluster from being drained."""
+    home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
+    away = home["away"] + foreign["handed_on"]
+    running = home["running"] + foreign["running"]
+    left = f"{state['queue_length']} waiting, {running} running, {away} with neighbors"
+    return f"{left}, {state['stuck']} servers stuck" if state.get("stuck") else left

@@ -1,0 +1,188 @@
+"""`spillover explain URL ID`: why a request went where it went, from cluster to cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from spillover.cli.node_calls import NodeCalls, Refused, is_state
+from spillover.cli.parsing import node_url
+from spillover.model.errors import InputError, RunError
+
+CLUSTERS_MAX = 100
+"""Asked at most, however many hops the federation allows."""
+
+UNKNOWN = "unknown_request"
+UNREACHABLE = "unreachable"
+
+_REASONS = {
+    "started": "started at once, a server was free",
+    "kept": "kept, it joined the queue",
+    "forwarded": "handed on to",
+    "refused": "refused",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "url", type=node_url, metavar="URL",
+        help="a node that had the request, its home for the whole story",
+    )  # fmt: skip
+    parser.add_argument("id", metavar="ID", help="the request's name")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    clusters = asyncio.run(_follow(options.url, options.id))
+    if options.json:
+        print(json.dumps({"id": options.id, "clusters": clusters}), flush=True)
+    else:
+        console = Console(stderr=True)
+        for cluster, told in clusters.items():
+            console.print(_block(cluster, told))
+    return 0
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+async def _follow(url: str, request_id: str) -> dict[str, Any]:
+    """What each cluster tells, in the order in which the request may have come by. One that cannot
+    be asked, or has forgotten, has a `problem` instead of decisions. Raises RunError if the first
+    one does not know the request."""
+    first, found, onward = await _ask(url, request_id)
+    if "problem" in found:
+        raise RunError(f"cluster {first} knows of no request {request_id!r}")
+    clusters = {first: found}
+    while onward and len(clusters) < CLUSTERS_MAX:
+        cluster = next(iter(onward))
+        next_url = onward.pop(cluster)
+        try:
+            if next_url is None:
+                raise RunError(UNREACHABLE)  # noqa: TRY301 - as if it had been asked
+            _, clusters[cluster], further = await _ask(next_url, request_id)
+        except (InputError, RunError):
+            clusters[cluster] = _without(request_id, cluster, UNREACHABLE)
+            continue
+        onward |= {c: u for c, u in further.items() if c not in clusters}
+    return clusters
+
+
+async def _ask(url: str, request_id: str) -> tuple[str, dict[str, Any], dict[str, str | None]]:
+    """(the cluster there, what it tells, the urls of the neighbors it handed the request to)."""
+    async with NodeCalls(url) as node:
+        state = await node.call("GET", "/state", is_state)
+        cluster: str = state["cluster"]
+        try:
+            told = await node.call("GET", f"/explain/{quote(request_id)}", _is_explanation)
+        except Refused as refused:
+            if refused.reason != UNKNOWN:
+                raise
+            return cluster, _without(request_id, cluster, UNKNOWN), {}
+    urls = {neighbor["id"]: neighbor.get("url") for neighbor in state["neighbors"]}
+    handed = [one.get("neighbor") for one in told["decisions"] if one["outcome"] == "forwarded"]
+    return cluster, told, {name: urls.get(name) for name in handed if isinstance(name, str)}
+
+
+def _without(request_id: str, cluster: str, problem: str) -> dict[str, Any]:
+    return {"id": request_id, "cluster": cluster, "decisions": [], "problem": problem}
+
+
+def _is_explanation(told: dict[str, Any]) -> bool:
+    decisions = told.get("decisions")
+    return isinstance(decisions, list) and all(
+        isinstance(decision, dict)
+        and isinstance(decision.get("outcome"), str)
+        and isinstance(decision.get("neighbors"), list)
+        for decision in decisions
+    )
+
+
+# --- showing -------------------------------------------------------------------------------------
+
+
+def _block(cluster: str, told: dict[str, Any]) -> Group:
+    # Text throughout, since names may contain what rich takes for markup.
+    parts: list[Text | Table] = [Text(f"cluster {cluster}", style="bold")]
+    if told.get("problem") == UNREACHABLE:
+        parts.append(Text("  does not answer", style="red"))
+    elif "problem" in told:
+        parts.append(Text("  knows nothing of it (any more)", style="red"))
+    for decision in told["decisions"]:
+        parts.append(Text(f"  {_reason(decision)}"))
+        if decision["outcome"] != "started":
+            parts.append(Text(f"    {_grounds(decision)}"))
+            if decision["neighbors"]:
+                parts.append(_neighbors(decision))
+    parts += [Text(f"  {_event(record)}") for record in told.get("story", []) if _is_told(record)]
+    return Group(*parts)
+
+
+def _reason(decision: dict[str, Any]) -> str:
+    words = _REASONS.get(decision["outcome"], decision["outcome"])
+    neighbor = decision.get("neighbor")
+    return f"{words} {neighbor}" if neighbor else words
+
+
+def _grounds(decision: dict[str, Any]) -> str:
+    """N, m, P, R and the draw, as the documents call them."""
+    numbers = [
+        f"N {decision.get('queue_length')}",
+        f"m {decision.get('servers')}",
+        f"P {_number(decision.get('accept_probability'))}",
+        f"R {_number(decision.get('neighborhood_accept_probability'))}",
+        f"draw {_number(decision.get('draw'))}",
+        f"hops {decision.get('hops')}",
+    ]
+    return f"policy {decision.get('policy')}: {', '.join(numbers)}"
+
+
+def _neighbors(decision: dict[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("    neighbor")
+    for title in ("age", "N", "P", "R", "delay", "weight"):
+        table.add_column(title, justify="right")
+    for row in decision["neighbors"]:
+        known = row.get("alive")
+        table.add_row(
+            Text(f"    {row.get('id')}{'' if known else '?'}", style="" if known else "red"),
+            _milliseconds(row.get("age_ms")),
+            str(row.get("queue_length")) if known else "",
+            _number(row.get("accept_probability")) if known else "",
+            _number(row.get("neighborhood_accept_probability")) if known else "",
+            _milliseconds(row.get("delay_ms")),
+            _number(row.get("weight")) if row.get("eligible") else "",
+        )
+    return table
+
+
+def _is_told(record: Any) -> bool:
+    """Decisions are told above."""
+    return isinstance(record, dict) and record.get("event") != "decided"
+
+
+def _event(record: dict[str, Any]) -> str:
+    """What happened to it besides decisions: refused by, lost at, ended."""
+    words = [str(record.get("event")).replace("_", " ")]
+    words += [str(record[name]) for name in ("neighbor", "outcome") if record.get(name)]
+    if record.get("problem"):
+        words.append(f"({record['problem']})")
+    at_ms = _milliseconds(record.get("at_ms"))
+    return f"{' '.join(words)} after {at_ms}" if at_ms else " ".join(words)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else ""
+
+
+def _milliseconds(value: Any) -> str:
+    return f"{value:.0f} ms" if isinstance(value, int | float) else ""

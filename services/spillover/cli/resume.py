@@ -1,0 +1,32 @@
+"""`spillover resume URL`: put a drained node back into service."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from spillover.cli.node_calls import NodeCalls, is_state
+from spillover.cli.parsing import node_url
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
+    parser.add_argument("--json", action="store_true", help="its state on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    state = asyncio.run(_resume(options.url))
+    if options.json:
+        print(json.dumps(state), flush=True)
+    print(f"cluster {state['cluster']} accepts requests", file=sys.stderr)
+    return 0
+
+
+async def _resume(url: str) -> dict[str, Any]:
+    async with NodeCalls(url) as node:
+        return await node.call("POST", "/admin/resume", is_state)

@@ -1,0 +1,176 @@
+"""The handler `http:URL[,URL...]`: posts each payload to a service that is there already.
+
+An upstream that cannot be reached surely has not got the request, and the next one is tried. When
+bytes had left and no answer came, only a keyed request is tried once more. Which upstream, and
+whether it can be reached, is in `upstreams`; what becomes of its answer in `upstream_answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from spillover.core.node_events import ServiceEnded, Start
+from spillover.live.http1 import Response
+from spillover.live.logs import OncePerPeriod
+from spillover.live.workers.base import OnEnd, OnHealth
+from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, one_line
+from spillover.live.workers.upstream_answers import read_answer
+from spillover.live.workers.upstreams import Upstream, Upstreams, reason_of
+from spillover.model.errors import NotDelivered
+from spillover.model.request import Outcome
+from spillover.model.upstream_urls import UpstreamUrl
+
+_FIXED_HEADERS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One request at an upstream, and those it was at before."""
+
+    command: Start
+    tried: list[Upstream] = field(default_factory=list)
+    asked: asyncio.Future[Response] | None = None
+    uncertain: str | None = None
+    """Set once it may have run already: bytes had left, and for this reason no answer came."""
+
+
+class HttpWorkers:
+    """As many requests at the upstreams as there are servers. Made inside a running loop."""
+
+    def __init__(
+        self, urls: Sequence[UpstreamUrl], servers: int, on_end: OnEnd, on_health: OnHealth
+    ) -> None:
+        self._upstreams = Upstreams(urls, servers, on_health)
+        self._on_end = on_end
+        self._calls: dict[int, _Call] = {}
+
+    def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
+        return None
+
+    def start(self, command: Start) -> None:
+        call = _Call(command)
+        self._calls[command.ref] = call
+        self._send(call)
+
+    def stop(self, ref: int) -> None:
+        """Close the connection, which is how the upstream learns of it. The server is free at
+        once, whatever the upstream does."""
+        call = self._calls.pop(ref, None)
+        if call is None:
+            return
+        self._let_go(call)
+        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, _service_s(call.command)), None)
+
+    async def close(self) -> None:
+        calls = list(self._calls.values())
+        self._calls.clear()
+        for call in calls:
+            self._let_go(call)
+        await self._upstreams.close()
+
+    def _let_go(self, call: _Call) -> None:
+        if call.asked is not None:
+            call.tried[-1].running -= 1
+            call.asked.cancel()
+            call.asked = None
+
+    def _send(self, call: _Call) -> None:
+        upstream = self._upstreams.choose(call.tried)
+        if upstream is None:
+            self._fail(call, call.uncertain or self._upstreams.problem())
+            return
+        call.tried.append(upstream)
+        payload = bytes(memoryview(call.command.request.work))
+        try:
+            asked = upstream.post(_headers(call.command), payload)
+        except ValueError as error:  # a name that no header can bear must not end the node
+            self._fail(call, one_line(error))
+            return
+        upstream.running += 1
+        call.asked = asked
+        asked.add_done_callback(partial(self._came_back, call, upstream))
+
+    def _came_back(self, call: _Call, upstream: Upstream, asked: asyncio.Future[Response]) -> None:
+        error = None if asked.cancelled() else asked.exception()
+        if call.asked is not asked:
+            return
+        call.asked = None
+        upstream.running -= 1
+        if error is None:
+            self._answered(call, upstream, asked.result())
+        elif isinstance(error, NotDelivered):
+            self._not_delivered(call, upstream, reason_of(error))
+        else:
+            self._no_answer(call, upstream, reason_of(error))
+
+    def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
+        upstream.attempt = 0
+        ended = read_answer(upstream.name, response)
+        if ended.problem is not None:
+            self._fail(call, ended.problem, ended.details, response.status)
+            return
+        command = call.command
+        del self._calls[command.ref]
+        result = msgspec.Raw(ended.result)
+        self._on_end(ServiceEnded(command.ref, Outcome.DONE, _service_s(command), result), None)
+
+    def _not_delivered(self, call: _Call, upstream: Upstream, reason: str) -> None:
+        self._upstreams.unreachable(upstream, reason)
+        if self._calls.get(call.command.ref) is call:  # told of it, the node may have stopped it
+            self._send(call)
+
+    def _no_answer(self, call: _Call, upstream: Upstream, reason: str) -> None:
+        problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
+        if call.command.request.keyed and call.uncertain is None:
+            call.uncertain = problem
+            self._send(call)
+        else:
+            self._fail(call, problem)
+
+    def _fail(
+        self, call: _Call, problem: str, details: str = "", status: int | None = None
+    ) -> None:
+        command = call.command
+        del self._calls[command.ref]
+        shown = details or problem
+        _log.warning("the handler failed on request %s: %s", command.request.id, shown)
+        self._on_end(
+            ServiceEnded(
+                command.ref,
+                Outcome.FAILED,
+                _service_s(command),
+                problem=problem[:PROBLEM_LENGTH_MAX],
+                upstream_status=status,
+            ),
+            None,
+        )
+
+
+def _headers(command: Start) -> list[tuple[bytes, bytes]]:
+    request = command.request
+    name = request.id.encode()
+    remaining_ms = max(0, int((command.deadline_s - time.monotonic()) * 1e3))
+    headers = [
+        *_FIXED_HEADERS,
+        (b"spillover-request-id", name),
+        (b"spillover-deadline-ms", b"%d" % remaining_ms),
+    ]
+    if request.keyed:
+        headers.append((b"idempotency-key", name))
+    if request.traceparent is not None:
+        headers.append((b"traceparent", request.traceparent.encode()))
+    return headers
+
+
+def _service_s(command: Start) -> float:
+    return max(0.0, time.monotonic() - command.at_s)

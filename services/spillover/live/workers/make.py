@@ -1,0 +1,35 @@
+"""The servers of a cluster, made from what its topology says. What they do is beside this."""
+
+from __future__ import annotations
+
+from spillover.live.timers import Timers
+from spillover.live.workers.base import OnEnd, OnHealth, Workers
+from spillover.live.workers.http_handler import HttpWorkers
+from spillover.live.workers.python_handler import python_workers
+from spillover.live.workers.sleep import SleepWorkers
+from spillover.live.workers.spin import SpinWorkers
+from spillover.model.errors import InputError
+from spillover.model.topology import Cluster
+from spillover.model.upstream_urls import is_http_handler, upstream_urls
+
+
+def make_workers(
+    cluster: Cluster, source: str, timers: Timers, on_end: OnEnd, on_health: OnHealth
+) -> Workers:
+    """What runs requests for `cluster`. Must be called inside a running loop.
+
+    Neither callback is called before this has returned. Raises InputError, naming `source`, for a
+    handler that cannot be had.
+    """
+    handler, service_s = cluster.handler, cluster.service_ms / 1e3
+    if handler == "sleep":
+        return SleepWorkers(service_s, timers, on_end)
+    if handler == "spin":
+        return SpinWorkers(cluster.servers, service_s, on_end)
+    if not is_http_handler(handler):
+        return python_workers(cluster, source, timers, on_end)
+    try:
+        urls = upstream_urls(handler)
+    except ValueError as error:
+        raise InputError(source, "handler", str(error)) from error
+    return HttpWorkers(urls, cluster.servers, on_end, on_health)

@@ -1,0 +1,149 @@
+"""The upstreams of the handler `http:`: which one is the least busy, and which can be reached.
+
+Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
+then looked after by connecting, never by work. What requests and answers mean is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from random import Random
+
+from spillover.live.http1 import HttpClient, Response
+from spillover.live.logs import OncePerPeriod
+from spillover.live.workers.base import OnHealth
+from spillover.live.workers.calls import RESULT_LIMIT_BYTES
+from spillover.model.errors import NotDelivered
+from spillover.model.upstream_urls import UpstreamUrl
+from spillover.policy.backoff import backoff_s
+
+PROBE_FIRST_S = 0.05
+PROBE_LONGEST_S = 1.0
+
+IDLE_S_MAX = 1.5
+"""Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
+very moment is lost, and without a key not sent again: so the idle connection is closed first."""
+
+CONNECTIONS_SPARE = 1_000
+"""Beyond two for each server: those of stopped requests are gone only a moment later."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Upstream:
+    """One upstream: its connections, how many requests it has, whether it can be reached."""
+
+    def __init__(self, url: UpstreamUrl, place: int, connections_max: int) -> None:
+        self.name = url.name
+        self.place = place
+        self.running = 0
+        self.up = True
+        self.reason = ""
+        """Why it could not be reached when that was last so."""
+        self.attempt = 0
+        self._target = url.target
+        self.client = HttpClient(
+            url.origin,
+            connections_max=connections_max,
+            idle_s_max=IDLE_S_MAX,
+            body_limit_bytes=RESULT_LIMIT_BYTES,
+        )
+
+    def post(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> asyncio.Future[Response]:
+        """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
+        return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
+
+
+class Upstreams:
+    """All upstreams of a cluster. Made inside a running loop; all count as up until looked at.
+
+    `on_health` hears False when the last one that was up goes down and True when the first one is
+    up again; never before this is made.
+    """
+
+    def __init__(self, urls: Sequence[UpstreamUrl], servers: int, on_health: OnHealth) -> None:
+        connections_max = 2 * servers + CONNECTIONS_SPARE
+        self._all = [Upstream(url, place, connections_max) for place, url in enumerate(urls)]
+        self._on_health = on_health
+        self._random = Random()  # only spreads attempts to connect
+        self._next = 0
+        self._looking: set[asyncio.Task[None]] = set()
+        for upstream in self._all:
+            self._look_after(upstream)
+
+    def choose(self, tried: Collection[Upstream]) -> Upstream | None:
+        """The least busy that is up and was not tried, ties by rotation; None if there is none."""
+        turned = self._all[self._next :] + self._all[: self._next]
+        candidates = (upstream for upstream in turned if upstream.up and upstream not in tried)
+        chosen = min(candidates, key=lambda upstream: upstream.running, default=None)
+        if chosen is not None:
+            self._next = (chosen.place + 1) % len(self._all)
+        return chosen
+
+    def unreachable(self, upstream: Upstream, reason: str) -> None:
+        """A connection could not be made: leave it alone until one can."""
+        upstream.reason = reason
+        if not upstream.up:
+            return
+        upstream.up = False
+        _log.warning("upstream %s cannot be reached: %s", upstream.name, reason)
+        self._look_after(upstream)
+        if not self._count_up():
+            self._on_health(False)  # noqa: FBT003 - the shape of the callback
+
+    def problem(self) -> str:
+        """Why there is no upstream to choose, in one line."""
+        last = next((upstream for upstream in self._all if not upstream.up), self._all[0])
+        if len(self._all) == 1:
+            return f"upstream {last.name} cannot be reached: {last.reason}"
+        many = f"none of {len(self._all)} upstreams can be reached"
+        return f"{many}, {last.name} among them: {last.reason}"
+
+    async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+        for upstream in self._all:
+            await upstream.client.close()
+
+    def _count_up(self) -> int:
+        return sum(upstream.up for upstream in self._all)
+
+    def _look_after(self, upstream: Upstream) -> None:
+        look = self._look_once if upstream.up else self._probe
+        task = asyncio.get_running_loop().create_task(look(upstream))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_once(self, upstream: Upstream) -> None:
+        try:
+            await upstream.client.warm(1)
+        except NotDelivered as error:
+            self.unreachable(upstream, reason_of(error))
+
+    async def _probe(self, upstream: Upstream) -> None:
+        """Connect until that works. Only an answer starts the backoff anew: what accepts
+        connections and closes them is not to be asked twenty times a second."""
+        while not upstream.up:
+            draw = self._random.random()
+            pause_s = backoff_s(upstream.attempt, PROBE_FIRST_S, PROBE_LONGEST_S, draw)
+            upstream.attempt += 1
+            await asyncio.sleep(pause_s)
+            try:
+                await upstream.client.warm(upstream.client.idle + 1)
+            except NotDelivered as error:
+                upstream.reason = reason_of(error)
+            else:
+                upstream.up = True
+        _log.info("upstream %s can be reached again", upstream.name)
+        if self._count_up() == 1:
+            self._on_health(True)  # noqa: FBT003 - the shape of the callback
+
+
+def reason_of(error: BaseException) -> str:
+    """What the client says without the URL before it, whose query is nobody's business."""
+    text = " ".join(str(error).split())
+    return text.partition(": ")[2] or text

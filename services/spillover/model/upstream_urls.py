@@ -1,0 +1,83 @@
+"""The services that a handler `http:URL[,URL...]` stands in front of, as it names them.
+
+Calling them is in `spillover.live.workers`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+UPSTREAMS_MAX = 64
+"""Each start looks at all of them."""
+
+_URL = re.compile(
+    r"(?i:http)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>[/?][!-\"$-~]*)?"
+)
+_FORM = "http://HOST[:PORT][/PATH]"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamUrl:
+    """An upstream: the server at `origin`, and the `target` there that requests are posted to."""
+
+    origin: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        """For people. Without the query, which may hold what is nobody's business."""
+        return self.origin + self.target.partition("?")[0]
+
+
+def is_http_handler(handler: str) -> bool:
+    """Whether it is meant to be one; https is told apart by `upstream_urls`."""
+    return handler.startswith(("http:", "https:"))
+
+
+def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
+    """The upstreams of a handler `http:URL[,URL...]`; a URL alone is one, too.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    alone = handler.startswith(("http://", "https:"))
+    urls = (handler if alone else handler.removeprefix("http:")).split(",")
+    if len(urls) > UPSTREAMS_MAX:
+        raise ValueError(f"expected at most {UPSTREAMS_MAX} URLs, got {len(urls)}")
+    found = []
+    for url in urls:
+        upstream = _parsed(url)
+        if upstream in found:
+            raise ValueError(f"expected URLs that differ, got {_shown(url)} twice")
+        found.append(upstream)
+    return tuple(found)
+
+
+def _parsed(url: str) -> UpstreamUrl:
+    if not url:
+        raise ValueError("expected http:URL[,URL...], got an empty URL")
+    if url.lower().startswith("https:"):
+        raise ValueError(f"expected {_FORM}, https is not available here, got {_shown(url)}")
+    match = _URL.fullmatch(url)
+    if match is None or not _is_host(match["host"]) or not 0 < int(match["port"] or 80) < 65_536:
+        raise ValueError(f"expected {_FORM}, got {_shown(url)}")
+    host, port, target = match["host"].lower(), int(match["port"] or 80), match["target"] or "/"
+    origin = f"http://{host}" if port == 80 else f"http://{host}:{port}"
+    return UpstreamUrl(origin, target if target.startswith("/") else f"/{target}")
+
+
+def _is_host(host: str) -> bool:
+    if not host.startswith("["):
+        return True
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(url: str) -> str:
+    shown = repr(url)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,240 @@
+"""`GET /federation`: an echo wave along the links, around what is dead, slow or talks nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+
+import pytest
+
+from spillover.apps.node import federation as wave
+from spillover.live import wire
+from spillover.live.http1 import HttpClient
+
+
+async def timed(nodes, federation, cluster="a"):
+    """(the clusters shown, links, how long that took in seconds)."""
+    began_s = asyncio.get_running_loop().time()
+    status, told = await federation[cluster].get("/federation")
+    took_s = asyncio.get_running_loop().time() - began_s
+    assert status == 200
+    return told["clusters"], told["links"], took_s
+
+
+def reached(clusters):
+    return {cluster for cluster, state in clusters.items() if "unreachable" not in state}
+
+
+async def redirect(node, neighbor, url):
+    """Have the node take what is at this url for its neighbor."""
+    link = node.shell._links[node.machine.neighbors.index[neighbor]]
+    await link._client.close()
+    link._client = HttpClient(url)
+
+
+async def ask_wave(node, **fields):
+    query = {"query": "q1", "sender": "b", "visited": ["b"], "remaining_ms": 500.0} | fields
+    body = json.dumps(query).encode()
+    return await node.send("POST", wire.FEDERATION_PATH, body)
+
+
+def test_every_cluster_is_shown_from_every_other(nodes):
+    """States are those of /state, links and their delays those of the topology."""
+    links = [("b", "a"), ("b", "c"), ("c", "d"), ("d", "a"), ("b", "d")]
+    topology = nodes.topology_of(*"abcde", links=[*links, ("d", "e")], delay_ms=3.0)
+
+    async def main():
+        async with nodes.Federation(topology) as federation:
+            for cluster in "abcde":
+                clusters, told, took_s = await timed(nodes, federation, cluster)
+                assert list(clusters) == ["a", "b", "c", "d", "e"]
+                assert reached(clusters) == {"a", "b", "c", "d", "e"}
+                assert took_s < 0.9
+                for name, state in clusters.items():
+                    assert state["cluster"] == name
+                    assert state.keys() == (await federation[name].get("/state"))[1].keys()
+                assert {"between": ["a", "b"], "delay_ms": 3.0} in told
+                assert len(told) == 6
+
+    nodes.run(main)
+
+
+def test_a_long_chain_is_seen_from_its_end(nodes):
+    """Twelve hops take no more than a moment."""
+
+    async def main():
+        names = [f"n{i:02}" for i in range(13)]
+        async with nodes.Federation(nodes.topology_of(*names)) as federation:
+            clusters, _, _ = await timed(nodes, federation, "n00")
+            assert reached(clusters) == set(names)
+
+    nodes.run(main)
+
+
+def test_a_cluster_that_is_gone(nodes):
+    """Unreachable, with the age of what a neighbor last heard; null if nobody ever did. What lies
+    behind it is found on the other way."""
+    links = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("c", "x")]
+
+    async def main():
+        topology = nodes.topology_of(*"abcdx", links=links)
+        async with nodes.Federation(topology, absent=("x",)) as federation:
+            await federation.stop("b")
+            clusters, _, took_s = await timed(nodes, federation)
+            assert reached(clusters) == {"a", "c", "d"}
+            assert clusters["x"] == {"unreachable": True, "last_seen_s": None}
+            assert 0.0 <= clusters["b"].pop("last_seen_s") < 5.0
+            assert clusters["b"] == {"unreachable": True}
+            assert took_s < 0.9
+
+    nodes.run(main)
+
+
+@pytest.fixture
+def frozen():
+    """A socket that takes connections and never says anything, as a stopped process does."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
+    """Whether neighbors know already that it is silent or not, and within the limit."""
+    links = [("a", "b"), ("b", "c"), ("c", "f"), ("a", "f")]
+
+    async def main():
+        topology = nodes.topology_of(*"abcf", links=links)
+        async with nodes.Federation(topology, absent=("f",)) as federation:
+            for cluster in "ac":
+                await redirect(federation[cluster], "f", frozen)
+            clusters, _, silent_s = await timed(nodes, federation)
+            assert reached(clusters) == {"a", "b", "c"}
+            assert silent_s < 0.6
+            for cluster in "ac":  # as they are in the first second
+                neighbors = federation[cluster].machine.neighbors
+                neighbors.known[neighbors.index["f"]] = True
+            clusters, _, new_s = await timed(nodes, federation)
+            assert reached(clusters) == {"a", "b", "c"}
+            assert 0.8 < new_s < 1.1
+            for cluster in "ac":
+                neighbors = federation[cluster].machine.neighbors
+                neighbors.known[neighbors.index["f"]] = False
+
+    nodes.run(main)
+
+
+def test_who_was_asked_before_answers_nothing(nodes):
+    """Once each question; each other one anew."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+            status, _, told = await ask_wave(federation["b"], sender="a", visited=["a"])
+            assert (status, set(told["clusters"])) == (200, {"b", "c"})
+            status, _, told = await ask_wave(federation["b"], sender="c", visited=["c"])
+            assert (status, told) == (200, {"clusters": {}})
+            status, _, told = await ask_wave(federation["b"], sender="c", query="q2", visited=[])
+            assert set(told["clusters"]) == {"a", "b", "c"}
+            status, _, told = await ask_wave(
+                federation["b"], sender="c", query="q3", remaining_ms=0
+            )
+            assert set(told["clusters"]) == {"b"}
+
+    nodes.run(main)
+
+
+NO_QUESTIONS = [
+    ({"sender": "z"}, 403, "not_a_neighbor"),
+    ({"sender": "a"}, 403, "not_a_neighbor"),
+    ({"sender": 5}, 422, "invalid"),
+    ({"visited": "b"}, 422, "invalid"),
+    ({"visited": ["not an id"]}, 422, "invalid"),
+    ({"visited": ["b"] * 1001}, 422, "invalid"),
+    ({"visited": ["b" * 63] * 3000}, 413, "too_large"),
+    ({"query": ""}, 422, "invalid"),
+    ({"query": "q" * 65}, 422, "invalid"),
+    ({"remaining_ms": -1}, 422, "invalid"),
+    ({"remaining_ms": 1e9}, 422, "invalid"),
+    ({"remaining_ms": "5"}, 422, "invalid"),
+    ({"more": 1}, 422, "invalid"),
+]
+NO_BODIES = [b"", b"{", b"[]", b"null", b"\xff", b'{"query": "q"}', b"[" * 5000]
+
+
+def test_questions_that_are_none(nodes):
+    """Each is a problem with its reason."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            node = federation["a"]
+            for fields, status, reason in NO_QUESTIONS:
+                got, headers, problem = await ask_wave(node, **fields)
+                assert (got, problem["reason"]) == (status, reason), fields
+                assert headers[b"content-type"] == b"application/problem+json"
+            for body in NO_BODIES:
+                status, _, problem = await node.send("POST", wire.FEDERATION_PATH, body)
+                assert (status, problem["reason"]) == (422, "invalid"), body
+
+    nodes.run(main)
+
+
+NONSENSE = [
+    *(b"", b"<html>", b"[]", b"{}", b'{"clusters": 5}', b'{"clusters": {"b": {}}}'),
+    *(b'{"clusters": {"no id": {}}}', b'{"clusters": {"b": "\xff"}}'),
+]
+
+
+def test_a_neighbor_that_talks_nonsense(nodes, caplog):
+    """What it says is dropped, with a line in the log; the others are shown."""
+    said = b""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
+        await writer.drain()
+        writer.close()
+
+    async def main():
+        nonlocal said
+        topology = nodes.topology_of("a", "b", "c", links=[("a", "b"), ("a", "c")])
+        async with nodes.Federation(topology, absent=("b",)) as federation:
+            server = await asyncio.start_server(answer, "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await redirect(federation["a"], "b", url)
+            for said in NONSENSE:  # noqa: B007 - it is what `answer` says
+                caplog.clear()
+                wave._log.filters[0]._next_s.clear()  # as if the last such line were long ago
+                clusters, _, _ = await timed(nodes, federation)
+                assert reached(clusters) == {"a", "c"}
+                (line,) = [r.getMessage() for r in caplog.records if r.name == wave.__name__]
+                assert line.startswith("cluster b told no states of the federation: ")
+                assert "\n" not in line
+            server.close()
+
+    with caplog.at_level(logging.WARNING, logger=wave.__name__):
+        nodes.run(main)
+
+
+def test_many_at_a_time_share_what_is_under_way(nodes):
+    """All are answered, and the neighbors are asked a bounded number of times."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+            node = federation["a"]
+            told = await asyncio.gather(*(node.get("/federation") for _ in range(100)))
+            assert all(reached(one["clusters"]) == {"a", "b", "c"} for _, one in told)
+
+    nodes.run(main)
+
+
+def test_questions_beyond_those_that_can_be_remembered(nodes, monkeypatch):
+    """A node answers them for itself alone."""
+    monkeypatch.setattr(wave, "QUERIES_MAX", 2)
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+            for query, expected in (("q1", {"b", "c"}), ("q2", {"b", "c"}), ("q3", {"b"})):
+                _, _, told = await ask_wave(federation["b"], sender="a", visited=["a"], query=query)
+                assert set(told["clusters"]) == expected
+
+    nodes.run(main)

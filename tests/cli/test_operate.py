@@ -1,0 +1,133 @@
+"""`spillover drain`, `resume` and `explain` with nodes that run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.cli import main
+
+
+def run_command(capsys, *arguments):
+    """(exit status, what is on stdout as JSON, stderr)."""
+    capsys.readouterr()
+    status = main(arguments)
+    out, err = capsys.readouterr()
+    return status, json.loads(out) if out else None, err
+
+
+async def keep_busy(federation, service_ms):
+    """Work for the one server of a, and for one request behind it; they are not waited for."""
+    node = federation["a"]
+    payload = {"service_ms": service_ms}
+    sent = [node.post(payload, id=f"busy{i}") for i in range(2)]
+    async with asyncio.timeout(5):
+        while node.ledger.as_dict()["home"]["accepted"] < len(sent):
+            await node.get("/healthz")
+    return sent
+
+
+async def wait_for(_, sent):
+    return [(await one).status for one in sent]
+
+
+def test_drain_and_resume(running, nodes, capsys):
+    """The node finishes what it has; the command tells what is left, and waits."""
+    with running(nodes.topology_of("a", policy="isolated")) as run:
+        url = run.urls["a"]
+        sent = run.ask(keep_busy, 300)
+        status, state, err = run_command(capsys, "drain", url, "--no-wait", "--json")
+        assert (status, state["draining"], state["drained"]) == (0, True, False)
+        assert err == ("cluster a is draining: 1 waiting, 1 running, 0 with neighbors\n")
+        status, state, err = run_command(capsys, "drain", url, "--json")
+        assert (status, state["drained"]) == (0, True)
+        assert err.splitlines()[-1] == "cluster a is drained"
+        assert run.ask(wait_for, sent) == [200, 200]
+        status, out, err = run_command(capsys, "resume", url)
+        assert (status, out, err) == (0, None, "cluster a accepts requests\n")
+        status, state, _ = run_command(capsys, "resume", url, "--json")
+        assert (status, state["draining"]) == (0, False)
+
+
+def test_a_drain_that_takes_too_long(running, nodes, capsys):
+    """Exit status 1 and what is left; the state is told all the same."""
+    with running(nodes.topology_of("a", policy="isolated")) as run:
+        sent = run.ask(keep_busy, 600)
+        arguments = ["drain", run.urls["a"], "--timeout-s", "0.2", "--json"]
+        status, state, err = run_command(capsys, *arguments)
+        assert (status, state["draining"]) == (1, True)
+        last = (
+            "spillover: cluster a is draining: 1 waiting, 1 running, 0 with neighbors, after 0.2 s"
+        )
+        assert err.splitlines()[-1] == last
+        assert run.ask(wait_for, sent) == [200, 200]
+
+
+async def hand_on(federation):
+    """Requests to a until one has gone on to b; its name."""
+    node = federation["a"]
+    async with asyncio.timeout(5):
+        while not all(node.machine.neighbors.accepting):  # b has not said that it hears a
+            await node.get("/healthz")
+    sent = {f"orders/{i} ü": None for i in range(6)}
+    for name in sent:
+        sent[name] = node.post({"service_ms": 30}, id=name)
+    for name, future in sent.items():
+        if json.loads((await future).body)["path"] == ["a", "b"]:
+            return name
+    raise AssertionError("none was handed on")
+
+
+async def stop_b(federation):
+    await federation.stop("b")
+
+
+def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
+    """Told by each cluster that had a part in it, as one object or for reading."""
+    monkeypatch.setenv("COLUMNS", "120")
+    with running(nodes.topology_of("a", "b")) as run:
+        url = run.urls["a"]
+        name = run.ask(hand_on)
+        status, told, err = run_command(capsys, "explain", url, name, "--json")
+        assert (status, err, told["id"], list(told["clusters"])) == (0, "", name, ["a", "b"])
+        first = told["clusters"]["a"]["decisions"][0]
+        assert (first["outcome"], first["neighbor"]) == ("forwarded", "b")
+        assert told["clusters"]["b"]["decisions"]
+        assert told["clusters"]["a"]["story"][0]["event"] == "decided"
+
+        status, _, err = run_command(capsys, "explain", url, name)
+        lines = [line.rstrip() for line in err.splitlines()]
+        assert status == 0
+        assert lines[:2] == ["cluster a", "  handed on to b"]
+        assert lines[2].startswith("    policy two-choice: N ")
+        assert lines[3].split() == ["neighbor", "age", "N", "P", "R", "delay", "weight"]
+        assert lines[4].split()[0] == "b"
+        assert any(line.startswith("  ended done after ") for line in lines)
+        assert "cluster b" in lines
+
+        run.ask(stop_b)
+        status, told, _ = run_command(capsys, "explain", url, name, "--json")
+        assert (status, told["clusters"]["b"]["problem"]) == (0, "unreachable")
+        _, _, err = run_command(capsys, "explain", url, name)
+        assert err.rstrip().endswith("does not answer")
+
+
+def test_a_request_that_nobody_knows(running, nodes, capsys):
+    """Exit status 1 and one line."""
+    with running(nodes.topology_of("a")) as run:
+        status, out, err = run_command(capsys, "explain", run.urls["a"], "nothing")
+        assert (status, out) == (1, None)
+        assert err == "spillover: cluster a knows of no request 'nothing'\n"
+
+
+@pytest.mark.parametrize("command", [["drain"], ["resume"], ["explain"]])
+def test_nobody_there(command, free_url, capsys):
+    """Exit status 1 and one line."""
+    rest = ["x"] if command == ["explain"] else []
+    assert run_command(capsys, *command, free_url, *rest) == (
+        1,
+        None,
+        f"spillover: no Spillover node answers at {free_url}\n",
+    )
