@@ -23,9 +23,15 @@ def pair(nodes, delay_ms=0.0, **fields):
     )
 
 
+async def heard_by_all(nodes, node):
+    """Until its neighbors have told that they hear it, which they may not in their first report."""
+    await nodes.until(lambda: all(node.machine.neighbors.accepting))
+
+
 async def occupy(nodes, node, service_ms=2000.0):
+    await heard_by_all(nodes, node)
     future = busy(node, service_ms)
-    await nodes.until(lambda: node.machine.busy == 1)
+    await nodes.until(lambda: node.machine.servers.busy == 1)
     return future
 
 
@@ -94,13 +100,13 @@ def test_a_draining_neighbor_refuses_and_the_request_is_decided_again(nodes, key
         async with nodes.Federation(topology) as federation:
             a, b = federation["a"], federation["b"]
             held = await occupy(nodes, a, 150.0)
-            b.machine.draining = True  # before its neighbor could hear of it
+            b.machine._admission.draining = True  # before its neighbor could hear of it
             name = {"id": "one"} if keyed else {}
             for future in (held, a.post({"service_ms": 1}, **name)):
                 assert answer_of(await future)["path"] == ["a"]
-            assert a.shell.metrics._forwards["b", "refused"]._value.get() == 1
+            assert a.shell.metrics._forwards["b", "refused"] == 1
             assert a.ledger.home["done"] == 2
-            b.machine.draining = False
+            b.machine._admission.draining = False
 
     nodes.run(main)
 
@@ -114,9 +120,10 @@ def test_a_neighbor_with_another_handler_refuses_what_it_cannot_run(nodes):
         )
         async with nodes.Federation(topology) as federation:
             a = federation["a"]
+            await heard_by_all(nodes, a)
             answers = await asyncio.gather(*(a.post({"service_ms": "soon"}) for _ in range(2)))
             assert {answer_of(answer)["cluster"] for answer in answers} == {"a"}
-            assert a.shell.metrics._forwards["b", "refused"]._value.get() == 1
+            assert a.shell.metrics._forwards["b", "refused"] == 1
 
     nodes.run(main)
 
@@ -142,7 +149,8 @@ class Rogue:
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             line = (
                 b'{"epoch":1,"sequence":1,"accept_probability":1.0,"queue_length":0,"servers":1,'
-                b'"neighborhood_accept_probability":1.0,"accepting":true}\n'
+                b'"neighborhood_accept_probability":1.0,"accepting":true,'
+                b'"hears":["a"]}\n'
             )
             line = b"not a report\n" + line + b'{"epoch":"x"}\n'
             writer.write(b"%x\r\n%b\r\n" % (len(line), line))
@@ -245,9 +253,9 @@ def test_a_recalled_forward_is_cancelled_at_the_neighbor(nodes, delay_ms):
                 await nodes.until(lambda: b.ledger.foreign["running"] == 1)
             sent.cancel()
             await nodes.until(lambda: a.ledger.home["cancelled"] == 1)
-            await nodes.until(lambda: b.machine.busy == 0)
+            await nodes.until(lambda: b.machine.servers.busy == 0)
             assert b.ledger.foreign["cancelled"] == (0 if delay_ms else 1)
-            assert a.shell.metrics._forwards["b", "recalled"]._value.get() == 1
+            assert a.shell.metrics._forwards["b", "recalled"] == 1
             held.cancel()
 
     nodes.run(main)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from random import Random
 
 from spillover.live.http1 import HttpClient
+from spillover.live.outbox import Outbox
 from spillover.live.report_streams import (
     LINES_WAITING_MAX,
     STREAMS_PER_NEIGHBOR_MAX,
     ReportStreams,
 )
 from spillover.live.timers import Timers
+
+
+def outboxes(*delays_s):
+    timers = Timers(asyncio.get_running_loop())
+    return [Outbox(timers, Random(1), delay_s) for delay_s in delays_s]
 
 
 async def next_chunk(stream):
@@ -23,7 +30,7 @@ def test_a_slow_reader_loses_the_oldest(nodes):
     """Only the newest reports matter; what waits is bounded."""
 
     async def main():
-        streams = ReportStreams(Timers(asyncio.get_running_loop()), [0.0])
+        streams = ReportStreams(outboxes(0.0))
         streams.publish(b"nobody hears this\n")
         stream = streams.open(0)
         for number in range(LINES_WAITING_MAX + 10):
@@ -38,7 +45,7 @@ def test_reports_leave_the_links_delay_late(nodes):
     """Each link has its own, and nothing leaves before."""
 
     async def main():
-        streams = ReportStreams(Timers(asyncio.get_running_loop()), [0.0, 0.04])
+        streams = ReportStreams(outboxes(0.0, 0.04))
         near, far = streams.open(0), streams.open(1)
         published_s = time.monotonic()
         streams.publish(b"report\n")
@@ -49,11 +56,63 @@ def test_reports_leave_the_links_delay_late(nodes):
     nodes.run(main)
 
 
+def test_links_that_are_as_late_take_one_wake(nodes):
+    """All reports of one instant leave together, and links on which nobody listens cost nothing."""
+
+    async def main():
+        made = outboxes(0.02, 0.02, 0.02, 0.02)
+        streams = ReportStreams(made)
+        opened = [streams.open(y) for y in (0, 1, 2)]
+        streams.publish(b"report\n")
+        assert len({parcel.due_s for outbox in made[:3] for parcel in outbox._line}) == 1
+        assert len(made[3]) == 0
+        assert [await next_chunk(stream) for stream in opened] == [b"report\n"] * 3
+
+    nodes.run(main)
+
+
+def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
+    """What falls due while it is cut is gone; the next one after the healing is heard."""
+
+    async def main():
+        near, far = made = outboxes(0.0, 0.0)
+        streams = ReportStreams(made)
+        cut, whole = streams.open(0), streams.open(1)
+        near.set_faults(cut=True)
+        far.set_faults(loss=1.0)
+        for number in range(3):
+            streams.publish(b"%d\n" % number)
+        assert len(near) == len(far) == 0
+        near.set_faults(cut=False)
+        far.set_faults(loss=0.0)
+        streams.publish(b"3\n")
+        assert await next_chunk(cut) == await next_chunk(whole) == b"3\n"
+
+    nodes.run(main)
+
+
+def test_a_node_behind_a_cut_link_is_unknown_and_known_again_when_healed(nodes):
+    """One way: the other direction goes on, and tells whom it hears."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", delay_ms=5.0)) as federation:
+            a, b = federation["a"], federation["b"]
+            b.shell.set_link(0, cut=True)
+            await nodes.until(lambda: not a.knows("b"), limit_s=3.0)
+            assert b.knows("a")
+            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ())
+            b.shell.set_link(0, cut=False)
+            await nodes.until(lambda: a.knows("b"))
+            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ("b",))
+
+    nodes.run(main)
+
+
 def test_the_newest_streams_of_a_neighbor_stay(nodes):
     """One that comes back again and again is not kept out by its own dead connections."""
 
     async def main():
-        streams = ReportStreams(Timers(asyncio.get_running_loop()), [0.0])
+        streams = ReportStreams(outboxes(0.0))
         opened = [streams.open(0) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
         assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
         streams.drop(0, opened[0])

@@ -84,24 +84,38 @@ def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
         wire.decode_forward(json.dumps(FORWARD | {field: value}).encode())
 
 
-@given(st.sampled_from(Outcome), paths, values, names, durations, durations, durations)
-def test_answers_survive_the_way(outcome, path, result, problem, queued_s, network_s, held_s):
+@given(
+    st.sampled_from(Outcome),
+    paths,
+    values,
+    names,
+    durations,
+    durations,
+    durations,
+    st.none() | st.integers(100, 599),
+)
+def test_answers_survive_the_way(
+    outcome, path, result, problem, queued_s, network_s, held_s, status
+):
     """An answer arrives as it was, with all that it has cost."""
     raw = msgspec.Raw(json.dumps(result).encode())
-    answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25)
+    answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25, status)
     stay = wire.Stay(held_s=held_s, reading_s=0.002, answer_delay_s=0.035)
     told, told_stay = wire.decode_answer(wire.encode_answer(answer, stay))
     assert json.loads(bytes(memoryview(told.result))) == result
     assert (told.outcome, told.path, told.problem) == (outcome, path, problem)
     assert (told.queued_s, told.network_s) == (pytest.approx(queued_s), pytest.approx(network_s))
-    assert (told.service_s, told.return_s) == (0.5, 0.25)
+    assert (told.service_s, told.return_s, told.upstream_status) == (0.5, 0.25, status)
     assert astuple(told_stay) == pytest.approx(astuple(stay))
 
 
-@given(counts, counts, shares, shares, counts, counts, st.booleans())
-def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers, accepting):
+heard = st.just(()) | routes
+
+
+@given(counts, counts, shares, shares, counts, counts, st.booleans(), heard)
+def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers, accepting, hears):
     """A report is one line, and is read back as it was."""
-    report = LoadReport(epoch, sequence, accept, near, length, servers, accepting)
+    report = LoadReport(epoch, sequence, accept, near, length, servers, accepting, hears)
     line = wire.encode_report(report)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -116,7 +130,52 @@ def test_a_heartbeat_is_no_report():
 REPORT = wire.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
 
 
-@pytest.mark.parametrize("decode", [wire.decode_forward, wire.decode_answer, wire.decode_report])
+def test_a_report_may_leave_out_whom_its_sender_hears():
+    """It then hears nobody."""
+    assert b"hears" not in REPORT
+    assert wire.decode_report(REPORT[:-1]).hears == ()
+
+
+@pytest.mark.parametrize("bad", [None, "a", [1], [""], ["a\n"], ["x" * 64], ["a"] * 1001])
+def test_a_report_names_the_clusters_that_its_sender_hears(bad):
+    """Ids as in a topology, a bounded number of them."""
+    hears = b',"hears":' + json.dumps(bad).encode() + b"}"
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_report(REPORT[:-2] + hears)
+
+
+@given(clusters, printable, st.booleans())
+def test_cancels_survive_the_way(sender, id, found):
+    """Who cancels what, and whether it was found."""
+    assert wire.decode_cancel(wire.encode_cancel(id, sender)) == (sender, id)
+    assert wire.decode_cancel_answer(wire.encode_cancel_answer(found=found)) is found
+
+
+@pytest.mark.parametrize("id", ["", " x", "x\r\ny: z", "\u2028", "x" * 201, 1, None])
+def test_cancels_name_what_can_be_a_request(id):
+    """As forwards do."""
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_cancel(json.dumps({"sender": "a", "id": id}).encode())
+
+
+@pytest.mark.parametrize("status", [99, 1000, -1, 0.5, "500"])
+def test_a_status_has_three_digits(status):
+    """That of the service behind a handler, where there is one."""
+    answer = {"outcome": "failed", "path": ["a"], "held_ms": 1, "upstream_status": status}
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_answer(json.dumps(answer).encode())
+
+
+DECODERS = [
+    wire.decode_forward,
+    wire.decode_answer,
+    wire.decode_report,
+    wire.decode_cancel,
+    wire.decode_cancel_answer,
+]
+
+
+@pytest.mark.parametrize("decode", [d for d in DECODERS if d is not wire.decode_cancel])
 @pytest.mark.parametrize(
     "message",
     [
@@ -145,7 +204,7 @@ def test_what_is_malformed_is_called_so(decode, message):
 @given(st.binary() | st.recursive(values, st.lists).map(lambda v: json.dumps(v).encode()))
 def test_no_bytes_confuse_the_decoders(message):
     """Whatever comes, it is a message or malformed."""
-    for decode in (wire.decode_forward, wire.decode_answer, wire.decode_report):
+    for decode in DECODERS:
         try:
             decode(message)
         except wire.MalformedMessage:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import sys
 import time
 from collections import OrderedDict
@@ -43,6 +44,9 @@ class HttpClient:
     at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
     `body_limit_bytes` holds for the body of each answer, but not for streams.
 
+    `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
+    given up, where the system can do that (TCP_USER_TIMEOUT, Linux).
+
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
     """
@@ -55,12 +59,14 @@ class HttpClient:
         idle_s_max: float = 30.0,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
+        user_timeout_s: float | None = None,
     ) -> None:
         self._server = _parse_base_url(base_url)
         self._connections_max = connections_max
         self._idle_s_max = idle_s_max
         self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
+        self._user_timeout_s = user_timeout_s
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -255,7 +261,7 @@ class HttpClient:
         server = self._server
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await loop.create_connection(
+                transport, connection = await loop.create_connection(
                     lambda: Connection(self), server.host, server.port
                 )
         except TimeoutError:
@@ -263,6 +269,8 @@ class HttpClient:
             raise NotDelivered(f"{server.url}: {what}") from None
         except (OSError, UnicodeError) as error:
             raise NotDelivered(f"{server.url}: cannot connect: {error}") from error
+        if self._user_timeout_s is not None:
+            _set_user_timeout(transport, self._user_timeout_s)
         return connection
 
     def _connected(
@@ -330,6 +338,13 @@ def _parse_base_url(base_url: str) -> _Server:
         raise InputError("base URL", "", expected)
     url = f"http://{parts.netloc}{prefix}"
     return _Server(url, parts.hostname, port, parts.netloc, prefix)
+
+
+def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        opened: socket.socket = transport.get_extra_info("socket")
+        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
 async def _while_heard(exchange: Exchange, silence_s: float) -> None:

@@ -1,7 +1,12 @@
 """The way to one neighbor: requests handed to it, and the stream of its reports.
 
-Each request is one POST that is held open until the answer comes back on it. The link's delay is
-emulated by sending late; the neighbor does the same with its answers and reports.
+Each request is one POST that is held open until the answer comes back on it. It leaves through the
+outbox of this direction of the link, which emulates the delay and the faults; the neighbor does the
+same with its answers and reports.
+
+A cancel that somebody waits for is a call of its own, since closing the connection would close the
+way for the answer too, and the answer tells what came of it. Nothing relies on the cancel to come
+through: it is tried a few times, and what became of the forward is told by the forward alone.
 """
 
 from __future__ import annotations
@@ -9,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +24,8 @@ from urllib.parse import quote
 from spillover.core import node_events as ev
 from spillover.live import wire
 from spillover.live.http1 import HttpClient, Response
-from spillover.live.timers import Timer, Timers
+from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
+from spillover.live.timers import Timers
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.policy.backoff import backoff_s
@@ -36,6 +44,15 @@ CONNECTIONS_WARM = 8
 CONNECTIONS_SPARE = 16
 """Beyond one for each request away: the stream of reports, and the warm ones."""
 
+CANCELS_AT_ONCE_MAX = 64
+"""Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
+
+CANCEL_ATTEMPTS_MAX = 5
+CANCEL_AGAIN_S = 0.1
+"""Until the second attempt; doubles with each. A cancel may overtake its forward, or be lost."""
+
+CANCEL_TIMEOUT_S = 2.0
+
 REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 413, 422, 429, 503})
 """Answers that a node gives only before it has accepted: the request surely will not run there."""
 
@@ -44,11 +61,26 @@ _log = logging.getLogger(__name__)
 OnForward = Callable[[str], None]
 
 
+class _Away:
+    """One forward, from the decision until something has come back."""
+
+    __slots__ = ("asked", "cancels", "command", "decided_s", "parcel")
+
+    def __init__(self, command: ev.Forward, decided_s: float) -> None:
+        self.command = command
+        self.decided_s = decided_s
+        self.parcel: Parcel | None = None
+        self.asked: asyncio.Future[Response] | None = None
+        """None as long as it has not left."""
+        self.cancels = 0
+        """How often its cancel was sent."""
+
+
 class PeerLink:
     """The sending side of a link, from `sender` to the neighbor with index `neighbor`.
 
-    `feed` takes the events that come of it; `on_forward` hears what became of each forward:
-    answered, refused, lost or recalled.
+    Everything leaves through `outbox`. `feed` takes the events that come of it; `on_forward` hears
+    what became of each forward: answered, refused, lost or recalled.
     """
 
     def __init__(
@@ -57,7 +89,7 @@ class PeerLink:
         neighbor: int,
         cluster: ClusterId,
         url: str,
-        delay_s: float,
+        outbox: Outbox,
         away_max: int,
         sender: ClusterId,
         timers: Timers,
@@ -67,15 +99,19 @@ class PeerLink:
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
-        self._delay_s = delay_s
+        self._outbox = outbox
         self._sender = sender
         self._timers = timers
         self._random = random
         self._feed = feed
         self._on_forward = on_forward
-        self._client = HttpClient(url, connections_max=away_max + CONNECTIONS_SPARE)
-        self._leaving: dict[int, Timer] = {}
-        self._asked: dict[int, asyncio.Future[Response]] = {}
+        connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
+        self._client = HttpClient(
+            url, connections_max=connections_max, user_timeout_s=GIVEN_UP_AFTER_S
+        )
+        self._away: dict[int, _Away] = {}
+        self._cancels_asked = 0
+        self._cancels_waiting: deque[_Away] = deque()
         self._heard = False
         self._malformed = False
 
@@ -87,51 +123,69 @@ class PeerLink:
             _log.info("cluster %s is not reachable yet: %s", self.cluster, error)
 
     async def close(self) -> None:
-        for timer in self._leaving.values():
-            timer.cancel()
-        self._leaving.clear()
+        for away in self._away.values():
+            if away.parcel is not None:
+                away.parcel.withdraw()
+        self._cancels_waiting.clear()
         await self._client.close()
 
-    def ask(self, method: str, path: str, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
-        """A question that is not a request: to cancel one, or about the federation."""
+    def ask(
+        self, method: str, path: str, body: bytes, timeout_s: float
+    ) -> asyncio.Future[Response]:
+        """A question about the federation. It is not delayed, but no link that is cut carries it:
+        the future raises NotDelivered then, and else as that of HttpClient."""
+        if self._outbox.cut:
+            cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            cut.set_exception(NotDelivered(f"the link to cluster {self.cluster} is cut"))
+            return cut
         return self._client.request(method, path, body=body, timeout_s=timeout_s)
 
     # --- requests -----------------------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        decided_s = time.monotonic()
-        if self._delay_s > 0.0:
-            self._leaving[command.ref] = self._timers.at(
-                decided_s + self._delay_s, lambda _: self._send(command, decided_s)
-            )
-        else:
-            self._send(command, decided_s)
+        away = self._away[command.ref] = _Away(command, time.monotonic())
+        away.parcel = self._outbox.send(partial(self._send, away), partial(self._lose, away))
 
     def recall(self, ref: int) -> None:
-        """Cancel a forward: unsent it never leaves, else its connection is closed, which is how
-        the neighbor learns that nobody waits any more."""
-        timer = self._leaving.pop(ref, None)
-        asked = self._asked.pop(ref, None)
-        if timer is not None:
-            timer.cancel()
-        elif asked is not None:
-            asked.cancel()
-        else:
+        """Cancel a forward whose answer nobody waits for: unsent it never leaves, else its
+        connection is closed, which is how the neighbor learns of it."""
+        away = self._away.pop(ref, None)
+        if away is None:
             return  # it has come back, and what came is on its way to the machine
+        if away.asked is not None:
+            away.asked.cancel()
+        elif away.parcel is not None:
+            away.parcel.withdraw()
         self._on_forward("recalled")
 
-    def _send(self, command: ev.Forward, decided_s: float) -> None:
-        ref = command.ref
-        self._leaving.pop(ref, None)
+    def ask_cancel(self, ref: int) -> None:
+        """Cancel a forward whose answer is waited for: unsent it never leaves and comes back as
+        refused, else the neighbor is asked to cancel it, and its answer is what it comes to."""
+        away = self._away.get(ref)
+        if away is None or away.cancels:
+            return
+        if away.asked is None and away.parcel is not None and away.parcel.withdraw():
+            del self._away[ref]
+            self._end("recalled", ev.ForwardRefused(ref))
+        else:
+            self._cancel(away)
+
+    def _send(self, away: _Away) -> None:
+        command = away.command
         remaining_s = command.deadline_s - time.monotonic()
         body = wire.encode_forward(command.request, self._sender, remaining_s)
-        asked = self._client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=None)
-        self._asked[ref] = asked
-        asked.add_done_callback(lambda future: self._came_back(ref, decided_s, future))
+        away.asked = self._client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=None)
+        away.asked.add_done_callback(partial(self._came_back, away))
 
-    def _came_back(self, ref: int, decided_s: float, asked: asyncio.Future[Response]) -> None:
+    def _lose(self, away: _Away) -> None:
+        """The link has lost it: as after a reset, whether it arrived is not known here."""
+        if self._away.pop(away.command.ref, None) is not None:
+            self._end("lost", ev.ForwardLost(away.command.ref))
+
+    def _came_back(self, away: _Away, asked: asyncio.Future[Response]) -> None:
         error = None if asked.cancelled() else asked.exception()
-        if self._asked.pop(ref, None) is None or asked.cancelled():
+        ref = away.command.ref
+        if self._away.pop(ref, None) is None or asked.cancelled():
             return
         if isinstance(error, NotDelivered):
             self._end("refused", ev.ForwardRefused(ref))
@@ -139,7 +193,7 @@ class PeerLink:
             _log.debug("lost a request at cluster %s: %s", self.cluster, error)
             self._end("lost", ev.ForwardLost(ref))
         else:
-            self._end(*self._read(ref, decided_s, asked.result()))
+            self._end(*self._read(ref, away.decided_s, asked.result()))
 
     def _end(self, outcome: str, event: Any) -> None:
         self._on_forward(outcome)
@@ -163,12 +217,53 @@ class PeerLink:
     def _give_up(self) -> None:
         """The neighbor fell silent and says nothing on a new connection either: frozen, cut off,
         or gone without a word. What it holds is lost; what has not left surely is not there."""
-        for ref in list(self._leaving):
-            self._leaving.pop(ref).cancel()
-            self._end("refused", ev.ForwardRefused(ref))
-        for ref in list(self._asked):
-            self._asked.pop(ref).cancel()
-            self._end("lost", ev.ForwardLost(ref))
+        for ref in list(self._away):
+            away = self._away.pop(ref, None)
+            if away is None:
+                continue  # recalled by what came of the one before
+            if away.asked is not None:
+                away.asked.cancel()
+                self._end("lost", ev.ForwardLost(ref))
+            elif away.parcel is not None:
+                away.parcel.withdraw()
+                self._end("refused", ev.ForwardRefused(ref))
+
+    # --- cancels ------------------------------------------------------------------------------
+
+    def _cancel(self, away: _Away) -> None:
+        """Send the next attempt, if the forward is still unanswered."""
+        if self._awaits(away):
+            away.cancels += 1
+            again = partial(self._cancel_later, away)
+            self._outbox.send(partial(self._post_cancel, away), again)
+
+    def _awaits(self, away: _Away) -> bool:
+        return self._away.get(away.command.ref) is away
+
+    def _cancel_later(self, away: _Away) -> None:
+        """This attempt came to nothing: the forward was overtaken, has just ended, or the way is
+        bad. Which of these, its own answer tells."""
+        if away.cancels < CANCEL_ATTEMPTS_MAX and self._awaits(away):
+            pause_s = CANCEL_AGAIN_S * 2.0 ** (away.cancels - 1)
+            self._timers.at(time.monotonic() + pause_s, lambda _: self._cancel(away))
+
+    def _post_cancel(self, away: _Away) -> None:
+        if self._cancels_asked >= CANCELS_AT_ONCE_MAX:
+            self._cancels_waiting.append(away)
+        elif self._awaits(away):
+            self._cancels_asked += 1
+            body = wire.encode_cancel(away.command.request.id, self._sender)
+            told = self._client.request(
+                "POST", wire.CANCEL_PATH, body=body, timeout_s=CANCEL_TIMEOUT_S
+            )
+            told.add_done_callback(partial(self._cancel_told, away))
+
+    def _cancel_told(self, away: _Away, told: asyncio.Future[Response]) -> None:
+        self._cancels_asked -= 1
+        if not _found(told):
+            self._cancel_later(away)
+        while self._cancels_waiting and self._cancels_asked < CANCELS_AT_ONCE_MAX:
+            self._post_cancel(self._cancels_waiting.popleft())
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -177,10 +272,10 @@ class PeerLink:
         attempt = 0
         told = ""
         path = f"{wire.REPORTS_PATH}?from={quote(self._sender, safe='')}"
-        silence_s = STREAM_SILENCE_S + 2 * self._delay_s
         while True:
             self._heard = self._malformed = False
             try:
+                silence_s = STREAM_SILENCE_S + 2 * self._outbox.delay_s
                 await self._client.stream_lines(path, self._hear, silence_s=silence_s)
                 reason = "the stream was ended"
             except PeerError as error:
@@ -211,3 +306,14 @@ class PeerLink:
         if not self._malformed:
             _log.warning("cluster %s %s malformed: %s", self.cluster, does_what, malformed)
         self._malformed = True
+
+
+def _found(told: asyncio.Future[Response]) -> bool:
+    """Whether the neighbor says that it cancels the request."""
+    if told.cancelled() or told.exception() is not None:
+        return False
+    response = told.result()
+    try:
+        return response.status == 200 and wire.decode_cancel_answer(response.body)
+    except wire.MalformedMessage:
+        return False

@@ -12,12 +12,34 @@ import time
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.core import node_events as ev
 from spillover.core.names import Entry, Names
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Refusal, Request
+
+Waiter: TypeAlias = Callable[[Answer | None], None]
+
+WAITERS_MAX = 1000
+"""Who may wait for the answer to one name at the same time."""
+
+
+class FutureWaiter:
+    """Waits for an answer by a future, which is canceled if the node ends before."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, answer: Answer | None) -> None:
+        if self.future.done():
+            return
+        if answer is None:
+            self.future.cancel()
+        else:
+            self.future.set_result(answer)
 
 
 class Reception:
@@ -77,18 +99,17 @@ class Reception:
     def _taken(self, entry: Entry) -> Entry | ev.Refuse:
         return entry if self._refusal is None else self._refusal
 
-    def wait(self, entry: Entry) -> asyncio.Future[Answer]:
-        """The answer, now or later. Canceling the future changes nothing for others."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        if entry.answer is not None:
-            future.set_result(entry.answer)
-        else:
-            entry.waiters = (*entry.waiters, future)
-        return future
+    def wait(self, entry: Entry, waiter: Waiter) -> bool:
+        """Have `waiter` called once with the answer, or with None if the node ends before. False
+        if too many wait for it. Not for entries that have their answer."""
+        if len(entry.waiters) >= WAITERS_MAX:
+            return False
+        entry.waiters = (*entry.waiters, waiter)
+        return True
 
-    def leave(self, entry: Entry, future: asyncio.Future[Answer]) -> None:
+    def leave(self, entry: Entry, waiter: Waiter) -> None:
         """Wait no longer."""
-        entry.waiters = tuple(waiter for waiter in entry.waiters if waiter is not future)
+        entry.waiters = tuple(other for other in entry.waiters if other is not waiter)
 
     def fetch(self, entry: Entry) -> None:
         """Its answer has been given to somebody who came for it."""
@@ -114,18 +135,17 @@ class Reception:
         self._names.settle(entry, answer, time.monotonic())
         waiters, entry.waiters = entry.waiters, ()
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(answer)
+            waiter(answer)
         self.settled.set()
         return entry
 
     def close(self) -> None:
-        """The node ends: whoever still waits is told by a canceled future."""
+        """The node ends, and tells whoever still waits."""
         self.closed = True
-        for entry in self._entries.values():
+        entries, self._entries = self._entries, {}
+        for entry in entries.values():
             for waiter in entry.waiters:
-                waiter.cancel()
-        self._entries.clear()
+                waiter(None)
 
 
 def fingerprint(request: Request) -> bytes:

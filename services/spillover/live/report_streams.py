@@ -1,6 +1,7 @@
 """The streams on which neighbors hear this node's reports: one long-lived response each.
 
-A line leaves the link's delay late. A reader that does not keep up loses the oldest lines, since
+Lines leave through the outboxes of the links, in order with all else and as late; one that is lost
+or cut off there is not sent again. A reader that does not keep up loses the oldest lines, since
 only the newest matter; how many lines and streams there can be is bounded. A neighbor that comes
 back after its connection was cut off without a word gets a new stream, and the oldest one ends.
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
-from spillover.live.timers import Timers
+from spillover.live.outbox import Outbox
 
 LINES_WAITING_MAX = 64
 STREAMS_PER_NEIGHBOR_MAX = 4
@@ -49,12 +51,11 @@ class ReportStream:
 
 
 class ReportStreams:
-    """All streams of a node. `delays_s` are the delays of its links, by neighbor index."""
+    """All streams of a node. `outboxes` lead to its neighbors, by index."""
 
-    def __init__(self, timers: Timers, delays_s: Sequence[float]) -> None:
-        self._timers = timers
-        self._delays_s = list(delays_s)
-        self._streams: list[list[ReportStream]] = [[] for _ in delays_s]
+    def __init__(self, outboxes: Sequence[Outbox]) -> None:
+        self._outboxes = list(outboxes)
+        self._streams: list[list[ReportStream]] = [[] for _ in outboxes]
         self._closed = False
 
     def open(self, neighbor: int) -> ReportStream | None:
@@ -75,17 +76,13 @@ class ReportStreams:
             self._streams[neighbor].remove(stream)
 
     def publish(self, line: bytes) -> None:
-        """Put a line in all streams, each after its link's delay."""
-        by_delay_s: dict[float, list[ReportStream]] = {}
-        for streams, delay_s in zip(self._streams, self._delays_s, strict=True):
-            if streams:
-                by_delay_s.setdefault(delay_s, []).extend(streams)
+        """Put a line in all streams, on each link when it leaves there. One instant for all: what
+        is as late on several links then takes one wake of the loop."""
         now_s = time.monotonic()
-        for delay_s, streams in by_delay_s.items():
-            if delay_s > 0.0:
-                self._timers.at(now_s + delay_s, _put_in_each(streams, line))
-            else:
-                _put_in_each(streams, line)(now_s)
+        for streams, outbox in zip(self._streams, self._outboxes, strict=True):
+            if streams:
+                put = partial(_put_in_each, streams, line)
+                outbox.send(put, _drop, waits=False, now_s=now_s)
 
     def close(self) -> None:
         """End all streams. Comes first when a node stops: an open one holds up the server."""
@@ -95,9 +92,10 @@ class ReportStreams:
                 stream.end()
 
 
-def _put_in_each(streams: Sequence[ReportStream], line: bytes) -> Callable[[float], None]:
-    def put(_: float) -> None:
-        for stream in streams:
-            stream.put(line)
+def _put_in_each(streams: list[ReportStream], line: bytes) -> None:
+    for stream in streams:
+        stream.put(line)
 
-    return put
+
+def _drop() -> None:
+    """Never called: what does not wait is dropped in silence."""

@@ -28,6 +28,8 @@ from spillover.model.topology import CLUSTER_ID
 
 FORWARD_PATH = "/peer/v1/forward"
 REPORTS_PATH = "/peer/v1/reports"
+CANCEL_PATH = "/peer/v1/cancel"
+FEDERATION_PATH = "/peer/v1/federation"
 
 HEARTBEAT = b"{}\n"
 
@@ -38,6 +40,8 @@ Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Path = Annotated[list[str], msgspec.Meta(min_length=1)]
 BoundedPath = Annotated[list[str], msgspec.Meta(min_length=1, max_length=1000)]
+BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
+Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 T = TypeVar("T")
@@ -77,9 +81,24 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     network_ms: float = 0.0
     service_ms: float = 0.0
     return_ms: float = 0.0
+    upstream_status: Status | None = None
 
 
-class ReportLine(msgspec.Struct):
+class CancelBody(msgspec.Struct):
+    """`sender` wants the request of this id, which it has handed on, no longer."""
+
+    sender: str
+    id: str
+
+
+class CancelAnswer(msgspec.Struct):
+    """Whether a request of this id from this sender is under way here; if so, it is canceled, and
+    the answer to its forward tells how it ended."""
+
+    found: bool
+
+
+class ReportLine(msgspec.Struct, omit_defaults=True):
     """A load report. A line without fields is a sign of life alone."""
 
     epoch: int
@@ -89,6 +108,7 @@ class ReportLine(msgspec.Struct):
     queue_length: Count
     servers: Count
     accepting: bool
+    hears: BoundedClusters = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +126,8 @@ _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
 _decode_report = msgspec.json.Decoder(ReportLine).decode
+_decode_cancel = msgspec.json.Decoder(CancelBody).decode
+_decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
 
 
 def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
@@ -151,14 +173,22 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
 
 def _check_forward(forward: ForwardBody) -> None:
     """What a client may not send, a neighbor may not hand on."""
-    if not is_name(forward.id, NAME_LENGTH_MAX):
-        raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
+    _check_id(forward.id)
     if not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    if not all(map(CLUSTER_ID.fullmatch, forward.path)):
-        raise MalformedMessage("path: expected cluster ids")
+    _check_clusters("path", forward.path)
     if not math.isfinite(forward.remaining_ms):
         raise MalformedMessage("remaining_ms: expected a number of milliseconds")
+
+
+def _check_id(name: str) -> None:
+    if not is_name(name, NAME_LENGTH_MAX):
+        raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
+
+
+def _check_clusters(field: str, clusters: list[str]) -> None:
+    if not all(map(CLUSTER_ID.fullmatch, clusters)):
+        raise MalformedMessage(f"{field}: expected cluster ids")
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
@@ -176,6 +206,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             network_ms=answer.network_s * 1e3,
             service_ms=answer.service_s * 1e3,
             return_ms=answer.return_s * 1e3,
+            upstream_status=answer.upstream_status,
         )
     )
 
@@ -192,9 +223,32 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         network_s=message.network_ms / 1e3,
         service_s=message.service_ms / 1e3,
         return_s=message.return_ms / 1e3,
+        upstream_status=message.upstream_status,
     )
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
+
+
+def encode_cancel(request_id: RequestId, sender: ClusterId) -> bytes:
+    """That a request which `sender` has handed on is to be canceled."""
+    return _encode(CancelBody(sender, request_id))
+
+
+def decode_cancel(body: bytes) -> tuple[str, RequestId]:
+    """(sender, id). Raises MalformedMessage."""
+    cancel = _decoded(_decode_cancel, body)
+    _check_id(cancel.id)
+    return cancel.sender, RequestId(cancel.id)
+
+
+def encode_cancel_answer(*, found: bool) -> bytes:
+    """Whether there was such a request under way."""
+    return _encode(CancelAnswer(found))
+
+
+def decode_cancel_answer(body: bytes) -> bool:
+    """Whether there was such a request under way. Raises MalformedMessage."""
+    return _decoded(_decode_cancel_answer, body).found
 
 
 def encode_report(report: LoadReport) -> bytes:
@@ -207,6 +261,7 @@ def encode_report(report: LoadReport) -> bytes:
         queue_length=report.queue_length,
         servers=report.servers,
         accepting=report.accepting,
+        hears=list(report.hears),
     )
     return _encode(line) + b"\n"
 
@@ -216,6 +271,7 @@ def decode_report(line: bytes) -> LoadReport | None:
     if line == HEARTBEAT[:-1]:
         return None
     message = _decoded(_decode_report, line)
+    _check_clusters("hears", message.hears)
     return LoadReport(
         epoch=message.epoch,
         sequence=message.sequence,
@@ -224,4 +280,5 @@ def decode_report(line: bytes) -> LoadReport | None:
         queue_length=message.queue_length,
         servers=message.servers,
         accepting=message.accepting,
+        hears=tuple(ClusterId(cluster) for cluster in message.hears),
     )

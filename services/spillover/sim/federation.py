@@ -55,6 +55,7 @@ class SimCluster:
             ev.Stop: self._stop,
             ev.Forward: self._forward,
             ev.Recall: self._recall,
+            ev.AskCancel: self._ask_cancel,
             ev.Refuse: self._refuse,
             ev.Reply: self._reply,
             ev.Publish: lambda command: self._tell(command.report),
@@ -152,6 +153,14 @@ class SimCluster:
                 self.peers[command.neighbor].feed(ev.Cancelled(there))
 
         self._world.at(self._world.now_s + self._delays_s[command.neighbor], recalled)
+
+    def _ask_cancel(self, command: ev.AskCancel) -> None:
+        def asked() -> None:
+            there = self._forwards.get(command.ref)
+            if there is not None:
+                self.peers[command.neighbor].feed(ev.CancelAsked(there))
+
+        self._world.at(self._world.now_s + self._delays_s[command.neighbor], asked)
 
     def _refuse(self, command: ev.Refuse) -> None:
         _, on_refusal = self._waiting.pop(command.ref)

@@ -1,9 +1,9 @@
 """One request on a connection as the hot paths see it: reading the body within its limits, knowing
 when the client has gone, and answering with one write.
 
-ASGI's own `receive` and `send` would do, at twice the cost: a task for each request that waits, to
-be told of a disconnect, and half a dozen calls to answer one. What uvicorn keeps of a request (its
-cycle) is touched here and in `http_protocol`, nowhere else.
+ASGI's own `receive` and `send` would do, at twice the cost: a task for each request that waits, one
+more to be told of a disconnect, and half a dozen calls to answer. What uvicorn keeps of a request
+(its cycle) is touched here and in `http_protocol`, nowhere else.
 """
 
 from __future__ import annotations
@@ -49,21 +49,38 @@ class Framing:
 class Exchange:
     """A request that is being answered. Made by the protocol, taken out of the scope once."""
 
-    __slots__ = ("_cycle", "_protocol")
+    __slots__ = ("_cycle", "_protocol", "scope")
 
     def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
         self._cycle = cycle
+        self.scope = cycle.scope
+
+    @property
+    def came_whole(self) -> bool:
+        """Whether all of the body is here."""
+        return not (self._cycle.more_body or self._cycle.waiting_for_100_continue)
+
+    def take_body(self, limit_bytes: int) -> bytes | None:
+        """The body, if all of it is here and it is not too large."""
+        cycle = self._cycle
+        if not self.came_whole or len(cycle.body) > limit_bytes:
+            return None
+        body = bytes(cycle.body)
+        cycle.body = bytearray()  # one copy is enough to wait with
+        return body
 
     async def read_body(self, framing: Framing, limit_bytes: int, timeout_s: float) -> bytes:
-        """The whole body. Raises Problem `too_large` or `deadline_exceeded`, and ClientGone."""
-        cycle = self._cycle
-        whole = not (cycle.more_body or cycle.waiting_for_100_continue)
-        if whole and len(cycle.body) <= limit_bytes:
-            body = bytes(cycle.body)
-            cycle.body = bytearray()  # one copy is enough to wait with
-            return body
+        """The whole body. Raises Problem `too_large` or `deadline_exceeded`, and ClientGone.
+
+        A client that has not read the last answer is waited for: answers must not pile up.
+        """
         try:
+            async with asyncio.timeout(timeout_s):
+                await self._cycle.flow.drain()
+            body = self.take_body(limit_bytes)
+            if body is not None:
+                return body
             async with asyncio.timeout(timeout_s):
                 return await self._read(framing, limit_bytes)
         except TimeoutError:
@@ -72,7 +89,7 @@ class Exchange:
 
     async def _read(self, framing: Framing, limit_bytes: int) -> bytes:
         if framing.length_bytes > limit_bytes and framing.awaits_continue:
-            raise _too_large(limit_bytes, whole=False)
+            raise too_large(limit_bytes, whole=False)
         parts: list[bytes] = []
         size = 0
         more = True
@@ -88,7 +105,7 @@ class Exchange:
             else:
                 parts.clear()
         if size > limit_bytes:
-            raise _too_large(limit_bytes, whole=not more)
+            raise too_large(limit_bytes, whole=not more)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def watch(self, on_gone: Callable[[], None]) -> None:
@@ -101,20 +118,34 @@ class Exchange:
     def unwatch(self) -> None:
         self._protocol.on_gone = None
 
-    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    async def answered(self) -> None:
+        """Return when it has been answered, or the other side has gone."""
+        cycle = self._cycle
+        while not (cycle.response_complete or cycle.disconnected):
+            cycle.message_event.clear()
+            await cycle.message_event.wait()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer written now goes out at once and not onto a pile."""
+        return not self._cycle.flow.write_paused
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer with a problem."""
+        self.answer(problem.status, problem.all_headers(), problem.body())
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """The whole answer, in one write. Does nothing if the other side has gone."""
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        await self.answer_raw(status, lines, body, close=CLOSE in headers)
+        self.answer_raw(status, lines, body, close=CLOSE in headers)
 
-    async def answer_raw(
+    def answer_raw(
         self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
     ) -> None:
         """As `answer`, with the lines of the header as they are sent; the body's length is added
-        here. A client that does not read what it asked for is waited for."""
+        here."""
         cycle = self._cycle
         self._protocol.on_gone = None
-        if cycle.flow.write_paused and not cycle.disconnected:
-            await cycle.flow.drain()
         if cycle.disconnected:
             return
         cycle.response_started = cycle.response_complete = True
@@ -135,7 +166,7 @@ class Exchange:
         self._cycle.transport.abort()
 
 
-def _too_large(limit_bytes: int, *, whole: bool) -> Problem:
+def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:
     """A connection on which not the whole body was read cannot be used again."""
     detail = f"expected a body of at most {limit_bytes} bytes"
-    return Problem("too_large", detail, headers=[] if whole else [CLOSE])
+    return Problem("too_large", detail, id=name, headers=[] if whole else [CLOSE])

@@ -7,14 +7,13 @@ Measured reason: design, decision 1. What the answers mean is in `intake`, what 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from spillover.apps.node.exchange import ClientGone, Exchange
-from spillover.apps.node.http_protocol import EXCHANGE
+from spillover.apps.node.exchange import ClientGone, Exchange, too_large
+from spillover.apps.node.http_protocol import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.peer_paths import PeerPaths
 from spillover.apps.node.problems import Problem
@@ -31,16 +30,22 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-HotPath: TypeAlias = Callable[[Exchange, Scope, Send], Awaitable[None]]
+HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
 
 JSON_LINE = b"content-type: application/json\r\n"
+APPLIED_LINE = b"preference-applied: respond-async\r\n"
+REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class HotPaths:
-    """An ASGI app: the hot paths of a node, and behind them `app` for the rest."""
+    """An ASGI app: the hot paths of a node, and behind them `app` for the rest.
+
+    Most requests never see ASGI: the protocol hands those of clients that came whole to `direct`,
+    which answers them when their time comes, without a task that waits.
+    """
 
     def __init__(self, app: AsgiApp, shell: NodeShell) -> None:
         self._app = app
@@ -50,7 +55,7 @@ class HotPaths:
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         peers = PeerPaths(shell)
         self._routes: dict[str, tuple[str, HotPath]] = {
-            "/requests": ("POST", self._post_request),
+            DIRECT_PATH: ("POST", self._post_request),
             wire.FORWARD_PATH: ("POST", peers.forward),
             wire.CANCEL_PATH: ("POST", peers.cancel),
             wire.REPORTS_PATH: ("GET", peers.reports),
@@ -65,127 +70,194 @@ class HotPaths:
             return
         method, answer = route
         try:
-            if scope["method"] != method:
-                detail = f"{scope['method']} {scope['path']}: expected {method}"
-                allow = [(b"allow", method.encode())]
-                raise Problem("method_not_allowed", detail, headers=allow)  # noqa: TRY301 - see below
-            await answer(exchange, scope, send)
+            _check_method(scope, method)
+            await answer(exchange, send)
         except Problem as problem:
-            await exchange.answer(problem.status, problem.all_headers(), problem.body())
+            exchange.refuse(problem)
         except ClientGone:
             return
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-            await self._internal_error(exchange, scope)
+            self._internal_error(exchange, None)
 
-    async def _internal_error(self, exchange: Exchange, scope: Scope) -> None:
-        _log.exception("internal error in %s %s", scope["method"], scope["path"])
-        internal = Problem("internal", "internal error; the node's log has the details")
-        await exchange.answer(internal.status, internal.all_headers(), internal.body())
-
-    # --- clients ------------------------------------------------------------------------------
-
-    async def _post_request(self, exchange: Exchange, scope: Scope, _: Send) -> None:
+    def direct(self, exchange: Exchange) -> None:
+        """`POST /requests` that came whole: taken now, and answered now or later."""
         received_s = self._shell.now_s
+        try:
+            _check_method(exchange.scope, "POST")
+            headers = self._read_headers(exchange)
+            body = exchange.take_body(self._payload_limit_bytes)
+            if body is not None:
+                self._serve(exchange, headers, body, received_s)
+            else:
+                limit_bytes = self._payload_limit_bytes
+                exchange.refuse(too_large(limit_bytes, whole=True, name=headers.key))
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - see above
+            self._internal_error(exchange, None)
+
+    async def _post_request(self, exchange: Exchange, _: Send) -> None:
+        """The same, of a request that comes in pieces."""
+        received_s = self._shell.now_s
+        headers = self._read_headers(exchange)
+        timeout_s = self._deadline_ms(headers) / 1e3
+        try:
+            body = await exchange.read_body(headers.framing, self._payload_limit_bytes, timeout_s)
+        except Problem as problem:
+            problem.id = headers.key
+            raise
+        self._serve(exchange, headers, body, received_s)
+        await exchange.answered()
+
+    def _read_headers(self, exchange: Exchange) -> Headers:
         headers = Headers()
         try:
-            headers.read(scope["headers"])
-            deadline_ms = headers.deadline_ms
-            if deadline_ms is None:
-                deadline_ms = self._default_deadline_ms
-            limit_bytes = self._payload_limit_bytes
-            body = await exchange.read_body(headers.framing, limit_bytes, deadline_ms / 1e3)
+            headers.read(exchange.scope["headers"])
+        except Problem as problem:
+            problem.id = headers.key
+            raise
+        return headers
+
+    def _deadline_ms(self, headers: Headers) -> float:
+        given = headers.deadline_ms
+        return self._default_deadline_ms if given is None else given
+
+    def _serve(self, exchange: Exchange, headers: Headers, body: bytes, received_s: float) -> None:
+        """Take the request, or find it under its name. Raises Problem where that is refused."""
+        try:
             request = read_request(headers, body)
             self._check_fit(request)
         except Problem as problem:
             problem.id = problem.id or headers.key
             raise
-        deadline_s = received_s + deadline_ms / 1e3
-        if request.keyed:
-            entry = self._reception.find(request.id)
-            if entry is not None:
-                await self._replay(exchange, entry, request, deadline_s, headers)
-                return
-        await self._take(exchange, request, deadline_s, headers)
+        deadline_s = received_s + self._deadline_ms(headers) / 1e3
+        entry = self._reception.find(request.id) if request.keyed else None
+        if entry is not None:
+            self._replay(exchange, entry, request, headers, deadline_s)
+            return
+        reception = self._reception
+        taken = reception.take(request, deadline_s, asynchronous=headers.asynchronous)
+        if not isinstance(taken, Entry):
+            raise problem_of(request.id, taken)
+        if headers.asynchronous:
+            self._answer_accepted(exchange, taken)
+        elif taken.answer is not None:
+            self._answer(exchange, taken, b"", taken.answer)
+        else:
+            reception.wait(taken, partial(self._answer, exchange, taken, b""))
+            if not request.keyed:  # keyed work goes on when its client leaves
+                exchange.watch(partial(reception.abandon, taken))
 
     def _check_fit(self, request: Request) -> None:
         unfit = self._shell.workers.problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=request.id or None)
 
-    async def _take(
-        self, exchange: Exchange, request: Request, deadline_s: float, headers: Headers
-    ) -> None:
-        """A new request: answer 202 at once, or with what becomes of it."""
-        reception = self._reception
-        asynchronous = headers.asynchronous
-        taken = reception.take(request, deadline_s, asynchronous=asynchronous)
-        if not isinstance(taken, Entry):
-            raise problem_of(request.id, taken)
-        if asynchronous:
-            await self._answer_accepted(exchange, taken)
-            return
-        answer = taken.answer
-        if answer is None:
-            future = reception.wait(taken)
-            if not request.keyed:  # keyed work goes on when its client leaves
-                exchange.watch(partial(reception.abandon, taken))
-            try:
-                answer = await future
-            except asyncio.CancelledError:
-                raise node_ended(request.id) from None
-        await self._answer(exchange, taken, answer)
-
-    async def _replay(
+    def _replay(
         self,
         exchange: Exchange,
         entry: Entry,
         request: Request,
-        deadline_s: float,
         headers: Headers,
+        deadline_s: float,
     ) -> None:
         """A name that is known: wait for the first answer, or give it again."""
         if entry.fingerprint != fingerprint(request):
             detail = "this name was given to another request before"
             raise Problem("conflict", detail, id=entry.name)
-        answer = entry.answer
-        if answer is None and headers.asynchronous:
-            await self._answer_accepted(exchange, entry, REPLAYED_LINE)
-            return
-        if answer is None:
-            future = self._reception.wait(entry)
-            try:
-                async with asyncio.timeout(max(0.0, deadline_s - self._shell.now_s)):
-                    answer = await future
-            except TimeoutError:
-                self._reception.leave(entry, future)
-                detail = "the first request of this name was still under way at the deadline"
-                raise Problem("deadline_exceeded", detail, id=entry.name) from None
-            except asyncio.CancelledError:
-                raise node_ended(entry.name) from None
-        await self._answer(exchange, entry, answer, REPLAYED_LINE)
+        if entry.answer is not None:
+            self._answer(exchange, entry, REPLAYED_LINE, entry.answer)
+        elif headers.asynchronous:
+            self._answer_accepted(exchange, entry, REPLAYED_LINE)
+        else:
+            Joined(self._shell, exchange, entry, deadline_s, self._answer)
 
-    async def _answer(
-        self, exchange: Exchange, entry: Entry, answer: Answer, lines: bytes = b""
+    def _answer(
+        self, exchange: Exchange, entry: Entry, lines: bytes, answer: Answer | None
     ) -> None:
+        """Give the answer; without one the node has ended before. Called by the machine's shell,
+        which a bug in here must not bring down."""
+        try:
+            self._give(exchange, entry, lines, answer)
+        except Exception:  # noqa: BLE001 - see above
+            self._internal_error(exchange, entry.name)
+
+    def _give(self, exchange: Exchange, entry: Entry, lines: bytes, answer: Answer | None) -> None:
+        if answer is None:
+            exchange.refuse(node_ended(entry.name))
+            return
         if not entry.fetched:
             self._reception.fetch(entry)
-        if answer.outcome is not Outcome.DONE:
-            problem = problem_of(entry.name, answer)
-            if lines:
-                problem.headers.append((b"spillover-replayed", b"true"))
-            raise problem
-        lines = b"%bspillover-request-id: %b\r\n%b" % (JSON_LINE, entry.name.encode(), lines)
-        await exchange.answer_raw(200, lines, answer_body(entry.name, answer))
+        if answer.outcome is Outcome.DONE:
+            name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
+            body = answer_body(entry.name, answer)
+            exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
+            return
+        problem = problem_of(entry.name, answer)
+        if lines:
+            problem.headers.append((b"spillover-replayed", b"true"))
+        exchange.refuse(problem)
 
-    async def _answer_accepted(self, exchange: Exchange, entry: Entry, lines: bytes = b"") -> None:
+    def _answer_accepted(self, exchange: Exchange, entry: Entry, lines: bytes = b"") -> None:
         """202, and where to ask."""
-        name = entry.name.encode()
-        where = location(entry.name).encode()
-        applied = b"preference-applied: respond-async\r\n"
-        lines = b"%b%blocation: %b\r\nspillover-request-id: %b\r\n%b" % (
-            JSON_LINE, applied, where, name, lines,
-        )  # fmt: skip
-        await exchange.answer_raw(202, lines, encode_view(self._shell, entry))
+        where, name = location(entry.name).encode(), entry.name.encode()
+        named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
+        lines = JSON_LINE + APPLIED_LINE + named + lines
+        exchange.answer_raw(202, lines, encode_view(self._shell, entry))
+
+    def _internal_error(self, exchange: Exchange, name: str | None) -> None:
+        """Tell that there is a bug, with the story of the request if it was known by a name."""
+        scope = exchange.scope
+        story = [] if name is None else self._shell.story(name)
+        extra = {"request_id": name}
+        _log.exception(
+            "internal error in %s %s; story: %s", scope["method"], scope["path"], story, extra=extra
+        )
+        internal = Problem("internal", "internal error; the node's log has the details", id=name)
+        if story:
+            internal.more["story"] = story
+        exchange.refuse(internal)
 
 
-REPLAYED_LINE = b"spillover-replayed: true\r\n"
+class Joined:
+    """A client that asks for what is under way already: it waits for the first one's answer, but
+    no longer than its own deadline or than it stays."""
+
+    __slots__ = ("_answer", "_entry", "_exchange", "_shell", "_timer")
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        exchange: Exchange,
+        entry: Entry,
+        deadline_s: float,
+        answer: Callable[[Exchange, Entry, bytes, Answer | None], None],
+    ) -> None:
+        if not shell.reception.wait(entry, self):
+            detail = "too many wait for the answer to this request"
+            raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
+        self._shell = shell
+        self._exchange = exchange
+        self._entry = entry
+        self._answer = answer
+        self._timer = shell.timers.at(deadline_s, self._too_late)
+        exchange.watch(self._leave)
+
+    def __call__(self, answer: Answer | None) -> None:
+        self._timer.cancel()
+        self._answer(self._exchange, self._entry, REPLAYED_LINE, answer)
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        self._shell.reception.leave(self._entry, self)
+
+    def _too_late(self, _: float) -> None:
+        self._shell.reception.leave(self._entry, self)
+        detail = "the first request of this name was still under way at the deadline"
+        self._exchange.refuse(Problem("deadline_exceeded", detail, id=self._entry.name))
+
+
+def _check_method(scope: Mapping[str, Any], method: str) -> None:
+    if scope["method"] != method:
+        detail = f"{scope['method']} {scope['path']}: expected {method}"
+        raise Problem("method_not_allowed", detail, headers=[(b"allow", method.encode())])

@@ -20,6 +20,9 @@ from spillover.apps.node.problems import Problem
 
 EXCHANGE = "spillover.exchange"
 
+DIRECT_PATH = "/requests"
+"""Requests to it are given to the app's `direct`, if it has one, where they need no waiting for."""
+
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
 head that begins right behind another request may be longer by what came with that one."""
@@ -44,6 +47,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received since the last end of a head, piece of a body or end of a request."""
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._in_head = False
+        """Whether the parser is at the end of a head, so that a request is started now."""
+        self._put_off: tuple[RequestResponseCycle, Any] | None = None
         self.on_gone: Callable[[], None] | None = None
         """Called once when the connection is lost; whoever answers sets it back."""
 
@@ -79,8 +85,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_begun = False
         self._head_bytes = 0
         self._unset_timer()
+        self._in_head = True
         super().on_headers_complete()
-        # The app's task has been made, and runs later.
+        self._in_head = False
+        # The app's task, if it was made, runs later.
         assert self.cycle is not None  # noqa: S101 - for the type checker: it was made just now
         self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
 
@@ -99,9 +107,29 @@ class BoundedProtocol(HttpToolsProtocol):
             self._answer(Problem("malformed", msg))
         self.transport.close()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """A request on the direct path waits until the data at hand is read: if it has come whole
+        then, it is served without a task. One that was in a pipeline gets its task."""
+        if self._in_head and cycle.scope["path"] == DIRECT_PATH:
+            self._put_off = cycle, app
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_put_off(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._put_off = None
+        exchange: Exchange = cycle.scope[EXCHANGE]  # type: ignore[literal-required]
+        direct = getattr(app, "direct", None)
+        if direct is not None and exchange.came_whole and exchange.is_open:
+            cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
+            direct(exchange)
+        else:
+            super()._start_asgi_task(cycle, app)
+
     def _feed(self, data: bytes) -> None:
         self._head_bytes += len(data)  # the parser's calls set it back where there is progress
         super().data_received(data)
+        if self._put_off is not None:
+            self._start_put_off(*self._put_off)
         if self._head_timer is None and (self._head_begun or self._head_bytes):
             self._set_timer()
 

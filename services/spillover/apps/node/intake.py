@@ -106,9 +106,9 @@ class Headers:
     among them, are not even looked at."""
 
     __slots__ = (
+        "_given",
         "asynchronous",
         "deadline_ms",
-        "framing",
         "key",
         "priority",
         "traceparent",
@@ -116,7 +116,7 @@ class Headers:
     )
 
     def __init__(self) -> None:
-        self.framing = Framing()
+        self._given: dict[bytes, bytes] = {}
         self.key: str | None = None
         self.type: str | None = None
         self.deadline_ms: float | None = None
@@ -124,10 +124,14 @@ class Headers:
         self.asynchronous = False
         self.traceparent: str | None = None
 
+    @property
+    def framing(self) -> Framing:
+        return Framing.of(self._given)
+
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
         given = {name: value for name, value in headers if name in _MEANT}
-        self.framing = Framing.of(given)
+        self._given = given
         if (key := given.get(b"idempotency-key")) is not None:
             self.key = _name("Idempotency-Key", _text(key), NAME_LENGTH_MAX)
         if (type_ := given.get(b"spillover-type")) is not None:
@@ -140,8 +144,9 @@ class Headers:
             self.priority = int(priority)
         if (prefer := given.get(b"prefer")) is not None:
             self.asynchronous = _prefers_respond_async(prefer)
-        traceparent = _text(given.get(b"traceparent", b""))
-        self.traceparent = traceparent if is_traceparent(traceparent) else None
+        if (traceparent := given.get(b"traceparent")) is not None:
+            text = _text(traceparent)
+            self.traceparent = text if is_traceparent(text) else None
 
 
 def read_request(headers: Headers, body: bytes) -> Request:
@@ -224,7 +229,7 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
 
 
 def _ms(duration_s: float) -> float:
-    return round(duration_s * 1e3, 3)
+    return round(duration_s * 1e3, 3) if duration_s else 0.0
 
 
 def _prefers_respond_async(value: bytes) -> bool:

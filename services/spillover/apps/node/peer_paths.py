@@ -20,7 +20,6 @@ from spillover.live.node_shell import NodeShell
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Refusal
 
-Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ENVELOPE_LIMIT_BYTES = 65_536
@@ -39,11 +38,11 @@ class PeerPaths:
         self._shell = shell
         self._forward_limit_bytes = shell.topology.payload_limit_bytes + ENVELOPE_LIMIT_BYTES
 
-    async def forward(self, exchange: Exchange, scope: Scope, _: Send) -> None:
+    async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
-        framing = Framing.of(dict(scope["headers"]))
+        framing = Framing.of(dict(exchange.scope["headers"]))
         body = await exchange.read_body(framing, self._forward_limit_bytes, READ_S)
         read_s = shell.now_s
         try:
@@ -71,12 +70,12 @@ class PeerPaths:
             reading_s=read_s - received_s,
             answer_delay_s=future.waited_s,
         )
-        await exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+        exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
 
-    async def cancel(self, exchange: Exchange, scope: Scope, _: Send) -> None:
+    async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
-        framing = Framing.of(dict(scope["headers"]))
+        framing = Framing.of(dict(exchange.scope["headers"]))
         body = await exchange.read_body(framing, ENVELOPE_LIMIT_BYTES, READ_S)
         try:
             sender, request_id = wire.decode_cancel(body)
@@ -86,12 +85,12 @@ class PeerPaths:
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
         found = b'{"found":true}' if ref is not None else b'{"found":false}'
-        await exchange.answer_raw(200, JSON_LINE, found)
+        exchange.answer_raw(200, JSON_LINE, found)
 
-    async def reports(self, exchange: Exchange, scope: Scope, send: Send) -> None:
+    async def reports(self, exchange: Exchange, send: Send) -> None:
         """A stream of this node's reports, until one of the two ends it."""
         try:
-            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8)
+            query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=8)
         except ValueError as error:
             raise Problem("invalid", f"query: {error}") from error
         neighbor = self._neighbor(query.get("from", [""])[0])

@@ -15,6 +15,7 @@ from spillover.apps.node.request_view import request_view, visit_view
 from spillover.core.names import Entry
 from spillover.core.node_events import CancelAsked
 from spillover.live.node_shell import NodeShell
+from spillover.live.reception import FutureWaiter
 
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""
@@ -64,10 +65,13 @@ async def _cancel(shell: NodeShell, entry: Entry) -> None:
     """Have it cancelled, and wait a moment for what comes of it."""
     reception = shell.reception
     if entry.answer is None:
-        reception.cancel(entry)
-        future = reception.wait(entry)
-        await asyncio.wait([future], timeout=CONFIRM_S)
-        reception.leave(entry, future)
+        waiter = FutureWaiter()
+        if reception.wait(entry, waiter):
+            reception.cancel(entry)
+            await asyncio.wait([waiter.future], timeout=CONFIRM_S)
+            reception.leave(entry, waiter)
+        else:
+            reception.cancel(entry)
     if entry.answer is not None:
         reception.fetch(entry)
 

@@ -16,6 +16,8 @@ from spillover.live.workers.base import OnEnd
 from spillover.live.workers.service_payload import read_service_s, service_problem
 from spillover.model.request import Outcome
 
+NO_TIME = msgspec.Raw(b'{"service_ms":0.0}')
+
 
 class SleepWorkers:
     """Servers that wait. `service_s` holds for payloads that do not give their own."""
@@ -32,6 +34,9 @@ class SleepWorkers:
     def start(self, command: Start) -> None:
         ref = command.ref
         service_s = read_service_s(command.request.work, self._service_s)
+        if service_s == 0.0:  # no timer, which would take a millisecond
+            self._on_end(ServiceEnded(ref, Outcome.DONE, 0.0, NO_TIME), command.at_s)
+            return
 
         def ended(due_s: float) -> None:
             del self._sleeping[ref]

@@ -1,0 +1,36 @@
+"""What a process has used: CPU time and memory, asked of the system from outside.
+
+A process that is gone is a RunError: what it was to be measured for has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from spillover.model.errors import RunError
+
+
+def cpu_s(pid: int) -> float:
+    """User and system CPU time of the process since its start, in s. The system counts in steps,
+    of 10 ms on Linux: measure over seconds."""
+    with _looking_at(pid) as process:
+        times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of the process that is in RAM now."""
+    with _looking_at(pid) as process:
+        memory = process.memory_info()
+    return int(memory.rss)
+
+
+@contextmanager
+def _looking_at(pid: int) -> Iterator[psutil.Process]:
+    try:
+        yield psutil.Process(pid)
+    except psutil.Error as error:
+        raise RunError(f"a process that is measured cannot be looked at: {error}") from error

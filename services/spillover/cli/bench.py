@@ -1,0 +1,54 @@
+"""`spillover bench NAME`: what Spillover costs, beside a peer measured in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+
+from spillover.bench.catalog import BENCHES, run_bench
+from spillover.bench.display import Display
+from spillover.bench.model import Plan
+from spillover_loadgen.option_types import whole_number
+
+RUNS = 5
+RUNS_MAX = 1000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument(
+        "--runs", type=_run_count, metavar="N",
+        help=f"of each side; medians are shown (default {RUNS}, 1 with --quick)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="short runs, to see that it works: under 40 s"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    # As Ctrl-C, which cancels what runs in good order.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    runs = options.runs or (1 if options.quick else RUNS)
+    plan = Plan(runs=runs, seed=options.seed, case=options.case, quick=options.quick)
+    display = Display()
+    result = run_bench(options.name, plan, display.say)
+    display.show(result)
+    if options.json:
+        print(json.dumps(result.as_dict()), flush=True)
+    return 0
+
+
+def _run_count(text: str) -> int:
+    value = whole_number(text)
+    if not 1 <= value <= RUNS_MAX:
+        expected = f"expected a whole number from 1 to {RUNS_MAX}, got {text!r}"
+        raise argparse.ArgumentTypeError(expected)
+    return value
