@@ -18,6 +18,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from spillover.live.http1_connection import Connection, Exchange, Response
+from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import InputError, NotDelivered, PeerError
 
 __all__ = ["HttpClient", "Response"]
@@ -45,7 +46,8 @@ class HttpClient:
     `body_limit_bytes` holds for the body of each answer, but not for streams.
 
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
-    given up, where the system can do that (TCP_USER_TIMEOUT, Linux).
+    given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
+    together at the end of the loop's turn.
 
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
@@ -60,6 +62,7 @@ class HttpClient:
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
         user_timeout_s: float | None = None,
+        writes: WriteBatch | None = None,
     ) -> None:
         self._server = _parse_base_url(base_url)
         self._connections_max = connections_max
@@ -67,6 +70,7 @@ class HttpClient:
         self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
         self._user_timeout_s = user_timeout_s
+        self._writes = writes
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -262,7 +266,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport, connection = await loop.create_connection(
-                    lambda: Connection(self), server.host, server.port
+                    lambda: Connection(self, self._writes), server.host, server.port
                 )
         except TimeoutError:
             what = f"no connection within {self._connect_timeout_s:g} s"

@@ -14,10 +14,9 @@ from typing import Protocol, cast
 
 import httptools
 
+from spillover.live.write_batch import WriteBatch, write_parts
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
-JOIN_LIMIT_BYTES = 65_536
-"""Bodies up to this size leave in one write with their head; copying larger ones costs more."""
 OVERHEAD_LIMIT_BYTES = 65_536
 """What may arrive in a row without any body in it: a head, interim answers, trailers, framing.
 Looked at after each segment read from the socket, so up to one segment more can get in."""
@@ -122,12 +121,14 @@ class Connection(asyncio.Protocol):
         "_reusable",
         "_transport",
         "_until_eof",
+        "_writes",
         "exchange",
         "idle_since_s",
     )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, writes: WriteBatch | None = None) -> None:
         self._pool = pool
+        self._writes = writes
         self._parser = httptools.HttpResponseParser(self)
         self.exchange: Exchange | None = None
         self.idle_since_s = 0.0
@@ -153,11 +154,10 @@ class Connection(asyncio.Protocol):
         self.exchange = exchange
         exchange.connection = self
         exchange.sent_s = exchange.heard_s = time.monotonic()
-        if len(body) <= JOIN_LIMIT_BYTES:
-            self._transport.write(head + body)
+        if self._writes is not None:
+            self._writes.write(self._transport, head, body)
         else:
-            self._transport.write(head)
-            self._transport.write(body)
+            write_parts(self._transport, head, body)
 
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""

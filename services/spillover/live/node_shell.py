@@ -31,6 +31,7 @@ from spillover.live.request_log import log_request
 from spillover.live.timers import Timers
 from spillover.live.visitors import Visitors
 from spillover.live.workers.make import make_workers
+from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
@@ -75,6 +76,7 @@ class NodeShell:
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop)
+        self.writes = WriteBatch(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
         faults = _stream(seed, f"faults/{cluster_id}")
         self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
@@ -262,6 +264,7 @@ class NodeShell:
             away_max=self.machine.settings.away_limit,
             sender=self.cluster.id,
             timers=self.timers,
+            writes=self.writes,
             random=self._link_random,
             feed=self.feed,
             on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),

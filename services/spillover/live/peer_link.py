@@ -26,6 +26,7 @@ from spillover.live import wire
 from spillover.live.http1 import HttpClient, Response
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
+from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.policy.backoff import backoff_s
@@ -93,6 +94,7 @@ class PeerLink:
         away_max: int,
         sender: ClusterId,
         timers: Timers,
+        writes: WriteBatch | None = None,
         random: Random,
         feed: Callable[[Any], None],
         on_forward: OnForward,
@@ -107,7 +109,10 @@ class PeerLink:
         self._on_forward = on_forward
         connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
         self._client = HttpClient(
-            url, connections_max=connections_max, user_timeout_s=GIVEN_UP_AFTER_S
+            url,
+            connections_max=connections_max,
+            user_timeout_s=GIVEN_UP_AFTER_S,
+            writes=writes,
         )
         self._away: dict[int, _Away] = {}
         self._cancels_asked = 0

@@ -28,6 +28,9 @@ class PublicDoor:
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
+        # What the protocol looks for in an app; see `http_protocol`.
+        self.direct = getattr(app, "direct", None)
+        self.writes = getattr(app, "writes", None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PEER_PREFIX):
@@ -41,6 +44,7 @@ class PeerDoor:
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
+        self.writes = getattr(app, "writes", None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")

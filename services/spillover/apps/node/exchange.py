@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from spillover.apps.node.problems import Problem
+from spillover.live.write_batch import write_parts
 
 if TYPE_CHECKING:
     from spillover.apps.node.http_protocol import BoundedProtocol
@@ -135,7 +136,8 @@ class Exchange:
         self.answer(problem.status, problem.all_headers(), problem.body())
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """The whole answer, in one write. Does nothing if the other side has gone."""
+        """The whole answer, in one write at the end of the loop's turn. Does nothing if the other
+        side has gone."""
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         self.answer_raw(status, lines, body, close=CLOSE in headers)
 
@@ -153,10 +155,15 @@ class Exchange:
         if not (cycle.keep_alive or close):
             header_lines += b"connection: close\r\n"
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
-        cycle.transport.write(head if cycle.scope["method"] == "HEAD" else head + body)
-        cycle.message_event.set()
+        if cycle.scope["method"] == "HEAD":
+            body = b""
         if close or not cycle.keep_alive:
+            self._protocol.writes.flush()
+            write_parts(cycle.transport, head, body)
             cycle.transport.close()
+        else:
+            self._protocol.writes.write(cycle.transport, head, body)
+        cycle.message_event.set()
         cycle.on_response()
 
     def break_off(self) -> None:

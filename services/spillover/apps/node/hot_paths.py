@@ -51,6 +51,7 @@ class HotPaths:
         self._app = app
         self._shell = shell
         self._reception = shell.reception
+        self.writes = shell.writes
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         peers = PeerPaths(shell)

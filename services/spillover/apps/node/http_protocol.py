@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from spillover.apps.node.exchange import Exchange
 from spillover.apps.node.problems import Problem
+from spillover.live.write_batch import WriteBatch
 
 EXCHANGE = "spillover.exchange"
 
@@ -47,6 +48,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received since the last end of a head, piece of a body or end of a request."""
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self.writes: WriteBatch = getattr(self.app, "writes", None) or WriteBatch(self.loop)
+        """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
         """Whether the parser is at the end of a head, so that a request is started now."""
         self._put_off: tuple[RequestResponseCycle, Any] | None = None

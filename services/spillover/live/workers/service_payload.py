@@ -17,26 +17,39 @@ class ServicePayload(msgspec.Struct):
 _decode = msgspec.json.Decoder(ServicePayload).decode
 
 
-def service_problem(payload: msgspec.Raw) -> str | None:
-    """What is wrong with the payload's own service time, in one line."""
-    if not _is_object(payload):
+class ServiceTimes:
+    """Reads service times. A payload is looked at when it comes in, and again when it starts, which
+    mostly is at once: the last one is remembered. `default_s` holds where a payload gives none."""
+
+    __slots__ = ("_default_s", "_last", "_last_s")
+
+    def __init__(self, default_s: float) -> None:
+        self._default_s = default_s
+        self._last: msgspec.Raw | None = None
+        self._last_s = default_s
+
+    def problem_with(self, payload: msgspec.Raw) -> str | None:
+        """What is wrong with the payload's own service time, in one line."""
+        try:
+            service_s = self._read_s(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return f"payload.service_ms: {error}"
+        if not 0.0 <= service_s * 1e3 <= SERVICE_MS_MAX:
+            return (
+                f"payload.service_ms: expected 0 to {SERVICE_MS_MAX:.0f}, got {service_s * 1e3:g}"
+            )
+        self._last, self._last_s = payload, service_s
         return None
-    try:
+
+    def read_s(self, payload: msgspec.Raw) -> float:
+        """The service time in seconds, of a payload that has no problem."""
+        if payload is not self._last:
+            return self._read_s(payload)
+        self._last = None  # nor kept alive
+        return self._last_s
+
+    def _read_s(self, payload: msgspec.Raw) -> float:
+        if memoryview(payload)[0] != ord("{"):
+            return self._default_s
         service_ms = _decode(payload).service_ms
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return f"payload.service_ms: {error}"
-    if service_ms is not None and not 0.0 <= service_ms <= SERVICE_MS_MAX:
-        return f"payload.service_ms: expected 0 to {SERVICE_MS_MAX:.0f}, got {service_ms:g}"
-    return None
-
-
-def read_service_s(payload: msgspec.Raw, default_s: float) -> float:
-    """The service time in seconds, of a payload that has no problem."""
-    if not _is_object(payload):
-        return default_s
-    service_ms = _decode(payload).service_ms
-    return default_s if service_ms is None else service_ms / 1e3
-
-
-def _is_object(payload: msgspec.Raw) -> bool:
-    return bytes(memoryview(payload)[:1]) == b"{"
+        return self._default_s if service_ms is None else service_ms / 1e3

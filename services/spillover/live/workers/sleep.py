@@ -13,7 +13,7 @@ import msgspec
 from spillover.core.node_events import ServiceEnded, Start
 from spillover.live.timers import Timer, Timers
 from spillover.live.workers.base import OnEnd
-from spillover.live.workers.service_payload import read_service_s, service_problem
+from spillover.live.workers.service_payload import ServiceTimes
 from spillover.model.request import Outcome
 
 NO_TIME = msgspec.Raw(b'{"service_ms":0.0}')
@@ -23,17 +23,17 @@ class SleepWorkers:
     """Servers that wait. `service_s` holds for payloads that do not give their own."""
 
     def __init__(self, service_s: float, timers: Timers, on_end: OnEnd) -> None:
-        self._service_s = service_s
+        self._times = ServiceTimes(service_s)
         self._timers = timers
         self._on_end = on_end
         self._sleeping: dict[int, Timer] = {}
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:
-        return service_problem(payload)
+        return self._times.problem_with(payload)
 
     def start(self, command: Start) -> None:
         ref = command.ref
-        service_s = read_service_s(command.request.work, self._service_s)
+        service_s = self._times.read_s(command.request.work)
         if service_s == 0.0:  # no timer, which would take a millisecond
             self._on_end(ServiceEnded(ref, Outcome.DONE, 0.0, NO_TIME), command.at_s)
             return

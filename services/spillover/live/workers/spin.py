@@ -9,7 +9,7 @@ from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import spin
 from spillover.live.workers.pooled import PooledWorkers
 from spillover.live.workers.processes import ServerProcesses
-from spillover.live.workers.service_payload import read_service_s, service_problem
+from spillover.live.workers.service_payload import ServiceTimes
 
 
 class SpinWorkers(PooledWorkers):
@@ -17,13 +17,13 @@ class SpinWorkers(PooledWorkers):
 
     def __init__(self, servers: int, service_s: float, on_end: OnEnd) -> None:
         super().__init__(servers, on_end, ServerProcesses())
-        self._service_s = service_s
+        self._times = ServiceTimes(service_s)
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:
-        return service_problem(payload)
+        return self._times.problem_with(payload)
 
     def start(self, command: Start) -> None:
-        self.run(command, spin, read_service_s(command.request.work, self._service_s))
+        self.run(command, spin, self._times.read_s(command.request.work))
 
     def stop(self, ref: int) -> None:
         """A spinning process spins on: its server is free when it has done so."""
