@@ -69,10 +69,20 @@ class Story:
     def end(self, ref, now_s=None, outcome=Outcome.DONE, service_s=0.25, result=None):
         return self.tell(ev.ServiceEnded(ref, outcome, service_s, result), now_s)
 
-    def hear(self, *neighbors, now_s=None, sequence=1, epoch=1, accepting=True, near=1.0):
-        """Reports of these neighbors, both idle unless told otherwise."""
+    def hear(
+        self,
+        *neighbors,
+        now_s=None,
+        sequence=1,
+        epoch=1,
+        accepting=True,
+        near=1.0,
+        hears=("a",),
+    ):
+        """Reports of these neighbors: idle, and hearing us, unless told otherwise."""
         for y in neighbors:
-            self.tell(ev.Heard(y, LoadReport(epoch, sequence, near, near, 0, 1, accepting)), now_s)
+            report = LoadReport(epoch, sequence, near, near, 0, 1, accepting, hears)
+            self.tell(ev.Heard(y, report), now_s)
 
     def wake(self, now_s):
         """Woke at this time; the commands, gossip left out."""

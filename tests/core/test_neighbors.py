@@ -12,14 +12,14 @@ from spillover.core.neighbors import Neighbors
 from spillover.model.load import LoadReport
 
 
-def report(sequence, epoch=1, accept=0.5, near=0.75, queue_length=5, accepting=True):
-    return LoadReport(epoch, sequence, accept, near, queue_length, 5, accepting)
+def report(sequence, epoch=1, accept=0.5, near=0.75, queue_length=5, accepting=True, hears=("a",)):
+    return LoadReport(epoch, sequence, accept, near, queue_length, 5, accepting, hears)
 
 
 @pytest.fixture
 def table():
     """Of one neighbor, at no distance, heard of every 50 ms."""
-    return Neighbors(["b"], [0.0], 0.05)
+    return Neighbors("a", ["b"], [0.0], 0.05)
 
 
 def test_before_the_first_report_a_neighbor_is_unknown(table):
@@ -115,7 +115,7 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(per
     a living one never becomes unknown, though every sign takes up to 50 ms longer."""
     delay_s = delay_ms / 1e3
     beat_s = min(BEAT_S, period_s)
-    table = Neighbors(["b"], [delay_s], beat_s)
+    table = Neighbors("a", ["b"], [delay_s], beat_s)
     table.heard(0, report(1), delay_s)
     random = Random(delay_ms)
     sent_s = 0.0
@@ -135,7 +135,7 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(per
 
 def test_one_alarm_watches_all_neighbors():
     """It rings for the earliest; those heard of since are given their time."""
-    table = Neighbors(["b", "c"], [0.0, 0.0], 0.05)
+    table = Neighbors("a", ["b", "c"], [0.0, 0.0], 0.05)
     table.heard(0, report(1), 0.0)
     table.heard(1, report(1), 0.5)
     assert table.next_silence_s == 0.95

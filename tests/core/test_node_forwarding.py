@@ -286,6 +286,8 @@ def test_a_link_that_goes_down_leaves_forwards_to_their_own_fate(story):
     node.hear(0, 1)
     node.fill(1, 2)
     node.arrive(3, away=True)
-    assert node.tell(ev.LinkDown(1)) == []
+    (publish,) = node.tell(ev.LinkDown(1))
+    assert publish.report.hears == ("b",)
+    assert node.ledger["home.away"] == 1
     (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "c")), 0.0, 0.0))
     assert reply.answer.outcome is Outcome.DONE

@@ -1,7 +1,7 @@
 """The machine of a cluster against an independent model, under any order of valid events.
 
 The model knows only what went in and what came out. It is never told what the machine holds inside,
-except to compare the ledger and the queue length at the end of each step.
+except to compare the ledger, the queue length and P at the end of each step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spillover.core import node_events as ev
 from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
-from spillover.model.request import Answer, Outcome, Request
+from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.choosers import CHOOSERS
 
 HOME_ENDS = {Outcome.UNKNOWN: "failed"}
@@ -33,6 +33,9 @@ class Known:
         self.state = "arrived"
         self.asked = []
         """Neighbors that it was handed to."""
+        self.lost = False
+        """A neighbor was lost with it, so that it may have run there."""
+        self.cancelling = False
 
     @property
     def is_home(self):
@@ -44,7 +47,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     @initialize(
         servers=st.integers(1, 3),
-        queue_limit=st.integers(0, 4),
+        queue_limit=st.sampled_from([0, 1, 2, 4, 10, 11]),
         max_hops=st.integers(0, 3),
         policy=st.sampled_from(sorted(CHOOSERS)),
         neighbor_count=st.integers(0, 3),
@@ -66,8 +69,12 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.ended = {}
         self.published = 0
         self.refused = set()
-        self.unheard = set(range(neighbor_count))
+        self.newest = [(0, 0)] * neighbor_count
+        self.open = [False] * neighbor_count
+        """Whether the newest report of a neighbor says, or may say, that it takes what we send."""
+        self.policy = told_settings.policy
         self.draining = False
+        self.down = False
 
     # --- rules --------------------------------------------------------------------------------
 
@@ -86,11 +93,25 @@ class ClusterUnderTest(RuleBasedStateMachine):
         request = Request(f"r{self.refs}", keyed, None, path)
         self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
 
+    @rule(
+        count=st.integers(2, 12), keyed=st.booleans(), lifetime_s=st.sampled_from([math.inf, 0.2])
+    )
+    def many_arrive(self, *, count, keyed, lifetime_s):
+        """In turn from clients and neighbors: enough to reach the limits."""
+        for number in range(count):
+            self.a_request_arrives(
+                from_neighbor=number % 2 == 1, keyed=keyed, hops=1, lifetime_s=lifetime_s
+            )
+
     @precondition(lambda self: self.running() or self.stuck)
-    @rule(data=st.data(), outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED]))
-    def a_server_comes_free(self, data, outcome):
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED]),
+        service_s=st.sampled_from([0.04, 0.001, 0.5]),
+    )
+    def a_server_comes_free(self, data, outcome, service_s):
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
-        self.feed(ev.ServiceEnded(ref, outcome, 0.04))
+        self.feed(ev.ServiceEnded(ref, outcome, service_s))
 
     @precondition(lambda self: self.away())
     @rule(data=st.data(), outcome=st.sampled_from(Outcome))
@@ -109,10 +130,26 @@ class ClusterUnderTest(RuleBasedStateMachine):
         ref = data.draw(st.integers(1, self.refs))
         if event == "cancel":
             self.feed(ev.Cancelled(ref))
+            assert ref not in self.visits
         elif ref not in self.away():
             late = ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0)
             others = {"refusal": ev.ForwardRefused(ref), "loss": ev.ForwardLost(ref)}
             assert self.feed(others.get(event, late)) == []
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def a_cancel_is_asked_for(self, data):
+        """What is away stays so and is asked for once; all else ends at once."""
+        ref = data.draw(st.integers(1, self.refs))
+        visit = self.visits.get(ref)
+        news = visit is not None and not visit.cancelling
+        if visit is not None and visit.state == "away":
+            visit.cancelling = True
+        kinds = {type(command) for command in self.feed(ev.CancelAsked(ref))}
+        if ref in self.visits:
+            assert kinds == ({ev.AskCancel} if news else set())
+        elif visit is not None:
+            assert self.ended[ref] == (visit.is_home, Outcome.CANCELLED)
 
     @precondition(lambda self: self.neighbor_count)
     @rule(
@@ -122,26 +159,47 @@ class ClusterUnderTest(RuleBasedStateMachine):
         epoch=st.integers(1, 2),
         sequence=st.integers(1, 20),
         accepting=st.booleans(),
+        hears=st.sampled_from([("a",), ("x", "a"), ("x",), ()]),
         beat=st.booleans(),
     )
-    def a_neighbor_is_heard(self, *, data, accept, near, epoch, sequence, accepting, beat):
+    def a_neighbor_is_heard(self, *, data, accept, near, epoch, sequence, accepting, hears, beat):
         y = data.draw(st.integers(0, self.neighbor_count - 1))
-        report = LoadReport(epoch, sequence, accept, near, sequence, 2, accepting)
-        self.feed(ev.Heard(y, None if beat else report))
-        if not beat:
-            self.unheard.discard(y)
+        if beat:
+            self.feed(ev.Heard(y, None))
+            return
+        opens = accepting and "a" in hears
+        if (epoch, sequence) > self.newest[y]:
+            self.newest[y] = (epoch, sequence)
+            self.open[y] = opens
+        else:
+            # Old news, but after a silence another life may be believed.
+            self.open[y] = self.open[y] or opens
+        report = LoadReport(epoch, sequence, accept, near, sequence, 2, accepting, hears)
+        self.feed(ev.Heard(y, report))
 
     @precondition(lambda self: self.neighbor_count)
     @rule(data=st.data())
     def a_link_goes_down(self, data):
         y = data.draw(st.integers(0, self.neighbor_count - 1))
         self.feed(ev.LinkDown(y))
-        self.unheard.add(y)
+        self.newest[y] = (0, 0)
+        self.open[y] = False
 
     @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
     def an_operator_steps_in(self, event):
         self.draining = event is ev.Drain
         self.feed(event())
+
+    @rule(event=st.sampled_from([ev.ServersDown, ev.ServersUp]))
+    def the_servers_go_or_come(self, event):
+        self.down = event is ev.ServersDown
+        self.feed(event())
+
+    @rule(policy=st.sampled_from(sorted(CHOOSERS)))
+    def the_policy_is_set(self, policy):
+        self.policy = policy
+        assert self.feed(ev.PolicySet(policy)) == []
+        assert self.machine.policy == policy
 
     @rule()
     def a_neighbor_begins_to_listen(self):
@@ -174,6 +232,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 self.visits[event.ref].state = "served"
         if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
             self.visits[event.ref].state = "arrived"
+            self.visits[event.ref].lost |= isinstance(event, ev.ForwardLost)
         commands = self.machine.handle(event, self.now_s)
         for command in commands:
             judge = getattr(self, f"on_{type(command).__name__.lower()}")
@@ -189,18 +248,31 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.ref == event.ref
         assert command.ref not in {*self.visits, *self.ended, *self.refused}
         assert not self.draining
-        self.visits[command.ref] = Known(event)
+        visit = self.visits[command.ref] = Known(event)
+        if not visit.is_home and event.deadline_s > self.now_s:
+            assert self.takes_foreign(), "taken from a neighbor beyond its share"
 
     def on_refuse(self, command, event):
         assert (command.ref, command.origin) == (event.ref, event.origin)
         assert command.ref not in {*self.visits, *self.ended, *self.refused}
         assert command.retry_after_s > 0.0
-        assert self.draining or len(self.queue) >= self.settings.queue_limit
+        limits, is_home = self.settings, event.origin == ev.HOME
+        limit = limits.queue_limit if is_home else limits.foreign_limit
+        assert {
+            Refusal.DRAINING: self.draining,
+            Refusal.NO_SERVERS: self.down or not (is_home or self.working()),
+            Refusal.QUEUE_FULL: len(self.queue) >= limit,
+            Refusal.TOO_LATE: self.may_be_too_late(event),
+        }[command.reason]
+        assert self.draining == (command.reason is Refusal.DRAINING)
         self.refused.add(command.ref)
 
     def on_start(self, command, _event):
         visit = self.visits[command.ref]
         assert command.at_s < visit.event.deadline_s, "expired work started"
+        assert not self.down, "started without servers"
+        assert not visit.cancelling, "started although it was to be cancelled"
+        assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         if visit.state == "queued":
             assert self.queue.pop(0) == command.ref, "not the one that waited longest"
         else:
@@ -215,10 +287,13 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def on_forward(self, command, _event):
         visit, y = self.visits[command.ref], command.neighbor
         if visit.state == "queued":
-            assert self.draining
+            assert self.draining or self.down
             self.queue.remove(command.ref)
+        assert not visit.cancelling, "handed on although it was to be cancelled"
+        assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
+        assert self.policy != "isolated"
         assert y not in visit.asked, "asked twice"
-        assert y not in self.unheard, "handed to a neighbor of which nothing is known"
+        assert self.open[y], "handed to a neighbor that is unknown, deaf or does not accept"
         assert NEIGHBORS[y] not in visit.event.request.path, "sent back to where it was"
         assert command.request.path == (*visit.event.request.path, "a")
         assert len(command.request.path) <= self.settings.max_hops
@@ -230,6 +305,11 @@ class ClusterUnderTest(RuleBasedStateMachine):
         visit = self.visits[command.ref]
         assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
 
+    def on_askcancel(self, command, event):
+        assert event == ev.CancelAsked(command.ref)
+        visit = self.visits[command.ref]
+        assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
+
     def on_reply(self, command, event):
         visit = self.visits.pop(command.ref)
         outcome = command.answer.outcome
@@ -237,30 +317,60 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert outcome is not Outcome.EXPIRED or (
             isinstance(event, ev.ForwardAnswered)
             or visit.event.deadline_s <= self.now_s + self.settings.delivery_s
+            or (visit.asked and visit.state == "arrived" and self.may_be_too_late(visit.event))
         )
         answer = command.answer
         assert min(answer.queued_s, answer.network_s, answer.service_s, answer.return_s) >= 0.0
         if isinstance(event, ev.ForwardLost):
-            assert not visit.event.request.keyed or outcome is Outcome.EXPIRED
+            ends = [Outcome.CANCELLED] if visit.cancelling else [Outcome.EXPIRED]
+            assert outcome in ends or not (visit.event.request.keyed or visit.cancelling)
         if visit.state == "queued":
             self.queue.remove(command.ref)
         self.ended[command.ref] = (visit.is_home, outcome)
 
     def on_publish(self, command, event):
-        assert isinstance(event, ev.Woke | ev.Drain | ev.Resume | ev.ReportAsked)
+        operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
+        news = ev.Heard | ev.LinkDown | ev.ReportAsked
+        assert isinstance(event, ev.Woke | news | operations)
         self.published += 1
         assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
-        assert command.report.accepting <= (not self.draining)
+        assert command.report.accepting == self.takes_foreign()
+        assert command.report.accept_probability == self.accept_probability()
+        assert set(command.report.hears) <= set(NEIGHBORS[: self.neighbor_count])
 
     def on_beat(self, _command, event):
         assert isinstance(event, ev.Woke)
 
+    def busy(self):
+        return len(self.running()) + len(self.stuck)
+
+    def working(self):
+        return self.settings.servers - len(self.stuck)
+
+    def takes_foreign(self):
+        """Whether a neighbor's request may come in now."""
+        if self.draining or self.down or not self.working():
+            return False
+        has_place = len(self.queue) < self.settings.foreign_limit
+        return has_place or self.busy() < self.settings.servers
+
+    def accept_probability(self):
+        """P, of the servers that are not stuck."""
+        working = self.working()
+        return working / (len(self.queue) + working) if self.takes_foreign() else 0.0
+
+    def may_be_too_late(self, event):
+        """Never without a deadline, nor before as many wait as there are servers."""
+        return event.deadline_s < math.inf and len(self.queue) >= self.settings.servers
+
     def judge_the_whole(self):
         self.machine.check()
-        busy = len(self.running()) + len(self.stuck)
+        busy = self.busy()
         assert busy <= self.settings.servers
-        assert busy == self.settings.servers or not self.queue, "a server idles while some wait"
+        is_idle = busy < self.settings.servers and not self.down
+        assert not (is_idle and self.queue), "a server idles while some wait"
+        assert self.machine.accept_probability == self.accept_probability()
         assert len(self.queue) <= self.settings.queue_limit + self.settings.away_limit
         assert len(self.away()) <= self.settings.away_limit
         assert self.machine.queue_length == len(self.queue)
@@ -291,8 +401,12 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """Let everything finish: each accepted request has had exactly one Reply, refused none."""
         if not hasattr(self, "visits"):
             return
+        self.down = False
+        self.feed(ev.ServersUp())
         # Each round ends what runs, so that as many rounds as there were requests are enough.
         for _ in range(self.refs):
+            if not self.visits and not self.stuck:
+                break
             for ref in [*self.running(), *sorted(self.stuck)]:
                 self.feed(ev.ServiceEnded(ref, Outcome.DONE, 0.04))
             for ref in self.away():

@@ -87,17 +87,17 @@ def test_reports_tell_p_and_r_and_whether_to_come(story):
     """One server, one waiting, b at 1/2: P = 1/2, R = 3/4. While draining P is 0."""
     node = story(epoch=7)
     node.fill(1, 2)
-    node.hear(0, near=0.5)
+    node.hear(0, near=0.5)  # who hears a neighbor for the first time says so: the first report
     (publish,) = node.tell(ev.Woke(), 0.0)
-    assert publish == ev.Publish(LoadReport(7, 1, 0.5, 0.75, 1, 1, accepting=True))
+    assert publish == ev.Publish(LoadReport(7, 2, 0.5, 0.75, 1, 1, accepting=True, hears=("b",)))
     at_once, _handed_on = node.tell(ev.Drain(), 0.01)
     (in_its_turn,) = node.tell(ev.Woke(), 0.05)
-    for number, publish in ((2, at_once), (3, in_its_turn)):
+    for number, publish in ((3, at_once), (4, in_its_turn)):
         assert publish.report.accept_probability == 0.0
         assert publish.report.neighborhood_accept_probability == 0.5
         assert (publish.report.sequence, publish.report.accepting) == (number, False)
     (resumed,) = node.tell(ev.Resume(), 0.06)
-    assert (resumed.report.sequence, resumed.report.accepting) == (4, True)
+    assert (resumed.report.sequence, resumed.report.accepting) == (5, True)
 
 
 def test_who_begins_to_listen_is_told_at_once(story):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from random import Random
+from statistics import mean
 
 import pytest
 
 from spillover.core import node_events as ev
+from spillover.core.decider import Decider
+from spillover.core.neighbors import Neighbors
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -19,7 +23,7 @@ def test_with_a_free_server_a_request_starts_at_once(story):
     node = story(servers=2)
     assert node.arrive(1, 1.0, away=True) == [ev.Accepted(1), node.start(1, 1.0)]
     assert node.arrive(2, 2.0, away=True) == [ev.Accepted(2), node.start(2, 2.0)]
-    assert node.machine.busy == 2
+    assert node.machine.servers.busy == 2
     assert node.ledger == {"home.accepted": 2, "home.running": 2}
 
 
@@ -116,10 +120,10 @@ def test_a_deadline_while_running_leaves_the_server_stuck(story):
     node.arrive(1, deadline_s=1.0)
     node.fill(2)
     assert node.wake(1.0) == [ev.Stop(1), reply(1, Outcome.EXPIRED)]
-    assert (node.machine.busy, node.machine.stuck) == (1, 1)
+    assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (1, 1)
     assert node.ledger == {"home.accepted": 2, "home.expired": 1, "home.queued": 1}
     assert node.end(1, 3.0, result="unwanted") == [node.start(2, 3.0)]
-    assert (node.machine.busy, node.machine.stuck) == (1, 0)
+    assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (1, 0)
 
 
 def test_deadlines_that_pass_together_all_end(story):
@@ -159,7 +163,7 @@ def test_cancel_while_running(story):
     node = story()
     node.fill(1, 2)
     assert node.tell(ev.Cancelled(1)) == [ev.Stop(1), reply(1, Outcome.CANCELLED)]
-    assert node.machine.stuck == 1
+    assert len(node.machine.servers.stuck) == 1
     assert node.end(1, 0.5, Outcome.CANCELLED) == [node.start(2, 0.5)]
 
 
@@ -223,8 +227,41 @@ def test_a_late_event_counts_at_the_instant_it_was_meant_for(story):
 
 
 def test_the_mean_service_time_follows_what_is_seen(story):
-    """From the first guess, a sixteenth of the way to each new service time."""
+    """The first guess counts as four services, so that a wrong one is soon forgotten; later each
+    new service time is a sixty-fourth of the mean."""
     node = story(service_s=0.5)
-    node.fill(1)
-    node.end(1, service_s=1.5)
-    assert node.machine.decider.service_s == 0.5625
+    means = []
+    for ref in range(200):
+        node.arrive(ref)
+        node.end(ref, service_s=1.5)
+        means.append(node.machine.decider.service_s)
+    assert means[0] == pytest.approx(0.5 + 1 / 5)
+    assert means[1] == pytest.approx((4 * 0.5 + 2 * 1.5) / 6)
+    assert means[59] == pytest.approx((4 * 0.5 + 60 * 1.5) / 64)
+    assert means[199] == pytest.approx(1.5 - (4 / 64) * (63 / 64) ** 140)
+    assert node.machine.decider.service_spread_s < 0.25
+
+
+def test_the_spread_of_service_times_is_known():
+    """Of many exponential ones it is about their mean, of equal ones none."""
+    for even, expected_s in ((True, 0.0), (False, 0.25)):
+        random, seen = Random(1), []
+        decider = Decider("paper", Neighbors("a", [], [], 0.05), random, service_s=1, records_max=1)
+        for _ in range(5000):
+            decider.served(0.25 if even else random.expovariate(4.0))
+            seen.append(decider.service_spread_s)
+        assert mean(seen[500:]) == pytest.approx(expected_s, rel=0.05, abs=1e-3)
+
+
+def test_what_nobody_waits_for_counts_into_the_mean_all_the_same(story):
+    """A handler that ran on beyond its deadline: without the long ones the mean would be too low,
+    and too many requests would be let in."""
+    node = story(service_s=0.5)
+    node.arrive(1, deadline_s=1.0)
+    node.wake(1.0)
+    node.end(1, 3.0, service_s=3.0)
+    assert node.machine.decider.service_s == pytest.approx(0.5 + 2.5 / 5)
+    node.arrive(2, deadline_s=4.0)
+    node.wake(4.0)
+    node.end(2, 4.0, Outcome.CANCELLED, service_s=1.0)
+    assert node.machine.decider.service_s == pytest.approx(1.0), "stopped early: says nothing"

@@ -6,6 +6,8 @@ only waiting is for conditions, under a time limit. No other rule of the product
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import os
 import random
@@ -23,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
 import pytest
@@ -325,3 +328,109 @@ def spillover(start):
         return start(*SPILLOVER, *arguments, **where)
 
     return spillover_it
+
+
+# --- what breaks nodes ------------------------------------------------------------------------
+
+
+def _module(name: str) -> ModuleType:
+    """A module of this directory. Tests are no package, so it is loaded by path."""
+    spec = importlib.util.spec_from_file_location(name, TESTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(name="federations", scope="session")
+def federations_fixture() -> ModuleType:
+    """The module `fault_federation`."""
+    return _module("fault_federation")
+
+
+@pytest.fixture(name="loads", scope="session")
+def loads_fixture() -> ModuleType:
+    """The module `fault_load`."""
+    return _module("fault_load")
+
+
+@pytest.fixture(name="reckonings", scope="session")
+def reckonings_fixture() -> ModuleType:
+    """The module `fault_reckoning`."""
+    return _module("fault_reckoning")
+
+
+@pytest.fixture(name="resets", scope="session")
+def resets_fixture() -> ModuleType:
+    """The module `fault_resets`."""
+    return _module("fault_resets")
+
+
+@pytest.fixture(scope="session")
+def rings(federations, tmp_path_factory) -> Iterator[Callable[[int], list[Any]]]:
+    """`rings(count)`: so many federations of four nodes that run and are well. They are used
+    again: starting them takes longer than most faults. One that did not recover is replaced."""
+    running: list[Any] = []
+    spoiled: list[Any] = []
+
+    def rings_that_run(count: int) -> list[Any]:
+        for ring in [ring for ring in running if not asyncio.run(_is_well(ring))]:
+            running.remove(ring)
+            spoiled.append(ring)
+        for _ in range(count - len(running)):
+            directory = tmp_path_factory.mktemp("ring")
+            ring = federations.Federation(directory=directory, ports=free_ports(4))
+            running.append(ring)
+            asyncio.run(ring.start())
+        return running[:count]
+
+    try:
+        yield rings_that_run
+    finally:
+        statuses = [ring.close() for ring in running]
+        for ring in spoiled:
+            ring.close()
+    assert not any(any(status.values()) for status in statuses), statuses
+
+
+async def _is_well(ring: Any) -> bool:
+    try:
+        await ring.healthy(5.0)
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.fixture
+def endure(rings, loads, reckonings) -> Callable[..., dict[str, Any]]:
+    """`endure({name: fault, ...}, load=...)`: each fault on a ring of its own, all at once, in the
+    middle of a load. A fault is an async function of the federation, and returns when it is healed.
+    The reckonings by name; fails if there is anything wrong with one of them."""
+
+    def endure_them(faults: dict[str, Any], load: Any = None) -> dict[str, Any]:
+        load = load or loads.Load()
+        found = asyncio.run(_endure(rings(len(faults)), faults, load, loads, reckonings))
+        wrongs = [f"{one.name}: {wrong}" for one in found.values() for wrong in one.wrongs]
+        assert not wrongs, f"{len(wrongs)} wrongs, such as\n" + "\n".join(wrongs[:10])
+        return found
+
+    return endure_them
+
+
+async def _endure(
+    rings: list[Any], faults: dict[str, Any], load: Any, loads: Any, reckonings: Any
+) -> dict[str, Any]:
+    stamp = time.monotonic_ns()
+
+    async def one(ring: Any, name: str, fault: Any) -> Any:
+        work = f"{name.replace(' ', '_')}-{stamp}"
+        return await reckonings.under(
+            ring, name, lambda: loads.send(work, ring.urls, load), lambda: fault(ring)
+        )
+
+    found = await asyncio.gather(
+        *(one(ring, name, fault) for ring, (name, fault) in zip(rings, faults.items(), strict=True))
+    )
+    return {reckoning.name: reckoning for reckoning in found}

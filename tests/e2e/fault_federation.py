@@ -1,0 +1,204 @@
+"""A federation of node processes that a test may harm: each started apart, killed, frozen and
+started again at its address, with what it knows of the others' addresses its own.
+
+`spillover up` would do for the start, but it gives a node up that has died. What requests come to
+is in `fault_load`, what is wrong with it in `fault_reckoning`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spillover.live.http1 import HttpClient
+from spillover.model.errors import PeerError
+
+HERE = Path(__file__).parent
+READY_S = 30.0
+ASK_S = 1.0
+
+SYNC, ASYNC = "python:fault_effects:run", "python:fault_effects:run_async"
+
+RING: dict[str, dict[str, Any]] = {
+    "a": {"servers": 2, "service_ms": 30, "handler": SYNC},
+    "b": {"servers": 1, "service_ms": 30, "handler": ASYNC},
+    "c": {"servers": 4, "service_ms": 30, "handler": SYNC},
+    "d": {"servers": 1, "service_ms": 30, "handler": ASYNC},
+}
+"""a is where most requests come in; b and d relay what they cannot run to c, which runs it."""
+
+RING_LINKS = ("ab", "bc", "cd", "da")
+
+
+@dataclass(kw_only=True)
+class Federation:
+    """Clusters by id with their fields of a topology file, and links as pairs of letters.
+
+    `through` gives the url at which one cluster finds another, by pair ("ab": a finds b there).
+    `environment`, `options` and `errors` (where its standard error goes, if not to its log) are of
+    one cluster each, and hold from its next start on.
+    """
+
+    directory: Path
+    ports: Sequence[int]
+    clusters: Mapping[str, dict[str, Any]] = field(default_factory=lambda: RING)
+    links: Sequence[str] = RING_LINKS
+    delay_ms: float = 5.0
+    through: Mapping[str, str] = field(default_factory=dict)
+    environment: dict[str, dict[str, str]] = field(default_factory=dict)
+    options: dict[str, list[str]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {
+            cluster: f"http://127.0.0.1:{port}"
+            for cluster, port in zip(self.clusters, self.ports, strict=True)
+        }
+
+    @property
+    def effects(self) -> Path:
+        return self.directory / "effects"
+
+    def log(self, cluster: str) -> Path:
+        return self.directory / f"{cluster}.log"
+
+    # --- processes ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """All of them, ready and heard by their neighbors."""
+        self.directory.mkdir(exist_ok=True)
+        self.effects.touch()
+        for cluster in self.clusters:
+            self.log(cluster).touch()
+            self.spawn(cluster)
+        await self.healthy(READY_S)
+
+    def spawn(self, cluster: str) -> None:
+        """Start it, for the first time or again. Its log goes on."""
+        command = [sys.executable, "-m", "spillover", "node", "--cluster", cluster]
+        command += ["--topology", str(self._topology(cluster)), "--testbed", "--end-with-stdin"]
+        command += ["--drain-timeout-s", "2", *self.options.get(cluster, ())]
+        environment = os.environ | {"SPILLOVER_TEST_EFFECTS": str(self.effects)}
+        environment |= self.environment.get(cluster, {})
+        with Path(self.errors.get(cluster, self.log(cluster))).open("ab") as errors:
+            self.processes[cluster] = subprocess.Popen(
+                command, cwd=HERE, env=environment,
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
+                process_group=0,
+            )  # fmt: skip
+
+    def signal(self, cluster: str, number: int) -> None:
+        os.kill(self.processes[cluster].pid, number)
+
+    def kill(self, cluster: str) -> None:
+        """SIGKILL; gone when this returns."""
+        process = self.processes[cluster]
+        process.kill()
+        process.wait(5)
+        _let_go(process)
+
+    def close(self) -> dict[str, int]:
+        """End all as an operator does, and by force what does not end; the exit statuses."""
+        try:
+            for process in self.processes.values():
+                for number in (signal.SIGCONT, signal.SIGTERM):
+                    process.send_signal(number)
+            limit_s = time.monotonic() + 6.0
+            for process in self.processes.values():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, limit_s - time.monotonic()))
+        finally:
+            for process in self.processes.values():
+                process.kill()
+                process.wait(5)
+                _let_go(process)
+        return {cluster: process.returncode for cluster, process in self.processes.items()}
+
+    def _topology(self, cluster: str) -> Path:
+        """JSON is YAML, too."""
+        urls = self.urls | {
+            pair[1]: url for pair, url in self.through.items() if pair[0] == cluster
+        }
+        clusters = [{"id": c, "url": urls[c], **fields} for c, fields in self.clusters.items()]
+        links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
+        path = self.directory / f"{cluster}.yaml"
+        path.write_text(json.dumps({"name": "faults", "clusters": clusters, "links": links}))
+        return path
+
+    # --- what operators ask and set -----------------------------------------------------------
+
+    def client(self, cluster: str) -> HttpClient:
+        """To be closed by who asked for it."""
+        return HttpClient(self.urls[cluster])
+
+    async def call(
+        self, cluster: str, method: str, path: str, body: Any = None, timeout_s: float = ASK_S
+    ) -> tuple[int, Any]:
+        """Raises PeerError if nobody answers in time."""
+        client = self.client(cluster)
+        data = b"" if body is None else json.dumps(body).encode()
+        try:
+            response = await client.request(method, path, body=data, timeout_s=timeout_s)
+        finally:
+            await client.close()
+        return response.status, json.loads(response.body)
+
+    async def state(self, cluster: str) -> dict[str, Any] | None:
+        """None if it says nothing: it is dead or frozen."""
+        with suppress(PeerError):
+            status, state = await self.call(cluster, "GET", "/state")
+            return state if status == 200 else None
+        return None
+
+    async def states(self) -> dict[str, dict[str, Any] | None]:
+        found = await asyncio.gather(*map(self.state, self.clusters))
+        return dict(zip(self.clusters, found, strict=True))
+
+    async def set_links(self, *ways: str, **faults: Any) -> None:
+        """What leaves for a neighbor, one direction each: "ab" is from a to b."""
+        for way in ways:
+            path = f"/admin/links/{way[1]}"
+            status, told = await self.call(way[0], "PUT", path, faults, timeout_s=10.0)
+            assert status == 200, told
+
+    async def holds_foreign(self, cluster: str, least: int = 2, timeout_s: float = 10.0) -> None:
+        """Until the burst has come to it: it has this many of its neighbors' requests."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                state = await self.state(cluster)
+                if state is not None:
+                    foreign = state["ledger"]["foreign"]
+                    if foreign["queued"] + foreign["running"] + foreign["handed_on"] >= least:
+                        return
+                await asyncio.sleep(0.01)
+
+    async def healthy(self, timeout_s: float) -> float:
+        """How long it took until every node answered and had all its neighbors alive. Raises
+        TimeoutError."""
+        began_s = time.monotonic()
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if all(map(_hears_all, (await self.states()).values())):
+                    return time.monotonic() - began_s
+                await asyncio.sleep(0.02)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _hears_all(state: dict[str, Any] | None) -> bool:
+    return state is not None and all(neighbor["alive"] for neighbor in state["neighbors"])

@@ -1,0 +1,84 @@
+"""Processes that are killed, frozen and started again in the middle of a burst.
+
+What must hold under all of it is in `fault_reckoning`; here is what breaks, and that it was felt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+HOME, RELAY, RUNNER = "a", "b", "c"
+
+
+def killed(cluster):
+    """SIGKILL while the burst is everywhere, and a new life at the same address."""
+
+    async def fault(ring):
+        await ring.holds_foreign(RUNNER)
+        await ring.holds_foreign(RELAY, 1)
+        ring.kill(cluster)
+        await asyncio.sleep(0.3)
+        ring.spawn(cluster)
+        await ring.healthy(10.0)
+
+    return fault
+
+
+def frozen(cluster, for_s):
+    """SIGSTOP while it has work of its neighbors, and SIGCONT."""
+
+    async def fault(ring):
+        await ring.holds_foreign(cluster)
+        ring.signal(cluster, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(for_s)
+        finally:
+            ring.signal(cluster, signal.SIGCONT)
+
+    return fault
+
+
+def test_killed_and_started_again(endure):
+    """A relay, a runner and a home: each loses all that it knew. Clients with a key ask its next
+    life again, under the same name, and are answered."""
+    victims = {"relay": RELAY, "runner": RUNNER, "home": HOME}
+    found = endure({f"{role} killed": killed(cluster) for role, cluster in victims.items()})
+    for role, cluster in victims.items():
+        told = found[f"{role} killed"].told
+        at_dead = [one for one in told if one.home == cluster]
+        assert any(one.attempts > 1 and one.outcome == "done" for one in at_dead)
+        assert any(one.outcome == "unreachable" for one in at_dead)
+        assert all(one.attempts == 1 for one in told if one.home != cluster)
+        reckoning = found[f"{role} killed"]
+        assert reckoning.ends(keyed=True) == {"done"}
+        assert reckoning.ends(keyed=False, but_at=cluster) <= {"done", "outcome_unknown"}
+
+
+def test_frozen_for_less_than_the_silence_limit(endure):
+    """1.5 s: its neighbors hand it nothing more and give nothing up; it is just late."""
+    found = endure(
+        {
+            "relay frozen 1.5 s": frozen(RELAY, 1.5),
+            "runner frozen 1.5 s": frozen(RUNNER, 1.5),
+        }
+    )
+    for reckoning in found.values():
+        assert reckoning.ends(keyed=True) == reckoning.ends(keyed=False) == {"done"}
+        assert reckoning.doubled(keyed=True) == 0
+
+
+def test_frozen_for_longer_than_the_silence_limit(endure):
+    """7 s: some 5 s after its last sign of life what it holds is given up. It finds its requests
+    gone when it goes on."""
+    found = endure(
+        {
+            "relay frozen 7 s": frozen(RELAY, 7.0),
+            "runner frozen 7 s": frozen(RUNNER, 7.0),
+        }
+    )
+    for reckoning, cluster in zip(found.values(), (RELAY, RUNNER), strict=True):
+        # The frozen one itself takes its pause for service time, and may refuse what waited.
+        assert reckoning.ends(keyed=True, but_at=cluster) == {"done"}
+        unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
+        assert unknown + reckoning.doubled(keyed=True) > 0
