@@ -139,6 +139,8 @@ async def under(
     finally:
         watching.cancel()
         await asyncio.wait([watching])
+    if not watching.cancelled():
+        watching.result()  # a watch that ended by itself failed
     reckoning = Reckoning(name, loading.result(), _effects(bed), wrongs + seen.wrongs)
     reckoning.quiet_s, reckoning.states_seen = quiet_s, seen.count
     await _check_health(bed, reckoning)

@@ -16,6 +16,10 @@ from spillover.policy.choosers import CHOOSERS
 SERVICE_WEIGHT = 1 / 16
 """Weight of the newest service time in the running mean."""
 
+OUTLIER = 8.0
+"""One service counts as at most this many times the usual: what a process that was stopped for
+seconds reports is a pause, not a service. A real change is still followed within some tens."""
+
 
 class Decider:
     """One cluster's decisions. It reads the neighbors' table and writes only the story.
@@ -123,7 +127,8 @@ class Decider:
 
     def served(self, service_s: float) -> None:
         """A request has been served in this time: move the running mean and variance."""
-        off_s = service_s - self.service_s
+        usual_s = self.service_s + self.service_spread_s
+        off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - self.service_s
         self.service_s += off_s * SERVICE_WEIGHT
         grown_s2 = self._service_variance_s2 + off_s * off_s * SERVICE_WEIGHT
         self._service_variance_s2 = (1.0 - SERVICE_WEIGHT) * grown_s2
