@@ -56,7 +56,7 @@ class Admission:
         waiting = len(self._queue)
         if self.draining:
             return Refusal.DRAINING
-        if self._servers.down:
+        if self._servers.down or not (visit.is_home or self._servers.working):
             return Refusal.NO_SERVERS
         if waiting >= (settings.queue_limit if visit.is_home else settings.foreign_limit):
             return Refusal.QUEUE_FULL
@@ -71,8 +71,11 @@ class Admission:
 
     def _stay_s(self, waiting: int) -> float:
         """How long a request that joins now will be here, with a margin: the wait is a sum of
-        services, so that its spread grows with the root of their number."""
+        services, so that its spread grows with the root of their number, and its own service has a
+        spread too. Servers that work in step take the queue in rounds, the last one unfinished."""
         service_s = self._decider.service_s
-        spread_s = SPREAD * self._decider.service_spread_s * math.sqrt(waiting + 1)
-        wait_s = ((waiting + 1) * service_s + spread_s) / max(1, self._servers.working)
-        return wait_s + service_s + self._settings.delivery_s
+        working = max(1, self._servers.working)
+        services = math.sqrt((waiting + 1) / working**2 + 1)
+        spread_s = SPREAD * self._decider.service_spread_s * services
+        wait_s = (waiting + working) * service_s / working
+        return wait_s + service_s + spread_s + self._settings.delivery_s

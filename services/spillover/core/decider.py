@@ -13,8 +13,11 @@ from spillover.model.ids import ClusterId
 from spillover.policy.acceptance import KEEP
 from spillover.policy.choosers import CHOOSERS
 
-SERVICE_WEIGHT = 1 / 16
-"""Weight of the newest service time in the running mean."""
+SERVICE_WEIGHT = 1 / 64
+"""Weight of the newest service time in the running mean: admission needs a steady one."""
+
+GUESS_WEIGHT = 4
+"""How many services the first guess of the mean is worth."""
 
 OUTLIER = 8.0
 """One service counts as at most this many times the usual: what a process that was stopped for
@@ -33,6 +36,7 @@ class Decider:
         "_neighbors",
         "_nobody",
         "_random",
+        "_served",
         "_service_variance_s2",
         "_weights",
         "log",
@@ -52,6 +56,7 @@ class Decider:
         self.log = Story(records_max)
         self.service_s = service_s
         self._service_variance_s2 = 0.0
+        self._served = 0
         self.use(policy)
         self._neighbors = neighbors
         self._nobody = (False,) * len(neighbors)
@@ -126,12 +131,15 @@ class Decider:
         self._note(visit, REFUSED, queue_length, servers, servers, now_s)
 
     def served(self, service_s: float) -> None:
-        """A request has been served in this time: move the running mean and variance."""
+        """A server took this time: move the running mean and variance. Also where nobody waited
+        for the end any more: without the long ones the mean would be too low."""
+        self._served += 1
+        weight = max(SERVICE_WEIGHT, 1.0 / (self._served + GUESS_WEIGHT))
         usual_s = self.service_s + self.service_spread_s
         off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - self.service_s
-        self.service_s += off_s * SERVICE_WEIGHT
-        grown_s2 = self._service_variance_s2 + off_s * off_s * SERVICE_WEIGHT
-        self._service_variance_s2 = (1.0 - SERVICE_WEIGHT) * grown_s2
+        self.service_s += off_s * weight
+        grown_s2 = self._service_variance_s2 + off_s * off_s * weight
+        self._service_variance_s2 = (1.0 - weight) * grown_s2
 
     def _note(
         self,

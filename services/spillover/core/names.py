@@ -94,7 +94,7 @@ class Names:
 
     def open(self, entry: Entry, now_s: float) -> None:
         """A request of this name, which `find` does not know, is under way."""
-        self._expire(now_s)
+        self.expire(now_s)
         self._by_name[entry.name] = entry
 
     def withdraw(self, entry: Entry) -> None:
@@ -115,7 +115,7 @@ class Names:
         self.unfetched += not entry.fetched
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
             self._drop_oldest()
-        self._expire(now_s)
+        self.expire(now_s)
 
     def fetch(self, entry: Entry) -> None:
         """Somebody has been given the answer."""
@@ -132,7 +132,8 @@ class Names:
         assert self._bytes <= self._limit_bytes
         assert self.unfetched == sum(not entry.fetched for entry in self._lasting)
 
-    def _expire(self, now_s: float) -> None:
+    def expire(self, now_s: float) -> None:
+        """Drop what has been kept for long enough."""
         while self._lasting and now_s >= self._lasting[0].ended_s + self._ttl_s:
             self._drop_oldest()
         while self._brief and now_s >= self._brief[0].ended_s + self._ttl_s:

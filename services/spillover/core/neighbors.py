@@ -126,13 +126,15 @@ class Neighbors:
             self._believe(y, held)
         return self.known[y] and not was_known
 
-    def lost(self, y: int) -> None:
-        """The link to y is down: y is unknown until it reports again.
+    def lost(self, y: int) -> bool:
+        """The link to y is down: y is unknown until it reports again. Whether it was known.
 
         What it said before is void, since it may come back as another life of the same cluster.
         """
+        was_known = self.known[y]
         self._forget(y)
         self._report[y] = None
+        return was_known
 
     def expire(self, now_s: float) -> list[int]:
         """Make the neighbors unknown that were silent for too long; their indices.

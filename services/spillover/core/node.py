@@ -173,7 +173,7 @@ class NodeMachine:
         self.register.come_back(visit, now_s)
 
     def _place_again(self, visit: Visit, now_s: float) -> None:
-        """Decide again, the neighbors that the request was away to left out."""
+        """Decide again, without those it was away to. If too late, it must not make others late."""
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif visit.deadline_s <= now_s:
@@ -182,7 +182,11 @@ class NodeMachine:
             self._start_at_once(visit, now_s)
         else:
             objection = self._admission.objection(visit, now_s)
-            self._place(visit, self._choose(visit, now_s, may_keep=objection is None), now_s)
+            choice = self._choose(visit, now_s, may_keep=objection is None)
+            if choice == KEEP and objection is Refusal.TOO_LATE:
+                self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
+            else:
+                self._place(visit, choice, now_s)
 
     def _choose(self, visit: Visit, now_s: float, *, may_keep: bool) -> int:
         settings, working, away = self.settings, self.servers.working, self.register.away
@@ -237,6 +241,8 @@ class NodeMachine:
             servers.stuck.remove(event.ref)
         else:
             self._finish(self.register.visits[event.ref], event, now_s)
+        if event.outcome is Outcome.DONE:
+            self.decider.served(event.service_s)
         self._serve_queue(now_s)
 
     def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
@@ -244,8 +250,6 @@ class NodeMachine:
         outcome = event.outcome
         if now_s + delivery_s > visit.deadline_s:
             outcome, delivery_s = Outcome.EXPIRED, 0.0
-        if event.outcome is Outcome.DONE:
-            self.decider.served(event.service_s)
         answer = visit.answer(outcome, self.settings.cluster, event.problem)
         answer.service_s = event.service_s
         answer.network_s += delivery_s
@@ -316,13 +320,11 @@ class NodeMachine:
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
     def _cancelled(self, event: ev.Cancelled, now_s: float) -> None:
-        visit = self.register.visits.get(event.ref)
-        if visit is not None:
+        if (visit := self.register.visits.get(event.ref)) is not None:
             self._end(visit, Outcome.CANCELLED, now_s)
 
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
-        visit = self.register.visits.get(event.ref)
-        if visit is None:
+        if (visit := self.register.visits.get(event.ref)) is None:
             return
         if visit.state is not State.AWAY:
             self._end(visit, Outcome.CANCELLED, now_s)
@@ -338,7 +340,8 @@ class NodeMachine:
             self._publish()  # it sends nothing here before it knows that it is heard
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
-        self.neighbors.lost(event.neighbor)
+        if self.neighbors.lost(event.neighbor):
+            self._publish()
 
     def _report_asked(self, event: ev.ReportAsked, now_s: float) -> None:
         self._publish()
@@ -346,9 +349,8 @@ class NodeMachine:
     def _woke(self, event: ev.Woke, now_s: float) -> None:
         while (ref := self.register.deadlines.pop_due(now_s)) is not None:
             self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
-        if self.neighbors.next_silence_s <= now_s:
-            self.neighbors.expire(now_s)
-        if self._gossip.report_due(now_s):
+        silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
+        if self._gossip.report_due(now_s) or silent:
             self._publish()
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Beat())
@@ -393,7 +395,6 @@ class NodeMachine:
 
     def _evacuate(self, now_s: float) -> None:
         for visit in list(self.queue):
-            choice = self._choose(visit, now_s, may_keep=False)
-            if choice != KEEP:
+            if (choice := self._choose(visit, now_s, may_keep=False)) != KEEP:
                 self.register.unqueue(visit, now_s)
                 self._place(visit, choice, now_s)

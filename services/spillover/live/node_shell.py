@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
+LEFT_POLL_S = 0.5
+
 RESULTS_LIMIT_BYTES = 256 * 1024 * 1024
 """Of all answers that are kept; beyond it the oldest go before their time."""
 
@@ -120,7 +122,10 @@ class NodeShell:
                         part.settled.clear()
                     waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]
                     try:
-                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                        # Now and then also without a sign: answers nobody fetched grow old.
+                        await asyncio.wait(
+                            waits, timeout=LEFT_POLL_S, return_when=asyncio.FIRST_COMPLETED
+                        )
                     finally:
                         for wait in waits:
                             wait.cancel()

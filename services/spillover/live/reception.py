@@ -73,6 +73,7 @@ class Reception:
     @property
     def unfetched(self) -> int:
         """Answers of asynchronous requests that nobody has come for yet."""
+        self._names.expire(time.monotonic())
         return self._names.unfetched
 
     def find(self, name: str) -> Entry | None:

@@ -8,6 +8,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from spillover.model.request import NAME_LENGTH_MAX, is_name
+
 PROBLEM_JSON = b"application/problem+json"
 
 STATUS_BY_REASON = {
@@ -70,7 +72,7 @@ class Problem(Exception):
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", PROBLEM_JSON), *self.headers]
-        if self.id is not None:
+        if self.id is not None and is_name(self.id, NAME_LENGTH_MAX):  # else no header can hold it
             headers.append((b"spillover-request-id", self.id.encode()))
         if self.retry_after_s is not None:
             seconds = max(1, math.ceil(self.retry_after_s))
