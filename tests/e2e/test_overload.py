@@ -1,7 +1,7 @@
 """Three times what the servers can do, on real processes and open loop: goodput stays, refusals are
 fast and say when to come back, what is accepted ends in time, and recovery takes two seconds.
 
-10 s of load each, a fifth of SPILLOVER_SOAK_S where that is set. The figures are printed (pytest -s).
+10 s of load each, a fifth of SPILLOVER_SOAK_S where that is set; the figures are printed (pytest -s).
 A run in which this process itself came late to its own schedule says nothing about the nodes: it is
 made again, and at last what it lagged is allowed for.
 """

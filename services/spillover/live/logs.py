@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from spillover.model.request import Request
+
 PERIOD_S = 1.0
 
 REQUESTS_LOGGER = "spillover.requests"
@@ -24,6 +26,11 @@ TEXT_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 CHUNK_BYTES = 4096
 """A pipe that says it can be written takes this much at once (PIPE_BUF), without blocking."""
+
+
+def about(request: Request) -> dict[str, object]:
+    """`extra` of a log record that concerns this request."""
+    return {"request_id": request.id, "traceparent": request.traceparent}
 
 
 class OncePerPeriod(logging.Filter):

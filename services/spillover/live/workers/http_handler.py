@@ -18,7 +18,7 @@ import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import OncePerPeriod, about
 from spillover.live.workers.base import OnEnd, OnHealth
 from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, one_line
 from spillover.live.workers.upstream_answers import read_answer
@@ -143,7 +143,10 @@ class HttpWorkers:
         command = call.command
         del self._calls[command.ref]
         shown = details or problem
-        _log.warning("the handler failed on request %s: %s", command.request.id, shown)
+        request = command.request
+        _log.warning(
+            "the handler failed on request %s: %s", request.id, shown, extra=about(request)
+        )
         self._on_end(
             ServiceEnded(
                 command.ref,
