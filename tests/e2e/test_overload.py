@@ -1,7 +1,7 @@
 """Three times what the servers can do, on real processes and open loop: goodput stays, refusals are
 fast and say when to come back, what is accepted ends in time, and recovery takes two seconds.
 
-10 s of load each, a fifth of SPILLOVER_SOAK_S where that is set; the figures are printed (pytest -s).
+10 s of load each, a fifth of SPILLOVER_SOAK_S where that is set; pytest -s shows the figures.
 A run in which this process itself came late to its own schedule says nothing about the nodes: it is
 made again, and at last what it lagged is allowed for.
 """
@@ -184,7 +184,7 @@ class Load:
 
 @pytest.fixture
 def measured(tmp_path, up, ask, until, held, is_balanced):
-    """`measured(factor, exponential, service_s)`: a load, the nodes looked at and ended after it."""
+    """`measured(factor, service_s, exponential=...)`: a load, its nodes looked at and ended."""
 
     def run_it(factor: dict[str, float], service_s: float, *, exponential: bool) -> Load:
         (tmp_path / "over.yaml").write_text(topology_of("".join(factor), service_s))

@@ -17,6 +17,10 @@ from spillover.core.visit import Visit
 from spillover.model.request import Refusal
 from spillover.policy.acceptance import accept_probability
 
+FOREIGN_SHARE = 0.75
+"""Of the time left: a neighbor's request is taken only if it fits into this share, so that under
+overload requests of the own clients still find room."""
+
 SPREAD = 2.0
 """Standard deviations of the wait that are left as a margin before a deadline."""
 
@@ -61,8 +65,10 @@ class Admission:
         if waiting >= (settings.queue_limit if visit.is_home else settings.foreign_limit):
             return Refusal.QUEUE_FULL
         # A short queue says little about the wait, which then depends on what runs just now.
-        if waiting >= settings.servers and now_s + self._stay_s(waiting) > visit.deadline_s:
-            return Refusal.TOO_LATE
+        if waiting >= settings.servers:
+            share = 1.0 if visit.is_home else FOREIGN_SHARE
+            if self._stay_s(waiting) > share * (visit.deadline_s - now_s):
+                return Refusal.TOO_LATE
         return None
 
     def retry_after_s(self) -> float:
