@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from spillover.core import node_events as ev
+from spillover.core.admission import FOREIGN_SHARE
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal
@@ -52,16 +53,17 @@ def test_neighbors_are_refused_before_clients_are(story):
 
 def test_what_would_wait_beyond_its_deadline_is_not_taken(story):
     """Five servers of 40 ms, never varying: 50 that wait are about 400 ms. One second is enough,
-    100 ms are not, and without a deadline all is well."""
+    100 ms are not. What a neighbor sends must fit into three quarters of its time."""
     node = story(servers=5)
     for ref in range(55):
         node.arrive(ref)
     for ref, (left_s, expected) in enumerate(
         [(0.1, Refusal.TOO_LATE), (0.4, Refusal.TOO_LATE), (0.5, None), (1.0, None)]
     ):
-        for path in ((), ("b",)):
-            reason = refusal(node.arrive(f"{ref}{path}", path=path, deadline_s=left_s))
+        for path, time_s in (((), left_s), (("b",), left_s / FOREIGN_SHARE)):
+            reason = refusal(node.arrive(f"{ref}{path}", path=path, deadline_s=time_s))
             assert reason == expected, (left_s, path)
+    assert refusal(node.arrive("b", path=("b",), deadline_s=0.5)) is Refusal.TOO_LATE
 
 
 def test_a_short_queue_is_no_reason_to_refuse(story):

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from spillover.core.names import BRIEF_LIMIT, ENTRY_BYTES, Entry, Names
+from spillover.core.names import BRIEF_LIMIT, BRIEF_LIMIT_BYTES, ENTRY_BYTES, Entry, Names
 from spillover.model.request import Answer, Outcome, Request
 
 TTL_S = 10.0
@@ -194,3 +194,18 @@ def test_a_long_run_of_names_leaves_only_the_window():
         names.settle(entry, answer_of(), number / 100)
     assert len(names) == 1000
     names.check()
+
+
+def test_large_answers_without_a_name_go_earlier():
+    """Their number alone would let ten thousand of any size pile up."""
+    names = Names(TTL_S, 10, 1024)
+    size_bytes = BRIEF_LIMIT_BYTES // 4
+    for number in range(6):
+        entry = entry_of(f"n{number}", number, body=None)
+        names.open(entry, 0.0)
+        names.settle(entry, answer_of(size_bytes), 0.0)
+        names.check()
+    assert [names.find(f"n{number}", 0.0) is not None for number in range(6)] == [
+        *[False] * 3,
+        *[True] * 3,
+    ]

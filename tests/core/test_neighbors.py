@@ -176,12 +176,11 @@ def test_reports_keep_their_period_and_leave_out_what_was_slept_through(period_s
     random = Random(7)
     gossip = Gossip(period_s, random, 0.0)
     phase_s = gossip._report_s
-    for number in range(1, 3000):
+    for _ in range(3000):
         due_s = gossip._report_s
         assert abs(math.remainder(due_s - phase_s, period_s)) < 1e-7
         now_s = due_s + (random.random() * 5 * period_s if random.random() < 0.2 else 0.0)
         assert gossip.report_due(now_s)
-        assert gossip.next_sequence() == number
         assert not gossip.report_due(now_s)
         gossip.beat_due(now_s)
         assert now_s < gossip.next_s() <= now_s + period_s + 1e-9

@@ -100,13 +100,13 @@ def test_a_draining_neighbor_refuses_and_the_request_is_decided_again(nodes, key
         async with nodes.Federation(topology) as federation:
             a, b = federation["a"], federation["b"]
             held = await occupy(nodes, a, 150.0)
-            b.machine._admission.draining = True  # before its neighbor could hear of it
+            b.machine.admission.draining = True  # before its neighbor could hear of it
             name = {"id": "one"} if keyed else {}
             for future in (held, a.post({"service_ms": 1}, **name)):
                 assert answer_of(await future)["path"] == ["a"]
             assert a.shell.metrics._forwards["b", "refused"] == 1
             assert a.ledger.home["done"] == 2
-            b.machine._admission.draining = False
+            b.machine.admission.draining = False
 
     nodes.run(main)
 

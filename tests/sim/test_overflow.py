@@ -153,7 +153,7 @@ def test_hops_stay_within_the_budget(max_hops):
 
 
 def test_cancellations_follow_the_requests():
-    """Clients hang up after 120 ms, others have deadlines shorter than the queues: no cluster keeps
+    """Clients hang up after 80 ms, others have deadlines shorter than the queues: no cluster keeps
     or serves what nobody waits for."""
     topology = federation(3, delay_ms=20.0)
     world = World()
@@ -167,7 +167,7 @@ def test_cancellations_follow_the_requests():
             request, limit_s, ev.HOME, lambda a: outcomes.append(a.outcome), outcomes.append
         )
         if ref is not None and hangs_up:
-            world.at(world.now_s + 0.12, clusters[home].feed, ev.Cancelled(ref))
+            world.at(world.now_s + 0.08, clusters[home].feed, ev.Cancelled(ref))
 
     schedule = overload(topology.cluster_ids)
     for number, arrival in enumerate(schedule):

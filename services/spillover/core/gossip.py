@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from random import Random
 
+from spillover.core.node_facts import NodeFacts
+from spillover.model.load import LoadReport
+
 BEAT_S = 0.25
 """Signs of life are at most this far apart (design, decision 3)."""
 
@@ -27,10 +30,19 @@ class Gossip:
     def next_s(self) -> float:
         return min(self._report_s, self._beat_s)
 
-    def next_sequence(self) -> int:
-        """The number of the report that is made now, in its turn or out of turn."""
+    def report(self, node: NodeFacts) -> LoadReport:
+        """What is reported now, in its turn or out of turn."""
         self.sequence += 1
-        return self.sequence
+        return LoadReport(
+            epoch=node.settings.epoch,
+            sequence=self.sequence,
+            accept_probability=node.accept_probability,
+            neighborhood_accept_probability=node.neighborhood_accept_probability,
+            queue_length=node.queue_length,
+            servers=node.settings.servers,
+            accepting=node.accepting,
+            hears=node.neighbors.heard_now(),
+        )
 
     def report_due(self, now_s: float) -> bool:
         """Whether to report now; if so, the next one is a period later."""

@@ -6,7 +6,8 @@ known here any more is a new request.
 
 Two windows bound what is kept. Answers to requests that came with a name, or that are fetched
 later, stay `ttl_s`, at most `limit` of them and `limit_bytes` in all. The others have been given to
-their clients, and stay only to be asked about: the last BRIEF_LIMIT of them.
+their clients, and stay only to be asked about: the last BRIEF_LIMIT of them, up to
+BRIEF_LIMIT_BYTES.
 
 Not here: who waits for an answer (the shell's business), and where a request is (the machine's).
 """
@@ -19,6 +20,7 @@ from typing import Any
 from spillover.model.request import Answer, Request
 
 BRIEF_LIMIT = 10_000
+BRIEF_LIMIT_BYTES = 32 * 1024 * 1024
 ENTRY_BYTES = 1024
 """What an entry is reckoned to take besides its result."""
 
@@ -63,6 +65,7 @@ class Names:
 
     __slots__ = (
         "_brief",
+        "_brief_bytes",
         "_by_name",
         "_bytes",
         "_lasting",
@@ -80,6 +83,7 @@ class Names:
         self._lasting: deque[Entry] = deque()
         self._brief: deque[Entry] = deque()
         self._bytes = 0
+        self._brief_bytes = 0
         self.unfetched = 0
 
     def __len__(self) -> int:
@@ -107,8 +111,9 @@ class Names:
         entry.ended_s = now_s
         if not entry.lasting:
             self._brief.append(entry)
-            if len(self._brief) > BRIEF_LIMIT:
-                self._forget(self._brief.popleft())
+            self._brief_bytes += _size_bytes(answer)
+            while len(self._brief) > BRIEF_LIMIT or self._brief_bytes > BRIEF_LIMIT_BYTES:
+                self._drop_brief()
             return
         self._lasting.append(entry)
         self._bytes += _size_bytes(answer)
@@ -130,6 +135,8 @@ class Names:
         assert len(self._brief) <= BRIEF_LIMIT
         assert self._bytes == sum(_size_bytes(entry.answer) for entry in self._lasting)
         assert self._bytes <= self._limit_bytes
+        assert self._brief_bytes == sum(_size_bytes(entry.answer) for entry in self._brief)
+        assert self._brief_bytes <= BRIEF_LIMIT_BYTES
         assert self.unfetched == sum(not entry.fetched for entry in self._lasting)
 
     def expire(self, now_s: float) -> None:
@@ -137,7 +144,12 @@ class Names:
         while self._lasting and now_s >= self._lasting[0].ended_s + self._ttl_s:
             self._drop_oldest()
         while self._brief and now_s >= self._brief[0].ended_s + self._ttl_s:
-            self._forget(self._brief.popleft())
+            self._drop_brief()
+
+    def _drop_brief(self) -> None:
+        entry = self._brief.popleft()
+        self._brief_bytes -= _size_bytes(entry.answer)
+        self._forget(entry)
 
     def _drop_oldest(self) -> None:
         entry = self._lasting.popleft()

@@ -17,6 +17,7 @@ Not here: what a payload means, how bytes travel, what time it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -24,21 +25,21 @@ from spillover.core import node_events as ev
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.gossip import BEAT_S, Gossip
-from spillover.core.ledger import Ledger
 from spillover.core.neighbors import Neighbors
-from spillover.core.node_check import check_node
+from spillover.core.node_facts import NodeFacts
 from spillover.core.node_settings import NodeSettings
 from spillover.core.register import Register
 from spillover.core.servers import Servers
-from spillover.core.story import CANCEL_ASKED, LOST_AT, REFUSED_BY, Note
+from spillover.core.story import CANCEL_ASKED, LOST_AT, NOT_STARTED, REFUSED_BY, Note
 from spillover.core.visit import State, Visit
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal
 from spillover.policy.acceptance import KEEP
 
+OFFERS_MAX = 16
 
-class NodeMachine:
+
+class NodeMachine(NodeFacts):
     """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order."""
 
     def __init__(
@@ -65,12 +66,13 @@ class NodeMachine:
             service_s=settings.service_s,
             records_max=settings.records_max,
         )
-        self._admission = Admission(settings, self.queue, self.servers, self.decider)
+        self.admission = Admission(settings, self.queue, self.servers, self.decider)
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._out: list[Any] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ev.Arrived: self._arrived,
             ev.ServiceEnded: self._service_ended,
+            ev.NotStarted: self._not_started,
             ev.ForwardAnswered: self._forward_answered,
             ev.ForwardRefused: self._forward_refused,
             ev.ForwardLost: self._forward_lost,
@@ -78,52 +80,14 @@ class NodeMachine:
             ev.CancelAsked: self._cancel_asked,
             ev.Heard: self._heard,
             ev.LinkDown: self._link_down,
-            ev.ReportAsked: self._report_asked,
+            ev.ReportAsked: lambda _, __: self._publish(),
             ev.Woke: self._woke,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
-            ev.PolicySet: self._policy_set,
+            ev.PolicySet: lambda event, _: self.decider.use(event.policy),
         }
-
-    # --- what the shell may ask ---------------------------------------------------------------
-
-    @property
-    def queue_length(self) -> int:
-        """N: requests waiting, not those being served."""
-        return len(self.queue)
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.register.ledger
-
-    @property
-    def draining(self) -> bool:
-        return self._admission.draining
-
-    @property
-    def drained(self) -> bool:
-        return self.draining and not self.register.visits and not self.servers.stuck
-
-    @property
-    def policy(self) -> str:
-        return self.decider.policy
-
-    @property
-    def accepting(self) -> bool:
-        """Whether a neighbor's request would be accepted now."""
-        return self._admission.accepting
-
-    @property
-    def accept_probability(self) -> float:
-        """P; 0 where nothing is accepted whatever N is."""
-        return self._admission.accept_probability
-
-    @property
-    def neighborhood_accept_probability(self) -> float:
-        """R, from the newest that is known."""
-        return self.neighbors.accept_probability_with(self.accept_probability)
 
     def next_deadline(self) -> float:
         return min(
@@ -135,14 +99,11 @@ class NodeMachine:
         commands, self._out = self._out, []
         return commands
 
-    def check(self) -> None:
-        check_node(self)
-
     # --- a request comes in -------------------------------------------------------------------
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
-        if self._admission.draining:
+        if self.admission.draining:
             self._refuse(visit, Refusal.DRAINING)
         elif event.deadline_s <= now_s:
             self._accept(visit)
@@ -155,7 +116,7 @@ class NodeMachine:
 
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keep, hand on, or refuse: no server is free and the request is not yet accepted."""
-        objection = self._admission.objection(visit, now_s)
+        objection = self.admission.objection(visit, now_s)
         if objection is not None and not visit.is_home:
             self.decider.refused(visit, len(self.queue), self.servers.total, now_s)
             self._refuse(visit, objection)
@@ -181,7 +142,7 @@ class NodeMachine:
         elif self.servers.ready:
             self._start_at_once(visit, now_s)
         else:
-            objection = self._admission.objection(visit, now_s)
+            objection = self.admission.objection(visit, now_s)
             choice = self._choose(visit, now_s, may_keep=objection is None)
             if choice == KEEP and objection is Refusal.TOO_LATE:
                 self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
@@ -217,7 +178,7 @@ class NodeMachine:
         self._out.append(ev.Accepted(visit.ref))
 
     def _refuse(self, visit: Visit, reason: Refusal) -> None:
-        retry_after_s = self._admission.retry_after_s()
+        retry_after_s = self.admission.retry_after_s()
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
 
     # --- servers ------------------------------------------------------------------------------
@@ -243,6 +204,17 @@ class NodeMachine:
             self._finish(self.register.visits[event.ref], event, now_s)
         if event.outcome is Outcome.DONE:
             self.decider.served(event.service_s)
+        self._serve_queue(now_s)
+
+    def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
+        self.servers.free += 1
+        if event.ref in self.servers.stuck:
+            self.servers.stuck.remove(event.ref)
+        else:
+            visit = self.register.visits[event.ref]
+            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
+            self.register.leave(visit)
+            self._place_again(visit, now_s)
         self._serve_queue(now_s)
 
     def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
@@ -292,11 +264,13 @@ class NodeMachine:
         if (visit := self._away(event.ref)) is None:
             return
         self._come_back(visit, LOST_AT, now_s)
-        if visit.request.keyed or visit.cancelling:
+        lost = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
+        if visit.cancelling:
+            self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
+        elif visit.request.keyed:
             self._place_again(visit, now_s)
         else:
-            problem = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
-            self._end(visit, Outcome.UNKNOWN, now_s, problem)
+            self._end(visit, Outcome.UNKNOWN, now_s, lost)
 
     # --- a visit ends -------------------------------------------------------------------------
 
@@ -338,13 +312,13 @@ class NodeMachine:
     def _heard(self, event: ev.Heard, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish()  # it sends nothing here before it knows that it is heard
+        leaving = self.draining or self.servers.down
+        if leaving and len(self.queue) and self.neighbors.accepting[event.neighbor]:
+            self._offer_again(event.neighbor, now_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         if self.neighbors.lost(event.neighbor):
             self._publish()
-
-    def _report_asked(self, event: ev.ReportAsked, now_s: float) -> None:
-        self._publish()
 
     def _woke(self, event: ev.Woke, now_s: float) -> None:
         while (ref := self.register.deadlines.pop_due(now_s)) is not None:
@@ -356,27 +330,17 @@ class NodeMachine:
             self._out.append(ev.Beat())
 
     def _publish(self) -> None:
-        report = LoadReport(
-            epoch=self.settings.epoch,
-            sequence=self._gossip.next_sequence(),
-            accept_probability=self.accept_probability,
-            neighborhood_accept_probability=self.neighborhood_accept_probability,
-            queue_length=len(self.queue),
-            servers=self.settings.servers,
-            accepting=self.accepting,
-            hears=self.neighbors.heard_now(),
-        )
-        self._out.append(ev.Publish(report))
+        self._out.append(ev.Publish(self._gossip.report(self)))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
         Neighbors hear of it at once: whatever they still send would be refused."""
-        self._admission.draining = True
+        self.admission.draining = True
         self._publish()
         self._evacuate(now_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
-        self._admission.draining = False
+        self.admission.draining = False
         self._publish()
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
@@ -390,11 +354,18 @@ class NodeMachine:
         self._serve_queue(now_s)
         self._publish()
 
-    def _policy_set(self, event: ev.PolicySet, now_s: float) -> None:
-        self.decider.use(event.policy)
-
     def _evacuate(self, now_s: float) -> None:
         for visit in list(self.queue):
-            if (choice := self._choose(visit, now_s, may_keep=False)) != KEEP:
-                self.register.unqueue(visit, now_s)
-                self._place(visit, choice, now_s)
+            self._offer(visit, now_s)
+
+    def _offer_again(self, neighbor: int, now_s: float) -> None:
+        """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
+        it accepts, also if it refused before: a few at each of its reports."""
+        for visit in list(islice(self.queue, OFFERS_MAX)):
+            visit.tried = tuple(y for y in visit.tried if y != neighbor)
+            self._offer(visit, now_s)
+
+    def _offer(self, visit: Visit, now_s: float) -> None:
+        if (choice := self._choose(visit, now_s, may_keep=False)) != KEEP:
+            self.register.unqueue(visit, now_s)
+            self._place(visit, choice, now_s)

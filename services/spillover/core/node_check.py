@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from spillover.core.visit import State, count_states
 
 if TYPE_CHECKING:
-    from spillover.core.node import NodeMachine
+    from spillover.core.node_facts import NodeFacts
 
 
-def check_node(machine: NodeMachine) -> None:
+def check_node(machine: NodeFacts) -> None:
     """Raises AssertionError where an invariant does not hold."""
     register, queue, servers = machine.register, machine.queue, machine.servers
     visits = register.visits
@@ -25,6 +25,7 @@ def check_node(machine: NodeMachine) -> None:
     assert len(queue) == waiting, (len(queue), waiting)
     assert not (servers.ready and waiting), "a request waits although a server is free"
     assert register.away == away <= settings.away_limit, (register.away, away)
-    assert waiting + away <= settings.queue_limit + settings.away_limit
+    # What turned out not to have started comes back on top of what may be away.
+    assert waiting + away <= settings.queue_limit + settings.away_limit + settings.servers
     assert all(visits[visit.ref] is visit for visit in queue)
     machine.neighbors.check()

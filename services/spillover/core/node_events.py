@@ -43,6 +43,15 @@ class ServiceEnded:
 
 
 @dataclass(slots=True)
+class NotStarted:
+    """The work of a Start surely was not begun: its server is free, and the request is decided
+    again. Where that is for want of servers, ServersDown comes first."""
+
+    ref: int
+    problem: str
+
+
+@dataclass(slots=True)
 class ForwardAnswered:
     """The neighbor has answered; `leg_s` is the way there and `return_leg_s` the way back."""
 

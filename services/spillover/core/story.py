@@ -17,6 +17,7 @@ ENDED = "ended"
 REFUSED_BY = "refused_by"
 LOST_AT = "lost_at"
 CANCEL_ASKED = "cancel_asked"
+NOT_STARTED = "not_started"
 
 
 @dataclass(slots=True)

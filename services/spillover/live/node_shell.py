@@ -249,7 +249,7 @@ class NodeShell:
             self._failed.set_exception(error)
             self._failed.exception()  # retrieved: it also comes out where the event came in
 
-    def _service_ended(self, event: ev.ServiceEnded, at_s: float | None) -> None:
+    def _service_ended(self, event: ev.ServiceEnded | ev.NotStarted, at_s: float | None) -> None:
         self._driver.feed(event, at_s)
 
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
