@@ -19,6 +19,7 @@ from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.core.visit import Visit
 from spillover.live import wire
+from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
 from spillover.live.logs import OncePerPeriod
@@ -77,7 +78,7 @@ class NodeShell:
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
-        self.timers = Timers(loop)
+        self.timers = Timers(loop, finest_alarm)
         self.writes = WriteBatch(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
         faults = _stream(seed, f"faults/{cluster_id}")

@@ -1,8 +1,8 @@
-"""One heap of deadlines and one armed loop timer for a whole node.
+"""One heap of deadlines and one alarm for a whole node.
 
-The loop's timers have a grain of about a millisecond and may fire early; what is due is therefore
-decided by the monotonic clock alone. Callbacks get the instant they were meant for, not the one
-they ran at, so that small delays do not add up in chains of emulated work.
+An alarm may wake early; what is due is therefore decided by the monotonic clock alone. Callbacks
+get the instant they were meant for, not the one they ran at, so that small delays do not add up in
+chains of emulated work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import math
 import time
 from collections.abc import Callable
 
-GRAIN_S = 0.001
-"""The finest delay that is asked of the loop: asked for less, it would spin."""
+from spillover.live.alarms import Alarm, LoopAlarm
 
 CANCELLED_KEPT_MAX = 64
 """Canceled timers that the heap may hold before they are swept out, if they are the majority."""
@@ -44,13 +43,17 @@ class Timers:
     same.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        make_alarm: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], Alarm] = LoopAlarm,
+    ) -> None:
         self._loop = loop
+        self._alarm = make_alarm(loop, self._wake)
         self._heap: list[tuple[float, int, Timer]] = []
         self._made = 0
         self._cancelled = 0
         self._closed = False
-        self._armed: asyncio.TimerHandle | None = None
         self._armed_s = math.inf
         self._lag_s = 0.0
 
@@ -101,19 +104,13 @@ class Timers:
         self._closed = True
         self._heap.clear()
         self._cancelled = 0
-        if self._armed is not None:
-            self._armed.cancel()
-            self._armed = None
+        self._alarm.close()
 
     def _arm(self, due_s: float) -> None:
-        if self._armed is not None:
-            self._armed.cancel()
         self._armed_s = due_s
-        delay_s = max(GRAIN_S, due_s - time.monotonic())
-        self._armed = self._loop.call_later(delay_s, self._wake)
+        self._alarm.set(due_s)
 
     def _wake(self) -> None:
-        self._armed = None
         now_s = time.monotonic()
         if self._armed_s <= now_s:
             self._lag_s = max(self._lag_s, now_s - self._armed_s)
