@@ -114,6 +114,47 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         assert err.rstrip().endswith("does not answer")
 
 
+async def be_refused(federation):
+    """Requests to a while it does not know yet that b drains; the name of one that came back."""
+    node, other = federation["a"], federation["b"]
+    async with asyncio.timeout(5):
+        while not all(node.machine.neighbors.accepting):
+            await node.get("/healthz")
+    other.shell.set_link(0, delay_s=0.2)
+    await other.send("POST", "/admin/drain")
+    sent = {f"r{i}": node.post({"service_ms": 80}, id=f"r{i}") for i in range(6)}
+    await asyncio.gather(*sent.values())
+    for name in sent:
+        if any(record["event"] == "refused_by" for record in node.shell.story(name)):
+            return name
+    raise AssertionError("none was refused")
+
+
+def test_a_story_is_told_in_its_order(running, nodes, capsys, monkeypatch):
+    """What led to a decision comes before it."""
+    monkeypatch.setenv("COLUMNS", "120")
+    with running(nodes.topology_of("a", "b")) as run:
+        name = run.ask(be_refused)
+        _, _, err = run_command(capsys, "explain", run.urls["a"], name)
+        at = [err.index(words) for words in ("handed on to b", "refused by b", "kept", "ended")]
+        assert at == sorted(at)
+
+
+def test_where_nothing_may_be_kept_no_servers_are_counted(running, nodes, capsys):
+    """A drain decides the queue again; what finds no neighbor stays."""
+    with running(nodes.topology_of("a", policy="isolated")) as run:
+        sent = run.ask(keep_busy, 200)
+        run_command(capsys, "drain", run.urls["a"])
+        _, _, err = run_command(capsys, "explain", run.urls["a"], "busy1")
+        lines = [line.strip() for line in err.splitlines()]
+        assert lines[1] == "kept, it joined the queue"
+        assert lines[2].startswith("policy isolated: N 0, m 1, P 1.000")
+        assert lines[3] == "kept for want of a neighbor that takes it"
+        assert lines[4].startswith("policy isolated: N 0, may not keep, P 0.000")
+        assert lines[5].startswith("ended done")
+        assert run.ask(wait_for, sent) == [200, 200]
+
+
 def test_a_request_that_nobody_knows(running, nodes, capsys):
     """Exit status 1 and one line."""
     with running(nodes.topology_of("a")) as run:

@@ -101,6 +101,28 @@ def hang(payload):
     return os.getpid()
 
 
+def fork(payload):
+    """Leave a child that sleeps for so many seconds; then hang, die, or return its id."""
+    seconds, then = payload
+    child = os.fork()
+    if not child:
+        threading.Event().wait(seconds)
+        os._exit(0)
+    if then == "hang":
+        threading.Event().wait(60)
+    if then == "die":
+        os._exit(7)
+    return child
+
+
+def fork_back(payload):
+    """Return twice: the child does too."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return [payload, bool(child)]
+
+
 def stubborn(payload, ctx):
     RELEASE.wait(20)
     SEEN.append(ctx.cancelled)

@@ -17,11 +17,13 @@ import uvloop
 from spillover.core.node_events import Start
 from spillover.live.timers import Timers
 from spillover.live.workers.make import make_workers
+from spillover.live.workers.processes import JOIN_S
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
 
 LIMIT_S = 15.0
+CHILD_S = 10.0
 MEMORY_LIMIT_BYTES = 160 * 1024 * 1024
 
 
@@ -170,6 +172,65 @@ def test_a_process_that_dies_takes_only_its_own_request():
         assert (await rig.end(other)).outcome is Outcome.DONE
 
     with_rig(check, "hang")
+
+
+def test_a_process_that_dies_and_leaves_a_child_is_replaced():
+    """The child holds the pipe and the sentinel: its request ends all the same."""
+
+    async def check(rig):
+        async with asyncio.timeout(CHILD_S / 2):
+            event = await rig.end(rig.start([CHILD_S, "die"]))
+        problem = "the worker process died (exit status 7)"
+        assert (event.outcome, event.problem) == (Outcome.FAILED, problem)
+        assert await rig.result([0, "return"]) > 0
+
+    with_rig(check, "fork", servers=1)
+
+
+def test_a_killed_process_that_leaves_a_child():
+    """Seen off at once, by the kill timer as by the end of the node; the loop is not held up."""
+
+    async def check(rig):
+        assert await rig.result([CHILD_S, "return"]) > 0
+        ref = rig.start([CHILD_S, "hang"])
+        rig.workers.stop(ref)
+        async with asyncio.timeout(CHILD_S / 2):
+            assert (await rig.end(ref)).outcome is Outcome.CANCELLED
+        assert await rig.result([CHILD_S, "return"]) > 0
+        rig.start([CHILD_S, "hang"])
+        closing_s = time.monotonic()
+        closing = asyncio.ensure_future(rig.workers.close())
+        await asyncio.wait([closing], timeout=0)
+        assert time.monotonic() - closing_s < JOIN_S / 10, "the loop was held up"
+        await closing
+        assert time.monotonic() - closing_s < JOIN_S / 2
+
+    with_rig(check, "fork", servers=2, kill_after_ms=300)
+
+
+def test_a_child_that_comes_back_answers_for_nobody():
+    """What it returns would be taken for the next request's result."""
+
+    async def check(rig):
+        assert [await rig.result(n) for n in range(3)] == [[n, True] for n in range(3)]
+
+    with_rig(check, "fork_back", servers=1)
+
+
+def test_what_returned_before_the_kill_keeps_its_result():
+    """The timer rings when the call has ended and the node's loop has not yet been told."""
+
+    async def check(rig):
+        await rig.result(0)
+        ref = rig.start(0.02)
+        rig.workers.stop(ref)
+        until_s = time.monotonic() + LIMIT_S
+        while rig.workers._processes._calls and time.monotonic() < until_s:
+            time.sleep(0.001)  # noqa: ASYNC251 - the loop must not see the end yet
+        rig.workers._kill(ref)
+        assert (await rig.end(ref)).outcome is Outcome.DONE
+
+    with_rig(check, "hang", servers=1, kill_after_ms=60_000)
 
 
 @pytest.mark.parametrize("name", ["memory_limit_bytes", "kill_after_ms"])

@@ -28,6 +28,7 @@ _REASONS = {
     "forwarded": "handed on to",
     "refused": "refused",
 }
+_KEPT_ALL_THE_SAME = "kept for want of a neighbor that takes it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -98,8 +99,10 @@ def _without(request_id: str, cluster: str, problem: str) -> dict[str, Any]:
 
 
 def _is_explanation(told: dict[str, Any]) -> bool:
-    decisions = told.get("decisions")
-    return isinstance(decisions, list) and all(
+    decisions, story = told.get("decisions"), told.get("story", [])
+    if not isinstance(decisions, list) or not isinstance(story, list):
+        return False
+    return all(isinstance(record, dict) for record in story) and all(
         isinstance(decision, dict)
         and isinstance(decision.get("outcome"), str)
         and isinstance(decision.get("neighbors"), list)
@@ -117,27 +120,41 @@ def _block(cluster: str, told: dict[str, Any]) -> Group:
         parts.append(Text("  does not answer", style="red"))
     elif "problem" in told:
         parts.append(Text("  knows nothing of it (any more)", style="red"))
-    for decision in told["decisions"]:
-        parts.append(Text(f"  {_reason(decision)}"))
-        if decision["outcome"] != "started":
-            parts.append(Text(f"    {_grounds(decision)}"))
-            if decision["neighbors"]:
-                parts.append(_neighbors(decision))
-    parts += [Text(f"  {_event(record)}") for record in told.get("story", []) if _is_told(record)]
+    decisions = iter(told["decisions"])
+    for record in told.get("story", []):
+        if record.get("event") != "decided":
+            parts.append(Text(f"  {_event(record)}"))
+        elif (decision := next(decisions, None)) is not None:
+            parts += _decision(decision)
+    for decision in decisions:  # of a node that tells no story
+        parts += _decision(decision)
     return Group(*parts)
+
+
+def _decision(decision: dict[str, Any]) -> list[Text | Table]:
+    parts: list[Text | Table] = [Text(f"  {_reason(decision)}")]
+    if decision["outcome"] != "started":
+        parts.append(Text(f"    {_grounds(decision)}"))
+        if decision["neighbors"]:
+            parts.append(_neighbors(decision))
+    return parts
 
 
 def _reason(decision: dict[str, Any]) -> str:
     words = _REASONS.get(decision["outcome"], decision["outcome"])
+    if decision["outcome"] == "kept" and not decision.get("may_keep", True):
+        words = _KEPT_ALL_THE_SAME
     neighbor = decision.get("neighbor")
     return f"{words} {neighbor}" if neighbor else words
 
 
 def _grounds(decision: dict[str, Any]) -> str:
-    """N, m, P, R and the draw, as the documents call them."""
+    """N, m, P, R and the draw, as the documents call them. Where nothing may be kept (servers down
+    or stuck, queue full, draining) m had no part in it, and is not how many servers there are."""
+    may_keep = decision.get("may_keep", True)
     numbers = [
         f"N {decision.get('queue_length')}",
-        f"m {decision.get('servers')}",
+        f"m {decision.get('servers')}" if may_keep else "may not keep",
         f"P {_number(decision.get('accept_probability'))}",
         f"R {_number(decision.get('neighborhood_accept_probability'))}",
         f"draw {_number(decision.get('draw'))}",
@@ -163,11 +180,6 @@ def _neighbors(decision: dict[str, Any]) -> Table:
             _number(row.get("weight")) if row.get("eligible") else "",
         )
     return table
-
-
-def _is_told(record: Any) -> bool:
-    """Decisions are told above."""
-    return isinstance(record, dict) and record.get("event") != "decided"
 
 
 def _event(record: dict[str, Any]) -> str:

@@ -35,6 +35,8 @@ HEARTBEAT = b"{}\n"
 
 NOTHING = msgspec.Raw(b"null")
 
+DEADLINE_MS_MAX = 7 * 86_400_000.0
+"""A week: a deadline beyond it is none."""
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -179,6 +181,7 @@ def _check_forward(forward: ForwardBody) -> None:
     _check_clusters("path", forward.path)
     if not math.isfinite(forward.remaining_ms):
         raise MalformedMessage("remaining_ms: expected a number of milliseconds")
+    forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
 
 
 def _check_id(name: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from spillover.core.node_events import ServiceEnded, Start
+from spillover.core.node_events import NotStarted, ServiceEnded, Start
 
-OnEnd: TypeAlias = Callable[[ServiceEnded, float | None], None]
+OnEnd: TypeAlias = Callable[[ServiceEnded | NotStarted, float | None], None]
 """Told once for every start; the instant is given where the end was meant for one."""
 
 OnHealth: TypeAlias = Callable[[bool], None]

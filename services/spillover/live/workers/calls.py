@@ -30,6 +30,8 @@ class Ended:
     details: str = ""
     out_of_memory: bool = False
     """A process in which this happened may hold what it cannot do without: it is not used again."""
+    killed: bool = False
+    """It did not return by itself, its result being no longer wanted."""
 
 
 def spin(service_s: float) -> Ended:

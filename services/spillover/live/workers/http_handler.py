@@ -1,8 +1,9 @@
 """The handler `http:URL[,URL...]`: posts each payload to a service that is there already.
 
-An upstream that cannot be reached surely has not got the request, and the next one is tried. When
-bytes had left and no answer came, only a keyed request is tried once more. Which upstream, and
-whether it can be reached, is in `upstreams`; what becomes of its answer in `upstream_answers`.
+An upstream that cannot be reached surely has not got the request, and the next one is tried; where
+none is left, the work was not started. When bytes had left and no answer came, only a keyed request
+is tried once more. Which upstream, and whether it can be reached, is in `upstreams`; what becomes
+of its answer in `upstream_answers`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from spillover.core.node_events import ServiceEnded, Start
+from spillover.core.node_events import NotStarted, ServiceEnded, Start
 from spillover.live.http1 import Response
 from spillover.live.logs import OncePerPeriod, about
 from spillover.live.workers.base import OnEnd, OnHealth
@@ -87,7 +88,7 @@ class HttpWorkers:
     def _send(self, call: _Call) -> None:
         upstream = self._upstreams.choose(call.tried)
         if upstream is None:
-            self._fail(call, call.uncertain or self._upstreams.problem())
+            self._none_left(call)
             return
         call.tried.append(upstream)
         payload = bytes(memoryview(call.command.request.work))
@@ -136,6 +137,16 @@ class HttpWorkers:
             self._send(call)
         else:
             self._fail(call, problem)
+
+    def _none_left(self, call: _Call) -> None:
+        """By now the node has been told if no upstream is up: what was surely not begun is decided
+        again with that in mind."""
+        if call.uncertain is not None:
+            self._fail(call, call.uncertain)
+            return
+        ref = call.command.ref
+        del self._calls[ref]
+        self._on_end(NotStarted(ref, self._upstreams.problem()[:PROBLEM_LENGTH_MAX]), None)
 
     def _fail(
         self, call: _Call, problem: str, details: str = "", status: int | None = None

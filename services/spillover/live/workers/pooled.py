@@ -60,7 +60,7 @@ class PooledWorkers:
     async def close(self) -> None:
         """Kill the processes; threads are left to end with the node."""
         if self._processes is not None:
-            self._processes.close()
+            await asyncio.to_thread(self._processes.close)
 
     def _ended(self, command: Start, ended: Ended) -> None:
         self._on_end(service_ended(command, ended), None)

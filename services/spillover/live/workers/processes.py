@@ -7,9 +7,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import multiprocessing
+import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -18,7 +20,13 @@ from spillover.live.orphans import end_with_parent
 from spillover.live.workers.calls import Ended, failed
 
 JOIN_S = 5.0
-"""For a process whose pipe has broken to be gone."""
+"""For processes that were killed, or whose pipe has broken, to be gone."""
+
+GONE_POLL_S = 0.005
+
+LOOK_S = 0.5
+"""How often to see whether a process lives that says nothing. Its pipe and its sentinel do not
+break with it where a child that the handler forked holds them too; only the system knows then."""
 
 
 @dataclass(slots=True)
@@ -71,31 +79,31 @@ class ServerProcesses:
             self.withdraw(ref)
             return Ended(problem=f"no worker process could be started: {error}")
         if not self._begin(ref, process):
-            return Ended(problem="it was ended before it began")
+            return Ended(problem="it was ended before it began", killed=True)
         ended: Ended | None = None
         try:
             with contextlib.suppress(EOFError, OSError):
                 pipe: Connection = self._own.pipe
                 pipe.send((work, args))
-                ended = pipe.recv()
+                ended = _received(pipe, process)
         finally:
             killed = self.withdraw(ref)
         if ended is None:
-            return Ended(problem=f"the worker process died ({self._retire(process)})")
+            problem = f"the worker process died ({self._retire(process)})"
+            return Ended(problem=problem, killed=killed)
         if killed or ended.out_of_memory:
             process.kill()
             self._retire(process)
         return ended
 
     def close(self) -> None:
-        """Kill all processes, whatever they are at."""
+        """Kill all processes, whatever they are at, and see them off within JOIN_S. Blocks."""
         atexit.unregister(self.close)
         with self._lock:
             self._closed = True
             for process in self._living:
                 process.kill()
-            for process in self._living:
-                process.join(JOIN_S)
+            _await_gone(self._living)
             self._living.clear()
 
     def _begin(self, ref: int, process: BaseProcess) -> bool:
@@ -133,11 +141,27 @@ class ServerProcesses:
     def _retire(self, process: BaseProcess) -> str:
         """See a process off; how it ended."""
         self._own.process = None
-        process.join(JOIN_S)
+        _await_gone([process])
         code = process.exitcode
-        if code is None:  # whoever looked first was told, and that was another thread
+        if code is None:  # it has no end, or another part of the program was told of it
             return "how is not known"
         return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _received(pipe: Connection, process: BaseProcess) -> Ended:
+    """What the process sends. Raises EOFError or OSError if it dies before that."""
+    while not pipe.poll(LOOK_S):
+        if not process.is_alive() and not pipe.poll():
+            raise EOFError
+    ended: Ended = pipe.recv()
+    return ended
+
+
+def _await_gone(processes: Iterable[BaseProcess]) -> None:
+    """Wait for them, JOIN_S in all. Not by `join`, which goes by the sentinel."""
+    until_s = time.monotonic() + JOIN_S
+    while any(process.is_alive() for process in processes) and time.monotonic() < until_s:
+        time.sleep(GONE_POLL_S)
 
 
 def _serve(pipe: Connection, memory_limit_bytes: int | None) -> None:
@@ -148,9 +172,12 @@ def _serve(pipe: Connection, memory_limit_bytes: int | None) -> None:
     if memory_limit_bytes is not None:
         _limit_memory(memory_limit_bytes)
     with contextlib.suppress(EOFError, OSError, MemoryError):
+        own = os.getpid()
         while True:
             work, args = pipe.recv()
             ended = work(*args)
+            if os.getpid() != own:  # a child that the handler forked came back with it
+                os._exit(0)  # else the next request would be given what it says
             try:
                 pipe.send(ended)
             except MemoryError as error:  # encoded before any of it is sent

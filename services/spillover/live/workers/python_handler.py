@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import OncePerPeriod, about
 from spillover.live.timers import Timer, Timers
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, arguments, call, encoded, failed
@@ -123,7 +123,6 @@ class SyncWorkers(PooledWorkers):
         self._timers = timers
         self._contexts: dict[int, Context] = {}
         self._stopped: dict[int, Timer] = {}
-        self._killed: set[int] = set()
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:  # noqa: ARG002 - any JSON will do
         return None
@@ -151,7 +150,6 @@ class SyncWorkers(PooledWorkers):
 
     def _kill(self, ref: int) -> None:
         if self._processes is not None:
-            self._killed.add(ref)
             self._processes.kill(ref)
 
     def _ended(self, command: Start, ended: Ended) -> None:
@@ -160,11 +158,13 @@ class SyncWorkers(PooledWorkers):
         timer = self._stopped.pop(ref, None)
         if timer is not None:
             timer.cancel()
-        if ref not in self._killed:
+        if not ended.killed:
             super()._ended(command, ended)
             return
-        self._killed.remove(ref)
-        _log.warning("killed the worker process of request %s, which ran on", command.request.id)
+        request = command.request
+        _log.warning(
+            "killed request %s, which ran on: %s", request.id, ended.problem, extra=about(request)
+        )
         service_s = max(0.0, time.monotonic() - command.at_s)
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_s), None)
 
