@@ -87,6 +87,8 @@ INVALID_BODIES = [
     b'{"payload":1,"id":1}',
     b'{"payload":1,"id":""}',
     b'{"payload":1,"id":" blank"}',
+    b'{"payload":1,"id":"."}',
+    b'{"payload":1,"id":".."}',
     b'{"payload":1,"id":"tab\\there"}',
     b'{"payload":1,"id":"%s"}' % (b"x" * 201),
     b'{"payload":{"service_ms":"soon"}}',
@@ -100,10 +102,16 @@ INVALID_HEADERS = [
     (b"Spillover-Deadline-Ms", b"-1"),
     (b"Spillover-Deadline-Ms", b"nan"),
     (b"Spillover-Deadline-Ms", b"inf"),
+    (b"Spillover-Deadline-Ms", b"5_000"),
+    (b"Spillover-Deadline-Ms", b"+5"),
+    (b"Spillover-Deadline-Ms", b".5"),
+    (b"Spillover-Deadline-Ms", b"1e999"),
+    (b"Spillover-Deadline-Ms", b""),
     (b"Spillover-Priority", b"10"),
     (b"Spillover-Priority", b"x"),
     (b"Spillover-Type", b"t" * 101),
     (b"Idempotency-Key", b"k" * 201),
+    (b"Idempotency-Key", b".."),
 ]
 
 
@@ -126,6 +134,48 @@ def test_bad_requests_are_invalid_in_one_line(nodes):
         assert sent[b"spillover-request-id"] == b"known"
         assert problem["id"] == "known"
         assert node.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+def test_headers_that_contradict_each_other_are_invalid(nodes):
+    """The same twice says the same; lines of preferences are one list."""
+    given = {
+        b"Idempotency-Key": (b"known", b"other"),
+        b"Spillover-Deadline-Ms": (b"5000", b"6e3"),
+        b"Spillover-Type": (b"t", b"u"),
+        b"Spillover-Priority": (b"1", b"2"),
+    }
+
+    async def check(node):
+        key = (b"Idempotency-Key", b"known")
+        for name, (value, other) in given.items():
+            twice = [key, (name, value), (name, other)]
+            status, sent, problem = await node.send("POST", "/requests", body(1), twice)
+            assert (status, problem["reason"]) == (422, "invalid")
+            assert problem["detail"] == f"{name.decode()}: expected once"
+            assert (b"spillover-request-id" in sent) == (name != b"Idempotency-Key")
+        same = [(name, value) for name, (value, _) in given.items()] * 2
+        assert (await node.send("POST", "/requests", body(1), same))[0] == 200
+        lines = [b"wait=5", b"respond-async", b"return=minimal"]
+        for first in range(3):
+            prefer = [(b"Prefer", line) for line in lines[first:] + lines[:first]]
+            assert (await node.send("POST", "/requests", body(1), prefer))[0] == 202
+        traces = [(b"traceparent", b"x"), (b"traceparent", b"y")]
+        assert (await node.send("POST", "/requests", body(1), traces))[0] == 200
+
+    with_node(nodes, check)
+
+
+def test_a_name_has_to_be_there_behind_the_slash(nodes):
+    """`/requests/` is neither a request nor where to post one."""
+
+    async def check(node):
+        for method in ("POST", "GET", "DELETE"):
+            status, headers, _ = await node.send(method, "/requests/", body(1))
+            assert status == 404
+            assert b"location" not in headers
+        assert (await node.send("GET", "/state/"))[0] == 404
 
     with_node(nodes, check)
 

@@ -71,8 +71,9 @@ class Request:
 
 def is_name(text: str, length_max: int) -> bool:
     """Whether this can be a request's id or type: it must fit into a header, which drops blanks
-    at its ends."""
-    return 0 < len(text) <= length_max and text.isprintable() and text == text.strip()
+    at its ends, and into a path, where . and .. mean something else."""
+    fits = 0 < len(text) <= length_max and text.isprintable() and text == text.strip()
+    return fits and text not in (".", "..")
 
 
 def is_traceparent(text: str) -> bool:

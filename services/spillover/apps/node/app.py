@@ -46,6 +46,7 @@ def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
         version=__version__,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     _add_state_routes(app, shell)
     add_request_routes(app, shell)
@@ -70,16 +71,21 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
             raise Problem("unknown_request", "no decision about it is remembered here", request_id)
         return found
 
+    # HEAD too: many a health checker asks with it.
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """200 as long as the process can answer."""
         return {"status": "ok"}
 
-    @app.get("/readyz", responses=problems("draining"))
+    @app.head("/readyz", include_in_schema=False)
+    @app.get("/readyz", responses=problems("draining", "no_servers"))
     async def readyz() -> dict[str, str]:
         """200 while new requests are accepted."""
         if shell.machine.draining:
             raise Problem("draining", "the cluster is draining")
+        if shell.machine.servers.down and not any(shell.machine.neighbors.accepting):
+            raise Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
         return {"status": "ready"}
 
     @app.get(

@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect
 
-from spillover.apps.node.exchange import CLOSE
+from spillover.apps.node.exchange import CLOSE, body_too_slow
 from spillover.apps.node.problems import Problem
 
 BODY_READ_S = 10.0
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 async def read_json(request: Request, model: type[T], limit_bytes: int = BODY_LIMIT_BYTES) -> T:
-    """The body as such a model. Raises Problem: `too_large`, `deadline_exceeded`, or `invalid`
+    """The body as such a model. Raises Problem: `too_large`, `body_too_slow`, or `invalid`
     with the field."""
     body = await _read(request, limit_bytes)
     try:
@@ -52,8 +52,7 @@ async def _read(request: Request, limit_bytes: int) -> bytes:
                 elif size > limit_bytes + DISCARD_LIMIT_BYTES:
                     break
     except TimeoutError:
-        detail = f"expected the whole body within {BODY_READ_S:g} s"
-        raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
+        raise body_too_slow(BODY_READ_S) from None
     except ClientDisconnect:  # nobody is there to read it
         raise Problem("malformed", "the client went away") from None
     if size > limit_bytes:

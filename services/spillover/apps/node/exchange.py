@@ -72,19 +72,20 @@ class Exchange:
         return body
 
     async def read_body(self, framing: Framing, limit_bytes: int, timeout_s: float) -> bytes:
-        """The whole body. Raises Problem `too_large` or `deadline_exceeded`, and ClientGone.
+        """The whole body. Raises Problem `too_large`, `deadline_exceeded` or `body_too_slow`, and
+        ClientGone.
 
         A client that has not read the last answer is waited for: answers must not pile up.
         """
+        cap_s = self._protocol.body_timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(min(timeout_s, cap_s)):
                 await self._cycle.flow.drain()
-            body = self.take_body(limit_bytes)
-            if body is not None:
-                return body
-            async with asyncio.timeout(timeout_s):
-                return await self._read(framing, limit_bytes)
+                body = self.take_body(limit_bytes)
+                return body if body is not None else await self._read(framing, limit_bytes)
         except TimeoutError:
+            if cap_s < timeout_s:
+                raise body_too_slow(cap_s) from None
             detail = "the deadline passed before the request was read"
             raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
 
@@ -151,13 +152,15 @@ class Exchange:
         if cycle.disconnected:
             return
         cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        if not (cycle.keep_alive or close):
+        if not close and (cycle.waiting_for_100_continue or not cycle.keep_alive):
+            # Not asked for, the body may come or not: what follows would mean nothing.
+            close = True
             header_lines += b"connection: close\r\n"
+        cycle.waiting_for_100_continue = False
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
         if cycle.scope["method"] == "HEAD":
             body = b""
-        if close or not cycle.keep_alive:
+        if close:
             self._protocol.writes.flush()
             write_parts(cycle.transport, head, body)
             cycle.transport.close()
@@ -171,6 +174,12 @@ class Exchange:
         self._protocol.on_gone = None
         self._cycle.disconnected = True
         self._cycle.transport.abort()
+
+
+def body_too_slow(timeout_s: float) -> Problem:
+    """What is left of the body may still come, so nothing else can."""
+    detail = f"expected the whole body of a request within {timeout_s:g} s"
+    return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
 def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:

@@ -1,6 +1,7 @@
-"""What is bounded of a connection before the app hears of a request: its head, in size and time.
+"""What is bounded of a connection whatever the app does: a request's head in size and time, its
+body in time, and what is thrown away of a body that nobody wants any more.
 
-Bodies, and all that a whole request means, are the app's business.
+How large a body may be, and all that a whole request means, are the app's business.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
 
-from spillover.apps.node.exchange import Exchange
+from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
 from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import WriteBatch
 
@@ -34,11 +36,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
 
-    A timer runs only while a head is awaited that has begun, or the first one of a connection:
-    a request that arrives in one piece on a connection in use never sets one.
+    A timer runs only while a head is awaited that has begun, or the first one of a connection, or
+    while a body is: a request that arrives in one piece on a connection in use never sets one.
     """
 
     head_timeout_s: ClassVar[float] = 10.0
+
+    body_timeout_s: ClassVar[float] = 60.0
+    """For all of a body from the end of its head on, whatever becomes of its request. For one in
+    a pipeline, whose body may not be read before, from its turn on."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first head
 
@@ -48,6 +54,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received since the last end of a head, piece of a body or end of a request."""
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._in_body = False
+        """Whether a head has ended whose request has not."""
+        self._body_timer: asyncio.TimerHandle | None = None
+        self._discarded_bytes = 0
+        """Of a body that came after the answer."""
+        self._same_without_upgrade: bytes | None = None
+        """A head that asked for another protocol, without that."""
         self.writes: WriteBatch = getattr(self.app, "writes", None) or WriteBatch(self.loop)
         """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
@@ -62,6 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
+        self._unset_body_timer()
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -88,38 +102,76 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_begun = False
         self._head_bytes = 0
         self._unset_timer()
+        if self.parser.should_upgrade():
+            self._same_without_upgrade = self._written_anew()
+            return
         self._in_head = True
         super().on_headers_complete()
         self._in_head = False
+        self._in_body = True
+        self._discarded_bytes = 0
         # The app's task, if it was made, runs later.
         assert self.cycle is not None  # noqa: S101 - for the type checker: it was made just now
         self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
+        if self.expect_100_continue and not self._is_direct(self.cycle):
+            # Answered before it is asked for, the body may come or not: what follows means nothing.
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
         super().on_body(body)
+        if self.cycle is not None and self.cycle.response_complete:
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > DISCARD_LIMIT_BYTES:
+                self._close()
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
         self._unset_timer()
+        if self._same_without_upgrade is not None:
+            return  # the parser's idea of it: its body is still to come
+        self._in_body = False
+        self._unset_body_timer()
         super().on_message_complete()
 
+    def shutdown(self) -> None:
+        self.writes.flush()
+        super().shutdown()
+
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn does about bytes that are no HTTP."""
-        if self.cycle is None or self.cycle.response_complete:
-            self._answer(Problem("malformed", msg))
-        self.transport.close()
+        """What uvicorn does about bytes that are no HTTP. They are in the place of a request, or in
+        the body of one, which may be answered already or have to wait for others' answers."""
+        cycle = self.cycle
+        if not self._in_body:
+            if cycle is None or cycle.response_complete:
+                self._answer(Problem("malformed", msg))
+        elif cycle is not None and not (self.pipeline or cycle.response_started):
+            self._refuse_body(cycle, Problem("malformed", msg, headers=[CLOSE]))
+        self._close()
+
+    def _is_direct(self, cycle: RequestResponseCycle) -> bool:
+        return cycle.scope["path"] == DIRECT_PATH and hasattr(self.app, "direct")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """A request on the direct path waits until the data at hand is read: if it has come whole
         then, it is served without a task. One that was in a pipeline gets its task."""
-        if self._in_head and cycle.scope["path"] == DIRECT_PATH:
+        if self.transport.is_closing():
+            cycle.disconnected = True
+        elif not self._in_head:
+            if self._body_timer is not None:  # only now is its body read
+                self._unset_body_timer()
+                self._set_body_timer()
+            super()._start_asgi_task(cycle, app)
+        elif cycle.scope["path"] == DIRECT_PATH:
             self._put_off = cycle, app
         else:
             super()._start_asgi_task(cycle, app)
 
     def _start_put_off(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._put_off = None
+        if self.transport.is_closing():  # for what came behind it
+            cycle.disconnected = True
+            return
         exchange: Exchange = cycle.scope[EXCHANGE]  # type: ignore[literal-required]
         direct = getattr(app, "direct", None)
         if direct is not None and exchange.came_whole and exchange.is_open:
@@ -130,11 +182,57 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> None:
         self._head_bytes += len(data)  # the parser's calls set it back where there is progress
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("expected HTTP/1.1")
         if self._put_off is not None:
             self._start_put_off(*self._put_off)
+        if self._in_body:
+            if self._body_timer is None and not self.transport.is_closing():
+                self._set_body_timer()
+        elif self.timeout_keep_alive_task is None:
+            self._await_next()
         if self._head_timer is None and (self._head_begun or self._head_bytes):
             self._set_timer()
+
+    def _parse(self, data: bytes) -> None:
+        """Have it read as if nobody ever asked for another protocol (RFC 9110, section 7.8, lets a
+        server ignore that): the parser takes whatever follows such a head for the other protocol,
+        so another one gets it behind the same head without the question."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                head = self._same_without_upgrade or b""
+                self._same_without_upgrade = None
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                data = head + data[upgrade.args[0] :]
+            else:
+                return
+
+    def _written_anew(self) -> bytes:
+        """The head that was just read, without `Upgrade`. Raises HttpParserError for CONNECT, which
+        is an upgrade by itself."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise httptools.HttpParserInvalidMethodError
+        lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        version = self.parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
+
+    def _await_next(self) -> None:
+        """Have an idle connection closed in time. uvicorn does that when it has answered; here, for
+        what came after the answer and was no request: the rest of a body."""
+        cycle = self.cycle
+        if cycle is None or self._head_begun or not cycle.response_complete:
+            return
+        if not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _set_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._on_head_timeout)
@@ -143,6 +241,29 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _set_body_timer(self) -> None:
+        self._body_timer = self.loop.call_later(self.body_timeout_s, self._on_body_timeout)
+
+    def _unset_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+
+    def _on_body_timeout(self) -> None:
+        self._body_timer = None
+        cycle = self.cycle
+        if self.pipeline or cycle is None:  # its turn has not come; closing would take others along
+            self._set_body_timer()
+            return
+        if not cycle.response_started:
+            self._refuse_body(cycle, body_too_slow(self.body_timeout_s))
+        self._close()
+
+    def _refuse_body(self, cycle: RequestResponseCycle, problem: Problem) -> None:
+        """Answer a request whose body is not read to its end."""
+        Exchange(self, cycle).refuse(problem)
+        cycle.disconnected = True  # whoever reads or answers it need not go on
 
     def _on_head_timeout(self) -> None:
         self._head_timer = None
@@ -154,7 +275,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_begun:
             detail = f"expected the whole head of a request within {self.head_timeout_s:g} s"
             self._answer(Problem("head_too_slow", detail))
-        self.transport.close()
+        self._close()
 
     def _refuse_head(self) -> None:
         """Answer, unless that would be taken for the answer to another request, and close."""
@@ -167,11 +288,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if unanswered:
             detail = f"expected the head of a request to have at most {HEAD_LIMIT_BYTES} bytes"
             self._answer(Problem("head_too_large", detail))
-        self.transport.close()
+        self._close()
 
     def _answer(self, problem: Problem) -> None:
         body = problem.body()
         length = (b"content-length", b"%d" % len(body))
-        headers = [*problem.all_headers(), length, (b"connection", b"close")]
-        lines = [b"%b: %b\r\n" % header for header in headers]
+        lines = [b"%b: %b\r\n" % header for header in [*problem.all_headers(), length, CLOSE]]
+        self.writes.flush()
         self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
+
+    def _close(self) -> None:
+        """After what was answered in this turn of the loop."""
+        self.writes.flush()
+        self.transport.close()

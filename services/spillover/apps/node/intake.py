@@ -6,6 +6,7 @@ All that a client can get wrong is found here, before the machine hears of the r
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from spillover.apps.node.exchange import Framing
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import Refuse
+from spillover.live.wire import DEADLINE_MS_MAX
 from spillover.model.ids import RequestId
 from spillover.model.request import (
     NAME_LENGTH_MAX,
@@ -24,9 +26,6 @@ from spillover.model.request import (
     is_name,
     is_traceparent,
 )
-
-DEADLINE_MS_MAX = 7 * 86_400_000.0
-"""A week: a deadline beyond it is none."""
 
 
 class RequestBody(msgspec.Struct):
@@ -87,6 +86,9 @@ _REFUSALS = {
 }
 
 
+_MILLISECONDS = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""As JSON writes them, and no float() more, which takes 5_000."""
+
 _MEANT = frozenset(
     {
         b"content-length",
@@ -99,6 +101,8 @@ _MEANT = frozenset(
         b"traceparent",
     }
 )
+
+_SAID_ONCE = _MEANT - {b"expect", b"prefer", b"traceparent"}
 
 
 class Headers:
@@ -130,10 +134,13 @@ class Headers:
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
-        given = {name: value for name, value in headers if name in _MEANT}
-        self._given = given
+        meant = [header for header in headers if header[0] in _MEANT]
+        self._given = given = dict(meant)
+        differing = _join(meant, given) if len(given) < len(meant) else None
         if (key := given.get(b"idempotency-key")) is not None:
             self.key = _name("Idempotency-Key", _text(key), NAME_LENGTH_MAX)
+        if differing is not None:
+            raise Problem("invalid", f"{differing.decode().title()}: expected once")
         if (type_ := given.get(b"spillover-type")) is not None:
             self.type = _name("Spillover-Type", _text(type_), TYPE_LENGTH_MAX)
         if (deadline_ms := given.get(b"spillover-deadline-ms")) is not None:
@@ -232,6 +239,26 @@ def _ms(duration_s: float) -> float:
     return round(duration_s * 1e3, 3) if duration_s else 0.0
 
 
+def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes | None:
+    """Where a header comes several times: put into `given` what is meant, lines of a list as one
+    list. Returns the name of one that says different things and may not, which is taken out."""
+    given.clear()
+    differing: bytes | None = None
+    for name, value in meant:
+        first = given.setdefault(name, value)
+        if first is value:
+            continue
+        if name == b"prefer":
+            given[name] = first + b"," + value
+        elif name == b"traceparent":
+            given[name] = b""  # not one of them is valid (W3C Trace Context, section 3.2)
+        elif first != value and name in _SAID_ONCE:
+            differing = differing or name
+    if differing is not None:
+        del given[differing]
+    return differing
+
+
 def _prefers_respond_async(value: bytes) -> bool:
     """RFC 7240: preferences are separated by commas, their parameters by semicolons."""
     preferences = value.lower().split(b",")
@@ -248,17 +275,16 @@ def _text(value: bytes) -> str:
 
 def _name(field: str, text: str, length_max: int) -> str:
     if not is_name(text, length_max):
-        expected = f"expected 1 to {length_max} printable characters, no blank at either end"
+        expected = (
+            f"expected 1 to {length_max} printable characters, no blank at either end, not . or .."
+        )
         raise Problem("invalid", f"{field}: {expected}")
     return text
 
 
 def _deadline_ms(value: bytes) -> float:
-    try:
-        deadline_ms = float(value)
-    except ValueError:
-        deadline_ms = math.nan
-    if not 0.0 <= deadline_ms < math.inf:
+    deadline_ms = float(value) if _MILLISECONDS.fullmatch(value) else math.inf
+    if deadline_ms == math.inf:
         raise Problem(
             "invalid", "Spillover-Deadline-Ms: expected a number of milliseconds, 0 or more"
         )

@@ -18,7 +18,7 @@ from spillover.core.node_events import CancelAsked, Refuse, ReportAsked
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Refusal
+from spillover.model.request import Answer, Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -50,6 +50,7 @@ class PeerPaths:
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
         origin = self._neighbor(sender)
+        self._check_path(request)
         # Its home may have another handler: refused, it is decided again there.
         unfit = shell.workers.problem_with(request.work)
         if unfit is not None:
@@ -108,6 +109,15 @@ class PeerPaths:
         finally:
             self._shell.streams.drop(neighbor, stream)
             exchange.unwatch()
+
+    def _check_path(self, request: Request) -> None:
+        """A way that no node of this topology sends a request may have no end."""
+        own, hops_max = self._shell.cluster.id, self._shell.topology.max_hops
+        if own in request.path:
+            raise Problem("invalid", f"path: it was at cluster {own} before", id=request.id)
+        if request.hops > hops_max:
+            expected = f"expected at most {hops_max} hops, got {request.hops}"
+            raise Problem("invalid", f"path: {expected}", id=request.id)
 
     def _neighbor(self, cluster: str) -> int:
         neighbor = self._shell.machine.neighbors.index.get(ClusterId(cluster))

@@ -22,6 +22,7 @@ STATUS_BY_REASON = {
     "too_large": 413,
     "head_too_large": 431,
     "head_too_slow": 408,
+    "body_too_slow": 408,
     "invalid": 422,
     "conflict": 409,
     "not_a_neighbor": 403,

@@ -25,6 +25,11 @@ UNKNOWN = "no request of this name is known here, or no longer"
 
 def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
     """`GET` and `DELETE /requests/{id}`."""
+
+    @app.post("/requests/", include_in_schema=False)
+    async def post_nameless() -> Response:
+        raise Problem("not_found", "POST /requests/: expected POST /requests")
+
     told: dict[int | str, dict[str, Any]] = {
         200: {"model": RequestStateView},
         **problems("unknown_request"),

@@ -1,0 +1,315 @@
+"""What a connection may do with a request it has begun: bodies that are late, bad, never asked for
+or never end, other protocols asked for, and garbage behind it. Each ends with an answer or closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.apps.node import http_protocol
+from spillover.apps.node.http_protocol import BoundedProtocol
+from spillover.core.node_events import ServersDown, ServersUp
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+CLOSE = b"Connection: close\r\n"
+CONTENT = json.dumps({"payload": 1}).encode()
+SIZE = len(CONTENT)
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUPGRADE: h2c\r\nHTTP2-Settings: AAMA\r\n"
+BAD_HEADER = b"Spillover-Deadline-Ms: x\r\n"
+EXPECT = b"Expect: 100-continue\r\n"
+CHUNKED = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def with_node(nodes, check):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            await check(federation["a"])
+            assert (await federation["a"].get("/healthz"))[0] == 200
+
+    nodes.run(main)
+
+
+def head(*lines, size=SIZE, start=b"POST /requests"):
+    """The head of a request with a body of that size."""
+    return b"%b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n" % (
+        start,
+        size,
+        b"".join(lines),
+    )
+
+
+async def connect(node):
+    return await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2]))
+
+
+async def talk(nodes, node, *segments):
+    """Write segments, with time to be read one by one, and read until the connection is closed."""
+    reader, writer = await connect(node)
+    for segment in segments:
+        writer.write(segment)
+        for _ in range(4):
+            await nodes.turn()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def reasons(answers):
+    """(status, reason) of each answer."""
+    found = []
+    while answers:
+        top, _, rest = answers.partition(b"\r\n\r\n")
+        status = int(top.split()[1])
+        if status == 100:
+            answers = rest
+            continue
+        lines = dict(line.lower().split(b": ", 1) for line in top.split(b"\r\n")[1:])
+        size = int(lines[b"content-length"])
+        found.append((status, json.loads(rest[:size]).get("reason")))
+        answers = rest[size:]
+    return found
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        head(BAD_HEADER, size=1000) + b"x",
+        head(start=b"PUT /requests", size=1000) + b"x",
+        head(start=b"GET /nothing", size=1000) + b"x",
+        head(start=b"POST /admin/resume", size=1000) + b"x",
+    ],
+)
+def test_bodies_that_come_after_the_answer_must_end_too(nodes, monkeypatch, begun):
+    """The client has its answer, and the rest is not awaited forever; a rest that ends leaves a
+    connection that may be used again."""
+    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
+
+    async def check(node):
+        assert len(reasons(await talk(nodes, node, begun, b"0123456789"))) == 1
+        answers = await talk(nodes, node, begun, b"0123456789", b"x" * 989 + GET + CLOSE + b"\r\n")
+        assert reasons(answers)[1:] == [(200, None)]
+
+    with_node(nodes, check)
+
+
+def test_a_connection_is_idle_once_the_rest_of_a_body_has_come(nodes):
+    """And is closed as every idle one is."""
+
+    async def check(node):
+        node.server.config.timeout_keep_alive = 0.2
+        answers = await talk(nodes, node, head(BAD_HEADER, size=10) + b"x", b"123", b"456789")
+        assert reasons(answers) == [(422, "invalid")]
+
+    with_node(nodes, check)
+
+
+def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeypatch):
+    """Beyond them the connection ends."""
+    monkeypatch.setattr(http_protocol, "DISCARD_LIMIT_BYTES", 100)
+
+    async def check(node):
+        begun = head(BAD_HEADER, size=1000)
+        assert reasons(await talk(nodes, node, begun, b"x" * 101)) == [(422, "invalid")]
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        head(size=1000) + b"{",
+        head(b"Spillover-Deadline-Ms: 6e5\r\n", size=1000) + b"{",
+        head(EXPECT),
+        CHUNKED + b"5;ext=",
+        head(start=b"PUT /admin/policy", size=1000) + b"{",
+        head(start=b"POST /peer/v1/forward", size=1000) + b"{",
+    ],
+)
+def test_slow_bodies_end_in_408(nodes, monkeypatch, begun):
+    """Whatever deadline was given, on whichever path; also while bytes keep coming."""
+    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
+
+    async def check(node):
+        assert reasons(await talk(nodes, node, begun)) == [(408, "body_too_slow")]
+        reader, writer = await connect(node)
+        writer.write(begun)
+        while not reader.at_eof() and not writer.is_closing():
+            writer.write(b" ")
+            await nodes.turn()
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_a_body_behind_a_long_request_has_its_time_from_its_turn_on(nodes, monkeypatch):
+    """Its connection is not read while another request runs, which is not taken along."""
+    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
+
+    async def check(node):
+        first = json.dumps({"payload": {"service_ms": 500}}).encode()
+        reader, writer = await connect(node)
+        writer.write(head(size=len(first)) + first + head(CLOSE) + CONTENT[:3])
+        top = await reader.readuntil(b"\r\n\r\n")
+        writer.write(CONTENT[3:])
+        assert top.startswith(b"HTTP/1.1 200")
+        assert reasons(top + await reader.read()) == [(200, None), (200, None)]
+        writer.write_eof()
+        writer.close()
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("start", [b"POST /requests", b"PUT /requests", b"POST /nothing"])
+def test_bodies_not_asked_for_desync_nothing(nodes, start):
+    """Refused before it was asked to send, a client may send or not: its connection ends."""
+
+    async def check(node):
+        refused = await talk(nodes, node, head(EXPECT, BAD_HEADER, start=start))
+        assert len(reasons(refused)) == 1
+        assert b"100 Continue" not in refused
+        assert refused.lower().count(b"connection: close\r\n") == 1
+        asked = await talk(nodes, node, head(EXPECT), CONTENT + GET + CLOSE + b"\r\n")
+        assert reasons(asked) == [(200, None), (200, None)]
+
+    with_node(nodes, check)
+
+
+def test_other_protocols_are_not_spoken_and_asking_costs_nothing(nodes):
+    """A client that offers HTTP/2 gets its answer in HTTP/1.1, however its bytes come."""
+    last = GET + CLOSE + b"\r\n"
+
+    async def check(node):
+        post = head(UPGRADE)
+        done = [(200, None), (200, None)]
+        assert reasons(await talk(nodes, node, post + CONTENT + last)) == done
+        assert reasons(await talk(nodes, node, post, CONTENT + last)) == done
+        assert (
+            reasons(await talk(nodes, node, post[:60], post[60:] + CONTENT[:4], CONTENT[4:], last))
+            == done
+        )
+        for cut in range(len(post) - 2, len(post) - len(UPGRADE), -9):
+            assert reasons(await talk(nodes, node, post[:cut], post[cut:] + CONTENT + last)) == done
+        get = GET + UPGRADE + b"\r\n"
+        assert reasons(await talk(nodes, node, get + get, get + post + CONTENT + last)) == 5 * [
+            (200, None)
+        ]
+        chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(CONTENT), CONTENT)
+        chunked = CHUNKED[:-2] + UPGRADE + b"\r\n" + chunk
+        assert reasons(await talk(nodes, node, chunked + last)) == done
+        socket = (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        )
+        assert reasons(await talk(nodes, node, socket + last)) == done
+        connect_to = b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert reasons(await talk(nodes, node, connect_to)) == [(400, "malformed")]
+
+    with_node(nodes, check)
+
+
+def test_garbage_behind_a_request_does_not_run_it_for_nobody(nodes):
+    """In the same segment: nothing runs. Behind an answer: that one comes first, then 400."""
+
+    async def check(node):
+        whole = head() + CONTENT
+        assert await talk(nodes, node, whole + b"GARBAGE\r\n\r\n") == b""
+        assert node.ledger.home["accepted"] == 0
+        refused = head(size=1) + b"{"
+        answers = await talk(nodes, node, refused, b"GARBAGE\r\n\r\n")
+        assert reasons(answers) == [(422, "invalid"), (400, "malformed")]
+
+    with_node(nodes, check)
+
+
+def test_an_answer_of_this_very_moment_comes_before_the_refusal_behind_it(nodes, monkeypatch):
+    """Both are due in one turn of the loop, and the connection closes in it."""
+    limit = 1000
+    monkeypatch.setattr(http_protocol, "HEAD_LIMIT_BYTES", limit)
+
+    async def check(node):
+        refused = head(size=1) + b"{"
+        flood = refused + GET + b"x: y\r\n" * limit
+        answers = await talk(nodes, node, flood[: 2 * limit + 1])
+        assert reasons(answers) == [(422, "invalid"), (431, "head_too_large")]
+
+    with_node(nodes, check)
+
+
+def test_bad_chunks_get_an_answer_where_one_is_due(nodes):
+    """Not where it would be taken for another request's, or for a second one."""
+
+    async def check(node):
+        for segments in (
+            (CHUNKED + b"1\r\nxyz\r\n",),
+            (CHUNKED, b"zz\r\n"),
+            (CHUNKED + b"zz\r\n",),
+        ):
+            answer = await talk(nodes, node, *segments)
+            assert reasons(answer) == [(400, "malformed")]
+            assert b"connection: close" in answer
+        early = CHUNKED[:-2] + BAD_HEADER + b"\r\n"
+        assert reasons(await talk(nodes, node, early, b"zz\r\n")) == [(422, "invalid")]
+        slow = json.dumps({"payload": {"service_ms": 5000}}).encode()
+        behind = await talk(nodes, node, head(size=len(slow)) + slow + CHUNKED + b"zz\r\n")
+        assert behind == b""
+        await nodes.until(lambda: node.machine.servers.busy == 0)
+
+    with_node(nodes, check)
+
+
+def test_health_can_be_asked_for_by_head(nodes):
+    """The status without a body; 503 where nothing can run."""
+
+    async def check(node):
+        for path in (b"/healthz", b"/readyz"):
+            answer = await talk(
+                nodes, node, b"HEAD %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path, CLOSE)
+            )
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"\r\n\r\n")
+        await node.send("POST", "/admin/drain")
+        answer = await talk(nodes, node, b"HEAD /readyz HTTP/1.1\r\nHost: x\r\n%b\r\n" % CLOSE)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert answer.endswith(b"\r\n\r\n")
+
+    with_node(nodes, check)
+
+
+def test_a_node_is_ready_while_anyone_runs_requests(nodes):
+    """Without servers of its own it is as long as a neighbor accepts."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            node = federation["a"]
+            node.shell.feed(ServersDown())
+            assert (await node.get("/readyz"))[0] == 200
+            await federation.stop("b")
+            await nodes.until(lambda: not node.may_send_to("b"))
+            status, problem = await node.get("/readyz")
+            assert (status, problem["reason"]) == (503, "no_servers")
+            node.shell.feed(ServersUp())
+            assert (await node.get("/readyz"))[0] == 200
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [(["b", "a"], "cluster a"), (["b"] * 17, "16 hops"), (["b"] * 16, None)]
+)
+def test_requests_that_went_in_circles_are_not_taken(nodes, path, field):
+    """By another topology or a neighbor at fault: surely not accepted, so decided again there."""
+    forward = {"sender": "b", "id": "x", "path": path, "remaining_ms": 1e300, "payload": 1}
+
+    async def check(node):
+        content = json.dumps(forward).encode()
+        status, _, answer = await node.send("POST", "/peer/v1/forward", content)
+        if field is None:
+            assert (status, answer["outcome"]) == (200, "done")
+        else:
+            assert (status, answer["reason"]) == (422, "invalid")
+            assert field in answer["detail"]
+            assert node.ledger.foreign["received"] == 0
+
+    with_node(nodes, check)
