@@ -76,7 +76,11 @@ def test_random_numbers_come_from_a_generator_that_was_handed_in(path):
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in SOURCES if path.is_relative_to(TESTS) and not {TESTS / "e2e", TESTS / "soak"} & set(path.parents)],
+    [
+        path
+        for path in SOURCES
+        if path.is_relative_to(TESTS) and not {TESTS / "e2e", TESTS / "soak"} & set(path.parents)
+    ],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_tests_wait_for_conditions(path):

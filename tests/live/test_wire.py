@@ -17,12 +17,14 @@ from spillover.model.topology import CLUSTER_ID
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 paths = st.lists(names, min_size=1, max_size=5).map(tuple)
-printable = names.filter(lambda text: text.isprintable() and text == text.strip())
+printable = names.filter(
+    lambda text: text.isprintable() and text == text.strip() and text not in (".", "..")
+)
 clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
 routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
 TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
 traces = st.sampled_from([None, TRACE])
-durations = st.floats(0.0, 1e6)
+durations = st.floats(0.0, 6e5)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),

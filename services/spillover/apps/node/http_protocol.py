@@ -54,6 +54,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Received since the last end of a head, piece of a body or end of a request."""
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._idle_since_s = 0.0
+        """By the loop's clock: when the last request was answered."""
         self._in_body = False
         """Whether a head has ended whose request has not."""
         self._body_timer: asyncio.TimerHandle | None = None
@@ -76,6 +78,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
         self._unset_body_timer()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -134,6 +138,31 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_body_timer()
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but for the timer of an idle connection: it sets a new one after every
+        answer, which costs more than the answer's JSON."""
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._await_next()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """The connection may have been in use since the timer was set."""
+        self.timeout_keep_alive_task = None
+        cycle = self.cycle
+        if cycle is None or not cycle.response_complete or self._head_begun:
+            return  # busy; the next answer sets it again
+        rest_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
+        if rest_s > 0:
+            self._set_idle_timer(rest_s)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Left to itself: when it rings it looks whether the connection is idle."""
+
     def shutdown(self) -> None:
         self.writes.flush()
         super().shutdown()
@@ -182,7 +211,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> None:
         self._head_bytes += len(data)  # the parser's calls set it back where there is progress
-        self._unset_keepalive_if_required()
         try:
             self._parse(data)
         except httptools.HttpParserError:
@@ -230,9 +258,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if cycle is None or self._head_begun or not cycle.response_complete:
             return
         if not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._idle_since_s = self.loop.time()
+            if self.timeout_keep_alive_task is None:
+                self._set_idle_timer(self.timeout_keep_alive)
+
+    def _set_idle_timer(self, delay_s: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            delay_s, self.timeout_keep_alive_handler
+        )
 
     def _set_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._on_head_timeout)

@@ -142,7 +142,7 @@ REQUEST_HEADERS = (
 )
 
 REQUEST_PROBLEMS = (
-    *("malformed", "deadline_exceeded", "cancelled", "too_large", "invalid"),
+    *("malformed", "deadline_exceeded", "body_too_slow", "cancelled", "too_large", "invalid"),
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
 )
 
