@@ -88,15 +88,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES:
             self._feed(data)
-            return
-        start = 0
-        while start < len(data) and not self.transport.is_closing():
-            room_bytes = HEAD_LIMIT_BYTES - self._head_bytes
-            if room_bytes == 0:
-                self._refuse_head()
-                return
-            self._feed(data[start : start + room_bytes])
-            start += room_bytes
+        else:
+            self._feed_by_pieces(data)
+        if self._put_off is not None:
+            self._start_put_off(*self._put_off)
+        if self._in_body:
+            if self._body_timer is None and not self.transport.is_closing():
+                self._set_body_timer()
+        elif self.timeout_keep_alive_task is None:
+            self._await_next()
+        if self._head_timer is None and (self._head_begun or self._head_bytes):
+            self._set_timer()
 
     def on_message_begin(self) -> None:
         self._head_begun = True
@@ -215,15 +217,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("expected HTTP/1.1")
-        if self._put_off is not None:
-            self._start_put_off(*self._put_off)
-        if self._in_body:
-            if self._body_timer is None and not self.transport.is_closing():
-                self._set_body_timer()
-        elif self.timeout_keep_alive_task is None:
-            self._await_next()
-        if self._head_timer is None and (self._head_begun or self._head_bytes):
-            self._set_timer()
+
+    def _feed_by_pieces(self, data: bytes) -> None:
+        """No more at a time than may still belong to a head."""
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            room_bytes = HEAD_LIMIT_BYTES - self._head_bytes
+            if room_bytes == 0:
+                self._refuse_head()
+                return
+            self._feed(data[start : start + room_bytes])
+            start += room_bytes
+            if self._put_off is not None and not self._in_body:
+                self._start_put_off(*self._put_off)  # whole; what comes behind may be refused
 
     def _parse(self, data: bytes) -> None:
         """Have it read as if nobody ever asked for another protocol (RFC 9110, section 7.8, lets a
