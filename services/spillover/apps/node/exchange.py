@@ -50,12 +50,14 @@ class Framing:
 class Exchange:
     """A request that is being answered. Made by the protocol, taken out of the scope once."""
 
-    __slots__ = ("_cycle", "_protocol", "scope")
+    __slots__ = ("_cycle", "_protocol", "begun_s", "scope")
 
     def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
         self._cycle = cycle
         self.scope = cycle.scope
+        self.begun_s: float | None = None
+        """When its head had come, by the loop's clock, if its body has been waited for."""
 
     @property
     def came_whole(self) -> bool:

@@ -82,7 +82,7 @@ class HotPaths:
 
     def direct(self, exchange: Exchange) -> None:
         """`POST /requests` that came whole: taken now, and answered now or later."""
-        received_s = self._shell.now_s
+        received_s = exchange.begun_s or self._shell.now_s
         try:
             _check_method(exchange.scope, "POST")
             headers = self._read_headers(exchange)
@@ -99,9 +99,9 @@ class HotPaths:
 
     async def _post_request(self, exchange: Exchange, _: Send) -> None:
         """The same, of a request that comes in pieces."""
-        received_s = self._shell.now_s
+        received_s = exchange.begun_s or self._shell.now_s
         headers = self._read_headers(exchange)
-        timeout_s = self._deadline_ms(headers) / 1e3
+        timeout_s = received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s
         try:
             body = await exchange.read_body(headers.framing, self._payload_limit_bytes, timeout_s)
         except Problem as problem:

@@ -30,6 +30,30 @@ HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
 head that begins right behind another request may be longer by what came with that one."""
 
+DIRECT_BODY_BYTES = 262_144
+"""A body for the direct path that is longer and has not come whole is read by the app."""
+
+DIRECT_WITHIN_S = 0.02
+"""So is one that takes longer. What comes in a few segments takes microseconds."""
+
+
+class _PutOff:
+    """A request on the direct path whose body may still come in time."""
+
+    __slots__ = ("app", "cycle", "pieces", "size_bytes")
+
+    def __init__(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.cycle = cycle
+        self.app = app
+        self.pieces: list[bytes] = []
+        self.size_bytes = 0
+
+    def give_body(self) -> None:
+        """Put what has come where whoever answers looks for it."""
+        pieces = self.pieces
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.cycle.body = whole  # type: ignore[assignment]  # bytes are read as well
+
 
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which by itself takes a head of any size and waits for it forever.
@@ -67,7 +91,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
         """Whether the parser is at the end of a head, so that a request is started now."""
-        self._put_off: tuple[RequestResponseCycle, Any] | None = None
+        self._put_off: _PutOff | None = None
+        self._put_off_timer: asyncio.TimerHandle | None = None
         self.on_gone: Callable[[], None] | None = None
         """Called once when the connection is lost; whoever answers sets it back."""
 
@@ -78,8 +103,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
         self._unset_body_timer()
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
+        for timer in (self.timeout_keep_alive_task, self._put_off_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._put_off is not None:  # nobody has heard of it yet
+            self._drop_put_off(self._put_off)
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -91,10 +119,10 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._feed_by_pieces(data)
         if self._put_off is not None:
-            self._start_put_off(*self._put_off)
+            self._try_put_off(self._put_off)
         if self._in_body:
-            if self._body_timer is None and not self.transport.is_closing():
-                self._set_body_timer()
+            if self._put_off is None:
+                self._watch_body()
         elif self.timeout_keep_alive_task is None:
             self._await_next()
         if self._head_timer is None and (self._head_begun or self._head_bytes):
@@ -125,6 +153,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
+        put_off = self._put_off
+        if put_off is not None and put_off.cycle is self.cycle and put_off.cycle.more_body:
+            put_off.pieces.append(body)
+            put_off.size_bytes += len(body)
+            return
         super().on_body(body)
         if self.cycle is not None and self.cycle.response_complete:
             self._discarded_bytes += len(body)
@@ -193,25 +226,65 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._unset_body_timer()
                 self._set_body_timer()
             super()._start_asgi_task(cycle, app)
-        elif cycle.scope["path"] == DIRECT_PATH:
-            self._put_off = cycle, app
+        elif cycle.scope["path"] == DIRECT_PATH and hasattr(app, "direct"):
+            self._put_off = _PutOff(cycle, app)
         else:
             super()._start_asgi_task(cycle, app)
 
-    def _start_put_off(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._put_off = None
+    def _try_put_off(self, put_off: _PutOff) -> None:
+        """Serve it directly if all of it is here, let it wait a little, or give it a task."""
+        cycle = put_off.cycle
         if self.transport.is_closing():  # for what came behind it
             cycle.disconnected = True
+            self._drop_put_off(put_off)
             return
         exchange: Exchange = cycle.scope[EXCHANGE]  # type: ignore[literal-required]
-        direct = getattr(app, "direct", None)
-        if direct is not None and exchange.came_whole and exchange.is_open:
+        if not exchange.is_open or cycle.waiting_for_100_continue:
+            self._give_task(put_off)
+        elif exchange.came_whole:
+            self._put_off = None
+            put_off.give_body()
             cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
-            direct(exchange)
-        else:
-            super()._start_asgi_task(cycle, app)
+            put_off.app.direct(exchange)
+        elif put_off.size_bytes > DIRECT_BODY_BYTES:
+            self._give_task(put_off)
+        elif exchange.begun_s is None:
+            exchange.begun_s = self.loop.time()
+            if self._put_off_timer is None:
+                self._set_put_off_timer(DIRECT_WITHIN_S)
 
-    def _feed(self, data: bytes) -> None:
+    def _set_put_off_timer(self, delay_s: float) -> None:
+        self._put_off_timer = self.loop.call_later(delay_s, self._on_put_off_timeout)
+
+    def _on_put_off_timeout(self) -> None:
+        """It was set for a request that may have been served since."""
+        self._put_off_timer = None
+        put_off = self._put_off
+        if put_off is None:
+            return
+        exchange: Exchange = put_off.cycle.scope[EXCHANGE]  # type: ignore[literal-required]
+        begun_s = exchange.begun_s or 0.0
+        rest_s = begun_s + DIRECT_WITHIN_S - self.loop.time()
+        if rest_s > 0:
+            self._set_put_off_timer(rest_s)
+        else:
+            self._give_task(put_off)
+            self._watch_body()
+
+    def _give_task(self, put_off: _PutOff) -> None:
+        self._put_off = None
+        put_off.give_body()
+        super()._start_asgi_task(put_off.cycle, put_off.app)
+
+    def _drop_put_off(self, put_off: _PutOff) -> None:
+        self._put_off = None
+        put_off.cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
+
+    def _watch_body(self) -> None:
+        if self._body_timer is None and not self.transport.is_closing():
+            self._set_body_timer()
+
+    def _feed(self, data: bytes | memoryview) -> None:
         self._head_bytes += len(data)  # the parser's calls set it back where there is progress
         try:
             self._parse(data)
@@ -220,18 +293,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _feed_by_pieces(self, data: bytes) -> None:
         """No more at a time than may still belong to a head."""
-        start = 0
+        start, view = 0, memoryview(data)
         while start < len(data) and not self.transport.is_closing():
             room_bytes = HEAD_LIMIT_BYTES - self._head_bytes
             if room_bytes == 0:
                 self._refuse_head()
                 return
-            self._feed(data[start : start + room_bytes])
+            self._feed(view[start : start + room_bytes])
             start += room_bytes
             if self._put_off is not None and not self._in_body:
-                self._start_put_off(*self._put_off)  # whole; what comes behind may be refused
+                self._try_put_off(self._put_off)  # whole; what comes behind may be refused
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes | memoryview) -> None:
         """Have it read as if nobody ever asked for another protocol (RFC 9110, section 7.8, lets a
         server ignore that): the parser takes whatever follows such a head for the other protocol,
         so another one gets it behind the same head without the question."""
@@ -243,7 +316,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._same_without_upgrade = None
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-                data = head + data[upgrade.args[0] :]
+                data = head + bytes(data[upgrade.args[0] :])
             else:
                 return
 

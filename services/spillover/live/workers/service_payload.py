@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+LARGE_BYTES = 4096
+"""In a payload longer than that, `service_ms` as the first field is all that is looked at. Reading
+64 KiB of JSON to its end takes longer than all the rest of a request."""
 
 SERVICE_MS_MAX = 86_400_000.0
 """A day: what is longer is a mistake in the payload."""
@@ -13,6 +19,8 @@ class ServicePayload(msgspec.Struct):
 
     service_ms: float | None = None
 
+
+_FIRST_FIELD = re.compile(rb'\s*\{\s*"service_ms"\s*:\s*(\d{1,15}(?:\.\d{1,15})?)\s*[,}]')
 
 _decode = msgspec.json.Decoder(ServicePayload).decode
 
@@ -49,7 +57,10 @@ class ServiceTimes:
         return self._last_s
 
     def _read_s(self, payload: msgspec.Raw) -> float:
-        if memoryview(payload)[0] != ord("{"):
+        view = memoryview(payload)
+        if view[0] != ord("{"):
             return self._default_s
+        if len(view) > LARGE_BYTES and (first := _FIRST_FIELD.match(view)) is not None:
+            return float(first[1]) / 1e3
         service_ms = _decode(payload).service_ms
         return self._default_s if service_ms is None else service_ms / 1e3
