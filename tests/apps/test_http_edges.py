@@ -111,8 +111,12 @@ def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeyp
     monkeypatch.setattr(http_protocol, "DISCARD_LIMIT_BYTES", 100)
 
     async def check(node):
-        begun = head(BAD_HEADER, size=1000)
-        assert reasons(await talk(nodes, node, begun, b"x" * 101)) == [(422, "invalid")]
+        reader, writer = await connect(node)
+        writer.write(head(BAD_HEADER, size=1000))
+        answer = await reader.readuntil(b"}")
+        writer.write(b"x" * 101)
+        assert reasons(answer + await reader.read()) == [(422, "invalid")]
+        writer.close()
 
     with_node(nodes, check)
 

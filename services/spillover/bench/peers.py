@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -19,13 +20,30 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 JSON_HEADER = (b"content-type", b"application/json")
 
 
+class Envelope(msgspec.Struct):
+    """What a body has to be: JSON throughout, whatever is in the payload."""
+
+    payload: msgspec.Raw
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+
+
 class BareApp:
-    """Answers every POST with the same bytes: at once, after a sleep, or never.
+    """Answers every POST with the same bytes: at once, after a sleep, or never. Looks at what it
+    got only if it `reads_json`.
 
     GET tells how many requests are held, for whoever waits for them all to have come.
     """
 
-    def __init__(self, answer: bytes, *, sleep_s: float = 0.0, holds: bool = False) -> None:
+    def __init__(
+        self,
+        answer: bytes,
+        *,
+        sleep_s: float = 0.0,
+        holds: bool = False,
+        reads_json: bool = False,
+    ) -> None:
         self._start: Message = {
             "type": "http.response.start",
             "status": 200,
@@ -34,6 +52,7 @@ class BareApp:
         self._body: Message = {"type": "http.response.body", "body": answer}
         self._sleep_s = sleep_s
         self._holds = holds
+        self._reads_json = reads_json
         self._held = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -46,7 +65,9 @@ class BareApp:
             message = await receive()
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
-        b"".join(parts)
+        body = b"".join(parts)
+        if self._reads_json:
+            _decode(body)
         if self._sleep_s:
             await asyncio.sleep(self._sleep_s)
         if self._holds:

@@ -61,6 +61,7 @@ class Bare:
     answer: bytes
     sleep_s: float = 0.0
     holds: bool = False
+    reads_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,12 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
         case Relay(upstream=upstream):
             await serve_relay(upstream, listening, tell_ready)
         case Bare():
-            app = BareApp(peer.answer, sleep_s=peer.sleep_s, holds=peer.holds)
+            app = BareApp(
+                peer.answer,
+                sleep_s=peer.sleep_s,
+                holds=peer.holds,
+                reads_json=peer.reads_json,
+            )
             server = NodeServer(app)
             # The node's settings, but without the bounds that its own protocol adds.
             server.config.http = "httptools"

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
 from spillover.apps.node.problems import Problem
+from spillover.apps.node.put_off import PutOff
 from spillover.live.write_batch import WriteBatch
 
 EXCHANGE = "spillover.exchange"
@@ -35,24 +36,6 @@ DIRECT_BODY_BYTES = 262_144
 
 DIRECT_WITHIN_S = 0.02
 """So is one that takes longer. What comes in a few segments takes microseconds."""
-
-
-class _PutOff:
-    """A request on the direct path whose body may still come in time."""
-
-    __slots__ = ("app", "cycle", "pieces", "size_bytes")
-
-    def __init__(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self.cycle = cycle
-        self.app = app
-        self.pieces: list[bytes] = []
-        self.size_bytes = 0
-
-    def give_body(self) -> None:
-        """Put what has come where whoever answers looks for it."""
-        pieces = self.pieces
-        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self.cycle.body = whole  # type: ignore[assignment]  # bytes are read as well
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -91,7 +74,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
         """Whether the parser is at the end of a head, so that a request is started now."""
-        self._put_off: _PutOff | None = None
+        self._put_off: PutOff | None = None
         self._put_off_timer: asyncio.TimerHandle | None = None
         self.on_gone: Callable[[], None] | None = None
         """Called once when the connection is lost; whoever answers sets it back."""
@@ -227,11 +210,11 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._set_body_timer()
             super()._start_asgi_task(cycle, app)
         elif cycle.scope["path"] == DIRECT_PATH and hasattr(app, "direct"):
-            self._put_off = _PutOff(cycle, app)
+            self._put_off = PutOff(cycle, app)
         else:
             super()._start_asgi_task(cycle, app)
 
-    def _try_put_off(self, put_off: _PutOff) -> None:
+    def _try_put_off(self, put_off: PutOff) -> None:
         """Serve it directly if all of it is here, let it wait a little, or give it a task."""
         cycle = put_off.cycle
         if self.transport.is_closing():  # for what came behind it
@@ -271,12 +254,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_task(put_off)
             self._watch_body()
 
-    def _give_task(self, put_off: _PutOff) -> None:
+    def _give_task(self, put_off: PutOff) -> None:
         self._put_off = None
         put_off.give_body()
         super()._start_asgi_task(put_off.cycle, put_off.app)
 
-    def _drop_put_off(self, put_off: _PutOff) -> None:
+    def _drop_put_off(self, put_off: PutOff) -> None:
         self._put_off = None
         put_off.cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
 

@@ -46,6 +46,7 @@ ASYNC = "local, asynchronous, 1 KiB"
 FORWARDED = {f"forwarded, {name}": size for name, size in SIZES.items()}
 
 BARE_APP = "bare ASGI app"
+READING_APP = "bare ASGI app that checks its JSON"
 AIOHTTP_RELAY = "bare aiohttp relay"
 HAPROXY = "HAProxy"
 
@@ -91,12 +92,15 @@ async def measure_local(session: Session) -> None:
         node = nodes["a"]
         answer = await answer_of(node, request_body(0, KIB))
         bare = await stack.enter_async_context(running(Bare(answer=answer)))
+        reading = await stack.enter_async_context(running(Bare(answer=answer, reads_json=True)))
         asker = _Asker(session, await stack.enter_async_context(LoadProcess()))
         for case, job in jobs.items():
             if session.wants(case):
                 ours = await asker.side("node", node, job)
-                peer = await asker.side(BARE_APP, bare, job)
-                await session.compare([Figure(case, UNIT)], ours, peer)
+                peers = [await asker.side(BARE_APP, bare, job)]
+                if case in LOCAL:
+                    peers.append(await asker.side(READING_APP, reading, job))
+                await session.compare([Figure(case, UNIT)], ours, *peers)
 
 
 async def measure_forwarded(session: Session) -> None:

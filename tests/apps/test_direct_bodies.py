@@ -1,0 +1,151 @@
+"""Bodies of `POST /requests` that come in several segments: soon enough, too slowly, or not to
+their end. How they are served must not show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.apps.node import http_protocol
+from spillover.apps.node.http_protocol import DIRECT_BODY_BYTES, DIRECT_WITHIN_S, BoundedProtocol
+
+
+def with_node(nodes, check):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+@pytest.fixture
+def tasks(monkeypatch):
+    """How many requests were given a task."""
+    given = []
+    give = BoundedProtocol._give_task
+
+    def noting(self, put_off):
+        given.append(put_off)
+        give(self, put_off)
+
+    monkeypatch.setattr(BoundedProtocol, "_give_task", noting)
+    return given
+
+
+def post(content, *lines):
+    head = [b"POST /requests HTTP/1.1", b"Host: x", b"Content-Length: %d" % len(content), *lines]
+    return b"\r\n".join(head) + b"\r\n\r\n"
+
+
+def work(size, service_ms=0):
+    return json.dumps({"payload": {"service_ms": service_ms, "pad": "x" * size}}).encode()
+
+
+async def connect(node):
+    return await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2]))
+
+
+async def answer_of(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(
+        int(line.partition(b":")[2])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
+    return int(head.split()[1]), json.loads(await reader.readexactly(length))
+
+
+@pytest.mark.parametrize("size", [0, 10, 60_000, 65_536, 130_000, DIRECT_BODY_BYTES - 100])
+def test_a_body_behind_its_head_is_served_without_a_task(nodes, tasks, monkeypatch, size):
+    """Whatever its size up to the limit, and the next request of the connection after it. The time
+    that it has is made long here: a busy machine may take longer to deliver it."""
+    monkeypatch.setattr(http_protocol, "DIRECT_WITHIN_S", 30.0)
+    content = work(size)
+
+    async def check(node):
+        reader, writer = await connect(node)
+        for _ in range(2):
+            writer.write(post(content))
+            await writer.drain()
+            writer.write(content[: size // 2])
+            await writer.drain()
+            writer.write(content[size // 2 :])
+            status, body = await answer_of(reader)
+            assert (status, body["result"]) == (200, {"service_ms": 0.0})
+        writer.close()
+        assert not tasks
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("size", [10, DIRECT_BODY_BYTES + 70_000])
+def test_slow_and_large_bodies_get_a_task(nodes, tasks, size):
+    """What comes too late or is too large is read by the app, to the same answer."""
+    content = work(size)
+
+    async def check(node):
+        reader, writer = await connect(node)
+        writer.write(post(content) + content[:-5])
+        await nodes.until(lambda: len(tasks) == 1)
+        writer.write(content[-5:])
+        status, body = await answer_of(reader)
+        assert (status, body["result"]) == (200, {"service_ms": 0.0})
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_the_deadline_runs_from_the_head_on(nodes, tasks):
+    """A body that was waited for has used up its deadline, by 504 and the end of the connection."""
+    content = work(10)
+
+    async def check(node):
+        reader, writer = await connect(node)
+        deadline_ms = DIRECT_WITHIN_S * 1e3 / 2
+        writer.write(post(content, b"Spillover-Deadline-Ms: %d" % deadline_ms) + content[:-5])
+        status, body = await answer_of(reader)
+        assert (status, body["reason"]) == (504, "deadline_exceeded")
+        assert await reader.read() == b""
+        writer.close()
+        assert node.machine.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+def test_a_client_that_leaves_within_its_body_leaves_nothing(nodes, monkeypatch):
+    """Neither a request nor a timer."""
+    monkeypatch.setattr(http_protocol, "DIRECT_WITHIN_S", 30.0)
+    gone = []
+    drop = BoundedProtocol._drop_put_off
+
+    def noting(self, put_off):
+        drop(self, put_off)
+        gone.append(self)
+
+    monkeypatch.setattr(BoundedProtocol, "_drop_put_off", noting)
+    content = work(1000)
+
+    async def check(node):
+        _, writer = await connect(node)
+        writer.write(post(content) + content[:500])
+        await writer.drain()
+        await asyncio.wait_for(_begun(node, nodes), 5)
+        writer.transport.abort()
+        await nodes.until(lambda: len(gone) == 1)
+        assert gone[0]._put_off is None
+        assert gone[0]._put_off_timer.cancelled()
+        assert node.machine.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+async def _begun(node, nodes):
+    """Until the server waits for the rest of a body."""
+    await nodes.until(
+        lambda: any(
+            isinstance(each, BoundedProtocol) and each._put_off is not None
+            for each in node.server.server_state.connections
+        )
+    )
