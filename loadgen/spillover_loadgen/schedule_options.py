@@ -68,7 +68,8 @@ def _add_azure_options(parser: argparse.ArgumentParser) -> None:
         "--assign",
         default=traces.ROUND_ROBIN,
         metavar="CLUSTER",
-        help="the home of an Azure trace's requests (default %(default)s)",
+        help="the home of an Azure trace's requests, or staggered: everybody's, each at another "
+        "time of the day (default %(default)s)",
     )
 
 

@@ -11,8 +11,9 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 
 from spillover.model.errors import InputError
@@ -21,6 +22,7 @@ from spillover.model.schedule import Arrival, Schedule
 from spillover_loadgen.workloads import REQUESTS_MAX
 
 ROUND_ROBIN = "round-robin"
+STAGGERED = "staggered"
 LINE_LIMIT_BYTES = 10_000
 
 _REQUIRED = ("time_s", "cluster")
@@ -46,7 +48,9 @@ def read_trace(
     `time_s,cluster[,service_ms,type,id]` is taken as it stands. For
     `TIMESTAMP,ContextTokens,GeneratedTokens` time 0 is the first request, the service time is
     the two token counts weighted by the milliseconds given, and `assign` is the cluster that
-    gets everything, or `round-robin` over `cluster_ids`.
+    gets everything, or `round-robin` over `cluster_ids`, or `staggered`: all of it for each of
+    them, the next one later by an equal share of its length, and what is past the end at the
+    beginning. So sites in different time zones have the same day.
 
     Raises InputError naming the file, the line and what was expected there.
     """
@@ -63,6 +67,9 @@ def read_trace(
         _check_columns(source, header[0], columns, required=_AZURE)
         homes = _homes(assign, cluster_ids)
         arrival_of = _AzureFormat(context_token_ms, generated_token_ms, homes).arrival
+        if assign == STAGGERED:
+            schedule = _read_lines(source, columns, rows, arrival_of)
+            return _staggered(source, schedule, cluster_ids)
     else:
         _check_columns(source, header[0], columns, required=_REQUIRED, optional=_OPTIONAL)
         arrival_of = _PlainFormat(frozenset(cluster_ids)).arrival
@@ -164,10 +171,28 @@ def _check_weight(option: str, weight_ms: float) -> None:
 def _homes(assign: str, cluster_ids: Sequence[ClusterId]) -> Iterator[ClusterId]:
     if assign == ROUND_ROBIN:
         return itertools.cycle(cluster_ids)
+    if assign == STAGGERED:
+        return itertools.repeat(cluster_ids[0])
     if assign in cluster_ids:
         return itertools.repeat(ClusterId(assign))
-    known = ", ".join(cluster_ids)
-    raise InputError("--assign", "", f"expected {ROUND_ROBIN} or one of {known}, got {assign!r}")
+    known = ", ".join((ROUND_ROBIN, STAGGERED, *cluster_ids))
+    raise InputError("--assign", "", f"expected one of {known}; got {assign!r}")
+
+
+def _staggered(source: str, schedule: Schedule, cluster_ids: Sequence[ClusterId]) -> Schedule:
+    if len(schedule) * len(cluster_ids) > REQUESTS_MAX:
+        expected = f"expected at most {REQUESTS_MAX} requests over all clusters"
+        raise InputError(source, "", expected)
+    length_s = schedule[-1].time_s or 1.0
+    shift_s = length_s / len(cluster_ids)
+    moved = [
+        replace(
+            arrival, cluster=cluster, time_s=round((arrival.time_s + k * shift_s) % length_s, 9)
+        )
+        for k, cluster in enumerate(cluster_ids)
+        for arrival in schedule
+    ]
+    return sorted(moved, key=attrgetter("time_s"))
 
 
 def _check_columns(

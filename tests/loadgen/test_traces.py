@@ -70,6 +70,16 @@ def test_azure_requests_go_round_the_clusters_or_to_one(read):
     assert [x.cluster for x in read(AZURE, assign="b")] == ["b", "b", "b"]
 
 
+def test_azure_requests_may_come_to_every_cluster_at_another_time(read):
+    """Each has the whole trace once, the second by half its length later, around the end."""
+    staggered = read(AZURE, assign="staggered")
+    times = {c: [x.time_s for x in staggered if x.cluster == c] for c in "ab"}
+    assert times["a"] == [0.0, 0.0, 0.052]  # the end of the trace is its beginning
+    assert times["b"] == [0.00290545, 0.04909455, 0.04909455]
+    assert [x.time_s for x in staggered] == sorted(x.time_s for x in staggered)
+    assert sorted(x.service_ms for x in staggered) == [837.5, 837.5, 1035.0, 1035.0, 1502.0, 1502.0]
+
+
 def test_azure_timestamps_may_carry_a_zone(read):
     text = (
         "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -174,7 +184,7 @@ def test_a_bad_line_is_told_by_its_number(read, text, message):
 
 def test_an_unknown_cluster_to_assign_to_is_told(read):
     message = error_of(read, AZURE, assign="z")
-    assert message == "--assign: expected round-robin or one of a, b, got 'z'"
+    assert message == "--assign: expected one of round-robin, staggered, a, b; got 'z'"
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])

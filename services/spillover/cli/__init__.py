@@ -38,6 +38,7 @@ COMMANDS = {
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
+    "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),
     "exact": Command("spillover.cli.exact", "compute what theory says"),
     "bench": Command("spillover.cli.bench", "measure beside a peer what Spillover costs"),
 }

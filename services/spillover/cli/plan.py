@@ -1,0 +1,122 @@
+"""`spillover plan`: how many servers each site needs, alone and networked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from spillover.inputs.topology_file import load_topology
+from spillover.model.schedule import Schedule
+from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.sim.plan import Judge, Planner, Servers
+from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
+
+NO_DEADLINE_MS = 1e12
+"""What takes too long shall count as long, not as refused."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
+    networked = [name for name in POLICY_NAMES if name != "isolated"]
+    parser.add_argument(
+        "--policy", choices=networked, help="of the networked side, instead of the topology's own"
+    )
+    parser.add_argument(
+        "--p99-ms", type=above_zero, required=True, metavar="X",
+        help="what 99 of 100 requests of every site shall take at most",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_schedule_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    topology = load_topology(options.topology)
+    if options.policy is not None:
+        topology = topology.with_policy(options.policy)
+    elif topology.policy == "isolated":
+        topology = topology.with_policy("paper")
+    schedule, _ = read_schedule(options, topology.cluster_ids)
+    judge = _judge(topology, schedule, options.seed)
+    with _saying() as say:
+        plan = Planner(topology, schedule, options.p99_ms, judge, say).plan()
+    result = {"topology": topology.name, "policy": topology.policy, "p99_ms": options.p99_ms}
+    result |= plan.as_dict()
+    if options.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print(result)
+    return 0
+
+
+def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
+    """What the fast engine says of a number of servers."""
+    import numpy as np
+
+    from spillover.sim.fast.overflow import run_fast
+    from spillover.sim.fast.overflow_arrivals import arrays_of
+
+    arrivals = arrays_of(schedule, topology)
+    homes = [np.flatnonzero(arrivals.cluster == k) for k in range(len(topology.clusters))]
+    unbounded = replace(
+        topology,
+        default_deadline_ms=NO_DEADLINE_MS,
+        clusters=tuple(replace(c, queue_limit=len(schedule) + 1) for c in topology.clusters),
+    )
+
+    def judge(servers: Servers, networked: bool) -> Sequence[float]:  # noqa: FBT001
+        clusters = tuple(
+            replace(cluster, servers=m)
+            for cluster, m in zip(unbounded.clusters, servers, strict=True)
+        )
+        policy = topology.policy if networked else "isolated"
+        asked = replace(unbounded, clusters=clusters, policy=policy)
+        times_ms = run_fast(asked, arrivals, seed).requests.system_time_ms
+        times_ms = np.where(np.isnan(times_ms), np.inf, times_ms)
+        return [
+            float(np.quantile(times_ms[own], 0.99, method="inverted_cdf")) if len(own) else 0.0
+            for own in homes
+        ]
+
+    return judge
+
+
+@contextmanager
+def _saying() -> Iterator[Callable[[str], None] | None]:
+    """A line that tells how far the search is, only where stderr is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("planning") as status:
+        yield status.update
+
+
+def _print(result: dict[str, Any]) -> None:
+    isolated, networked = result["isolated"], result["networked"]
+    table = Table(title=f"servers for p99 <= {result['p99_ms']:g} ms: {result['topology']}")
+    for column in ("site", "alone", "p99, ms", result["policy"], "p99, ms"):
+        table.add_column(column, justify="left" if column == "site" else "right")
+    for cluster, servers in isolated["servers"].items():
+        table.add_row(
+            cluster,
+            str(servers),
+            f"{isolated['p99_ms'][cluster]:.0f}",
+            str(networked["servers"][cluster]),
+            f"{networked['p99_ms'][cluster]:.0f}",
+        )
+    table.add_row("all", str(isolated["total"]), "", str(networked["total"]), "")
+    console = Console(stderr=True)
+    console.print(table)
+    console.print(f"networking saves {result['saved_share']:.0%} of the servers", highlight=False)
