@@ -1,15 +1,47 @@
 """The journal of a live node, replayed into a fresh machine, gives the same commands: what runs
-in real time and what the simulator runs is one machine, and its randomness is its own."""
+in real time and what the simulator runs is one machine, and its randomness is its own.
+
+And one event log through both shells: a simulated life through the live driver, a live one through
+the simulator's cluster. Neither adds a rule, leaves an event out, or changes their order.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+from collections import Counter
+from dataclasses import dataclass, field
 from random import Random
 
+from spillover.core import node_events as ev
 from spillover.core.node import NodeMachine
+from spillover.inputs.random_faults import random_faults
+from spillover.inputs.topology_file import load_topology
+from spillover.live.driver import Driver
+from spillover.live.timers import Timers
+from spillover.sim.faults import Faults
+from spillover.sim.faulty_cluster import build_faulty_federation
+from spillover.sim.federation import build_federation, request_of
+from spillover.sim.world import World, stream
+from spillover_loadgen.workloads import poisson
 
 SEED = 5
+SEEDS = (18, 26, 30)
+"""Of simulated histories in which there are crashes, pauses, cuts and wrong clocks."""
+
+DURATION_S = 4.0
+COMMANDS = (
+    ev.Accepted,
+    ev.Refuse,
+    ev.Start,
+    ev.Stop,
+    ev.Forward,
+    ev.Recall,
+    ev.AskCancel,
+    ev.Reply,
+    ev.Publish,
+    ev.Beat,
+)
 
 
 def replay(log, settings, neighbors, seed, started_s):
@@ -19,8 +51,131 @@ def replay(log, settings, neighbors, seed, started_s):
     return [machine.handle(copy.deepcopy(event), now_s) for event, now_s in log]
 
 
+@dataclass
+class Life:
+    """What was handed to one life of a simulated cluster, and what it commanded."""
+
+    number: int
+    settings: object
+    started_s: float
+    log: list = field(default_factory=list)
+    commands: list = field(default_factory=list)
+
+
+class Journal:
+    """Looks on at simulated clusters."""
+
+    def __init__(self):
+        self.lives = {}
+
+    def before(self, cluster, event, now_s):
+        life = self.lives.setdefault(
+            (cluster.id, cluster.life),
+            Life(cluster.life, cluster.machine.settings, cluster.started_s),
+        )
+        life.log.append((copy.deepcopy(event), now_s))
+
+    def after(self, cluster, _event, _now_s, commands):
+        self.lives[cluster.id, cluster.life].commands.append(copy.deepcopy(commands))
+
+
+def simulate(seed):
+    """A federation under random faults, overloaded; its journal."""
+    topology, world, journal = load_topology("ring5"), World(), Journal()
+    clusters, channels = build_faulty_federation(topology, world, seed, journal)
+    Faults(random_faults(topology, seed, DURATION_S), world, clusters, channels)
+
+    def submit(number, cluster):
+        if clusters[cluster].alive:
+            request = request_of(number, None, None, "default", keyed=number % 2 == 0)
+            deadline_s = world.now_s + (0.2 if number % 7 == 0 else 60.0)
+            clusters[cluster].submit(request, deadline_s, lambda _: None, lambda _: None)
+
+    arrivals = poisson(topology.cluster_ids, rate_per_s=120, duration_s=DURATION_S, seed=seed)
+    for number, arrival in enumerate(arrivals):
+        world.at(arrival.time_s, submit, number, arrival.cluster)
+    reached = []
+    world.at(DURATION_S + 4.0, reached.append, True)
+    world.run(lambda: reached)
+    return topology, journal.lives
+
+
+def drive(life, neighbors, seed):
+    """The log through the live driver, on timers of a loop that never runs: the commands that its
+    interpreters get for each event."""
+    cluster = life.settings.cluster
+    name = f"node/{cluster}" if life.number == 1 else f"node/{cluster}/{life.number}"
+    machine = NodeMachine(life.settings, neighbors, stream(seed, name), life.started_s)
+    failures, given, journaled = [], [], []
+    loop = asyncio.new_event_loop()
+    timers = Timers(loop)
+    driver = Driver(
+        machine,
+        timers,
+        dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy.deepcopy(command))),
+        failures.append,
+        lambda _, now_s: (given.append([]), journaled.append(now_s)),
+    )
+    try:
+        for event, now_s in life.log:
+            driver.feed(copy.deepcopy(event), now_s)
+    finally:
+        timers.close()
+        loop.close()
+    assert not failures
+    assert journaled == [now_s for _, now_s in life.log]
+    machine.check()
+    return given
+
+
+def test_simulated_lives_through_the_live_driver():
+    """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
+    seen = Counter()
+    for seed in SEEDS:
+        topology, lives = simulate(seed)
+        for (cluster, number), life in lives.items():
+            neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster)]
+            assert drive(life, neighbors, seed) == life.commands
+            seen.update(type(event) for event, _ in life.log)
+            seen.update(type(command) for commands in life.commands for command in commands)
+            seen["restarts"] += number > 1
+    often = (ev.Arrived, ev.ForwardAnswered, ev.Heard, ev.Woke, ev.Forward, ev.Start, ev.Reply)
+    for kind in (*often, ev.Publish):
+        assert seen[kind] > 100, (kind, seen)
+    rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)
+    for kind in (*rare, ev.Recall, ev.Stop, "restarts"):
+        assert seen[kind], (kind, seen)
+
+
+def simulated_commands(topology, settings, log, seed, started_s):
+    """A live log through the simulator's cluster, whose world stands still: the clock is put where
+    each event was handed in, and what it plans for later never happens."""
+    world = World()
+    cluster = build_federation(topology, world, seed)[settings.cluster]
+    neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(settings.cluster)]
+    random = stream(seed, f"node/{settings.cluster}")
+    cluster.machine = machine = NodeMachine(settings, neighbors, random, started_s)
+    handle, given = machine.handle, []
+
+    def recorded(event, now_s):
+        commands = handle(event, now_s)
+        given.append(copy.deepcopy(commands))
+        return commands
+
+    machine.handle = recorded
+    # A live payload is text, where the simulator expects a service time.
+    cluster._interpreters[ev.Start] = lambda _: None
+    for event, now_s in log:
+        world.now_s = now_s
+        if isinstance(event, ev.Arrived):
+            cluster._waiting[event.ref] = (lambda _: None, lambda _: None)
+        cluster.feed(copy.deepcopy(event))
+    return given
+
+
 def test_a_live_run_is_repeated_by_its_journal(nodes):
-    """Arrivals, forwards, refusals, reports and deadlines of a short burst, command by command."""
+    """Arrivals, forwards, refusals, losses, reports and deadlines of a short burst, command by
+    command: through a fresh machine alone, and through the simulator's cluster."""
     log, commands = [], []
 
     async def main():
@@ -38,6 +193,7 @@ def test_a_live_run_is_repeated_by_its_journal(nodes):
                 return given
 
             a.machine.handle = recorded
+            a.shell.set_link(0, loss=0.3)
             late = [(b"Spillover-Deadline-Ms", b"15")]
             ends = await asyncio.gather(
                 *(a.post({"service_ms": 5 + n % 3}, headers=late * (n % 2)) for n in range(40))
@@ -46,8 +202,13 @@ def test_a_live_run_is_repeated_by_its_journal(nodes):
         shell = a.shell
         neighbors = list(zip(("b",), (0.002,), strict=True))
         again = replay(log, shell.machine.settings, neighbors, SEED, shell.started_s)
+        simulated = simulated_commands(
+            federation.topology, shell.machine.settings, log, SEED, shell.started_s
+        )
         assert len(commands) > 40
+        assert {ev.ForwardLost, ev.ForwardAnswered} <= {type(event) for event, _ in log}
         for index, given in commands:
             assert again[index] == given
+            assert simulated[index] == given
 
     nodes.run(main)

@@ -40,6 +40,9 @@ COMMANDS = {
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
     "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),
     "exact": Command("spillover.cli.exact", "compute what theory says"),
+    "reproduce": Command(
+        "spillover.cli.reproduce", "compute the figures of the five source documents again"
+    ),
     "bench": Command("spillover.cli.bench", "measure beside a peer what Spillover costs"),
 }
 

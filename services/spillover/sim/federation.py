@@ -1,6 +1,7 @@
 """The clusters of a topology in virtual time: carries out the commands of the machines.
 
 A message takes exactly its link's delay and is never lost; servers take exactly the service time.
+Where something may go wrong, it is `faulty_cluster` that runs, over the links of `network`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,11 @@ class SimCluster:
         self.id = cluster_id
         self._cluster = topology.cluster(cluster_id)
         self._world = world
-        neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
-        self.machine = NodeMachine(
-            NodeSettings.of(topology, cluster_id),
-            neighbors,
-            stream(seed, f"node/{cluster_id}"),
-            world.now_s,
-        )
-        self._delays_s = [delay_s for _, delay_s in neighbors]
+        self._seed = seed
+        self._settings = NodeSettings.of(topology, cluster_id)
+        self._neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
+        self.machine = self._make_machine()
+        self._delays_s = [delay_s for _, delay_s in self._neighbors]
         self._refs = 0
         self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
         self._serving: set[int] = set()
@@ -62,6 +60,10 @@ class SimCluster:
             ev.Beat: lambda _: self._tell(None),
         }
         self._arm()
+
+    def _make_machine(self) -> NodeMachine:
+        random = stream(self._seed, f"node/{self.id}")
+        return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
 
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
@@ -187,6 +189,8 @@ def build_federation(topology: Topology, world: World, seed: int) -> dict[Cluste
     return clusters
 
 
-def request_of(number: int, id: str | None, work: float | None, type: str) -> Request:
+def request_of(
+    number: int, id: str | None, work: float | None, type: str, *, keyed: bool = True
+) -> Request:
     """A simulated request; `work` is its service time in seconds, None for the cluster's."""
-    return Request(RequestId(id or f"sim-{number}"), keyed=True, work=work, type=type)
+    return Request(RequestId(id or f"sim-{number}"), keyed=keyed, work=work, type=type)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
 from spillover.model.schedule import Arrival, Schedule
@@ -19,6 +20,8 @@ from spillover.sim.world import World
 PROGRESS_EVERY = 1000
 """Requests between two calls of `on_progress`."""
 
+Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]
+
 
 @dataclass(slots=True)
 class OverflowRun:
@@ -28,11 +31,15 @@ class OverflowRun:
     system_time_ms: dict[ClusterId, list[float]]
     hops: dict[ClusterId, Counter[int]]
     outcomes: Counter[str] = field(default_factory=Counter)
+    """By kind: of `Outcome`, or refused. Where things go wrong, also `unreachable` if nobody was
+    there to take it, and among the `unknown` those whose home died or said nothing for too long."""
     ended: int = 0
     """Requests that came to an outcome, refusals included."""
     queue_length_max: int = 0
     reports: int = 0
     events: int = 0
+    faults: int = 0
+    """How many faults have happened."""
     wall_s: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,6 +52,7 @@ class OverflowRun:
             "policy": self.topology.policy,
             "requests": self.ended,
             "outcomes": dict(self.outcomes),
+            "faults": self.faults,
             "system_time_ms": summarize([t for ts in self.system_time_ms.values() for t in ts]),
             "per_cluster": {
                 cluster: {
@@ -67,25 +75,66 @@ def run_overflow(
     schedule: Schedule,
     seed: int,
     on_progress: Callable[[int], None] | None = None,
+    *,
+    faults: FaultSchedule | None = None,
+    check: bool | None = None,
+    keyed: bool = True,
+    replay: str = "",
+    observe: Observe | None = None,
 ) -> OverflowRun:
-    """Send the schedule into the federation and wait until every request has its answer."""
+    """Send the schedule into the federation and wait until every request has its answer.
+
+    With `faults` things go wrong; without a key (`keyed` False) requests whose fate is unknown are
+    not run again then. `check` has everything looked at that must hold (`sim.checkers`), as is done
+    where there are faults; it raises `checkers.Broken` with `replay`, the command that repeats the
+    run. `observe` may set what it looks at when; not where there are faults. Raises InputError for
+    faults that do not fit the topology.
+    """
+    if faults is not None or check:
+        # What most runs do without is not loaded for them.
+        from spillover.sim.faulty_overflow import run_faulty_overflow  # noqa: PLC0415
+
+        return run_faulty_overflow(
+            topology,
+            schedule,
+            seed,
+            on_progress,
+            faults=faults or FaultSchedule("no faults", ()),
+            check=check is not False,
+            keyed=keyed,
+            replay=replay,
+        )
     world = World()
     clusters = build_federation(topology, world, seed)
-    run = OverflowRun(
-        topology,
-        system_time_ms={cluster: [] for cluster in clusters},
-        hops={cluster: Counter() for cluster in clusters},
-    )
+    run = new_run(topology)
     started_s = time.perf_counter()
-    _schedule_arrivals(world, clusters, schedule, run, on_progress)
+    _schedule_arrivals(world, clusters, schedule, run, on_progress, keyed=keyed)
+    if observe is not None:
+        observe(world, clusters)
     world.run(lambda: run.ended == len(schedule))
     for cluster in clusters.values():
         cluster.machine.check()
-    run.wall_s = time.perf_counter() - started_s
+    sum_up(run, world, clusters, time.perf_counter() - started_s)
+    return run
+
+
+def new_run(topology: Topology) -> OverflowRun:
+    """A run of which nothing has happened yet."""
+    return OverflowRun(
+        topology,
+        system_time_ms={cluster: [] for cluster in topology.cluster_ids},
+        hops={cluster: Counter() for cluster in topology.cluster_ids},
+    )
+
+
+def sum_up(
+    run: OverflowRun, world: World, clusters: Mapping[ClusterId, SimCluster], wall_s: float
+) -> None:
+    """Put down what the world and the clusters have counted."""
+    run.wall_s = wall_s
     run.events = world.happened
     run.queue_length_max = max(cluster.queue_length_max for cluster in clusters.values())
     run.reports = sum(cluster.reports for cluster in clusters.values())
-    return run
 
 
 def _schedule_arrivals(
@@ -94,6 +143,8 @@ def _schedule_arrivals(
     schedule: Schedule,
     run: OverflowRun,
     on_progress: Callable[[int], None] | None,
+    *,
+    keyed: bool,
 ) -> None:
     deadline_s = run.topology.default_deadline_ms / 1e3
 
@@ -116,7 +167,7 @@ def _schedule_arrivals(
             ended("refused")
 
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
-        request = request_of(number, arrival.id, work, arrival.type)
+        request = request_of(number, arrival.id, work, arrival.type, keyed=keyed)
         clusters[home].submit(request, world.now_s + deadline_s, answered, refused)
 
     for number, arrival in enumerate(schedule):

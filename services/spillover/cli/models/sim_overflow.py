@@ -1,80 +1,202 @@
-"""`spillover sim overflow`: a schedule through the clusters of a topology, in virtual time."""
+"""`spillover sim overflow`: a schedule through the clusters of a topology, in virtual time; several
+policies side by side on the same schedule, and what becomes of it when things go wrong.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
+from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
-from spillover.model.topology import POLICY_NAMES
-from spillover.sim.overflow import run_overflow
+from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.sim.shared import SHARED
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
+
+POLICIES = (*POLICY_NAMES, SHARED)
+
+OnProgress: TypeAlias = Callable[[int], None] | None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
-    parser.add_argument("--policy", choices=POLICY_NAMES, help="instead of the topology's own")
-    parser.add_argument("--engine", choices=("full",), default="full")
+    parser.add_argument("--policy", choices=POLICIES, help="instead of the topology's own")
+    parser.add_argument(
+        "--compare", type=_policies, metavar="P,P,...",
+        help=f"these policies side by side on the same schedule: {', '.join(POLICIES)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", choices=("full", "fast"), default="full",
+        help="full: the services' own code (default); fast: the same, compiled, without faults",
+    )  # fmt: skip
+    parser.add_argument(
+        "--faults", metavar="F", help="a file of what goes wrong when, or random:SEED"
+    )
+    parser.add_argument(
+        "--no-keys", action="store_true",
+        help="requests without a key: not run again where their fate is unknown",
+    )  # fmt: skip
+    parser.add_argument("--plot", metavar="FILE", help="draw the system times (.png, .svg, .pdf)")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_schedule_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the model; the exit status."""
+    if options.compare and options.policy:
+        raise InputError("--compare", "", "expected without --policy")
     topology = load_topology(options.topology)
-    if options.policy is not None:
-        topology = topology.with_policy(options.policy)
-    schedule, _ = read_schedule(options, topology.cluster_ids)
-    with _progress_bar(len(schedule)) as on_progress:
-        result = run_overflow(topology, schedule, options.seed, on_progress).as_dict()
+    plot = _plotter(options.plot)
+    policies: Sequence[str] = options.compare or [options.policy or topology.policy]
+    schedule, duration_s = read_schedule(options, topology.cluster_ids)
+    simulate = _engine(options, topology, duration_s)
+    with _progress_bar(len(schedule), policies) as on_progress:
+        runs = {policy: simulate(policy, schedule, on_progress(policy)) for policy in policies}
+    results = {policy: run.as_dict() for policy, run in runs.items()}
+    if plot is not None:
+        plot(runs)
     if options.json:
-        json.dump(result, sys.stdout)
+        json.dump(_as_one(topology, results, compared=bool(options.compare)), sys.stdout)
         print()
     else:
-        _print_overflow(result)
+        _print(results)
     return 0
 
 
+def _policies(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in POLICIES or names.count(name) > 1:
+            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}"
+            raise argparse.ArgumentTypeError(expected)
+    return names
+
+
+def _engine(
+    options: argparse.Namespace, topology: Topology, duration_s: float
+) -> Callable[[str, Schedule, OnProgress], Any]:
+    """simulate(policy, schedule, on_progress) -> the run, as the options have it."""
+    seed = options.seed
+    if options.faults is not None and options.engine == "fast":
+        raise InputError("--faults", "", "expected with --engine full: the fast one has none")
+    if options.engine == "fast":
+        from spillover.sim.fast.overflow import run_fast
+
+        def fast(policy: str, schedule: Schedule, on_progress: OnProgress) -> Any:
+            if policy == SHARED:
+                return run_fast(topology, schedule, seed, on_progress, shared=True)
+            return run_fast(topology.with_policy(policy), schedule, seed, on_progress)
+
+        return fast
+    faults = None
+    if options.faults is not None:
+        from spillover.inputs.fault_file import load_faults
+
+        if SHARED in (options.compare or [options.policy]):
+            raise InputError("--faults", "", f"expected without {SHARED}, which has no clusters")
+        faults = load_faults(options.faults, topology, duration_s)
+
+    def full(policy: str, schedule: Schedule, on_progress: OnProgress) -> Any:
+        from spillover.sim.overflow import run_overflow
+        from spillover.sim.shared import run_shared
+
+        if policy == SHARED:
+            return run_shared(topology, schedule, seed, on_progress)
+        return run_overflow(
+            topology.with_policy(policy),
+            schedule,
+            seed,
+            on_progress,
+            faults=faults,
+            keyed=not options.no_keys,
+            replay=shlex.join(["spillover", *sys.argv[1:]]),
+        )
+
+    return full
+
+
+def _plotter(file: str | None) -> Callable[[Any], None] | None:
+    """What draws the runs; looked at before they take their time."""
+    if file is None:
+        return None
+    from spillover.cli.models.overflow_plot import check_plot_file, draw_runs
+
+    path = check_plot_file("--plot", file)
+    return lambda runs: draw_runs(runs, path)
+
+
+def _as_one(
+    topology: Topology, results: dict[str, dict[str, Any]], *, compared: bool
+) -> dict[str, Any]:
+    first = next(iter(results.values()))
+    if not compared:
+        return first
+    return {
+        "engine": first["engine"],
+        "topology": topology.name,
+        "requests": first["requests"],
+        "policies": results,
+    }
+
+
 @contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr, only where that is a terminal."""
+def _progress_bar(total: int, policies: Sequence[str]) -> Iterator[Callable[[str], OnProgress]]:
+    """A bar for each policy on stderr, only where that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield None
+        yield lambda _: None
         return
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("requests", total=total)
+        tasks = {policy: progress.add_task(policy, total=total) for policy in policies}
 
-        def on_progress(done: int) -> None:
-            progress.update(task, completed=done)
+        def on_progress(policy: str) -> OnProgress:
+            return lambda done: progress.update(tasks[policy], completed=done)
 
         yield on_progress
 
 
-def _print_overflow(result: dict[str, Any]) -> None:
-    table = Table(title=f"system time in ms: {result['topology']}, {result['policy']}")
-    table.add_column("home")
+def _print(results: dict[str, dict[str, Any]]) -> None:
+    console = Console(stderr=True)
+    if len(results) == 1:
+        (result,) = results.values()
+        rows = {c: figures["system_time_ms"] for c, figures in result["per_cluster"].items()}
+        rows["all"] = result["system_time_ms"]
+        _print_times(console, f"{result['topology']}, {result['policy']}", "home", rows)
+    else:
+        rows = {policy: result["system_time_ms"] for policy, result in results.items()}
+        topology = next(iter(results.values()))["topology"]
+        _print_times(console, topology, "policy", rows)
+    for policy, result in results.items():
+        lead = "" if len(results) == 1 else f"{policy}: "
+        others = {str(k): n for k, n in result["outcomes"].items() if k != "done"}
+        console.print(
+            f"{lead}{result['requests']} requests, {result['forwarded_share']:.1%} forwarded, "
+            f"hops {result['hops']}, longest queue {result['queue_length_max']}, "
+            + (f"not done {others}, " if others else "")
+            + (f"{result['faults']} faults, " if result.get("faults") else "")
+            + f"{result['requests_per_s']:.0f} requests/s simulated",
+            highlight=False,
+        )
+
+
+def _print_times(console: Console, what: str, column: str, rows: dict[str, Any]) -> None:
+    table = Table(title=f"system time in ms: {what}")
+    table.add_column(column)
     for field in SUMMARY_FIELDS:
         table.add_column(field, justify="right")
-    rows = {c: figures["system_time_ms"] for c, figures in result["per_cluster"].items()}
-    for name, times in {**rows, "all": result["system_time_ms"]}.items():
+    for name, times in rows.items():
         cells = ("-" if times[f] is None else f"{times[f]:.1f}" for f in SUMMARY_FIELDS)
         table.add_row(name, *cells)
-    console = Console(stderr=True)
     console.print(table)
-    console.print(
-        f"{result['requests']} requests, {result['forwarded_share']:.1%} forwarded, "
-        f"hops {result['hops']}, longest queue {result['queue_length_max']}, "
-        f"{result['requests_per_s']:.0f} requests/s simulated",
-        highlight=False,
-    )

@@ -1,0 +1,98 @@
+"""`spillover exact tokens`: blocking and occupancy of a pool with tokens, exactly (Comte)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from spillover.inputs.pool_file import load_pool
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError
+from spillover.model.pool import Pool
+from spillover_loadgen.option_types import above_zero, whole_number
+
+if TYPE_CHECKING:
+    from spillover.sim.theory.tokens import TokenFigures
+
+POLICIES = ("dynamic", "static-best", "static-uniform", "ideal")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--pool", required=True, metavar="F", help="a file or built-in name: comte8, comte11"
+    )
+    parser.add_argument(
+        "--load",
+        type=above_zero,
+        metavar="RHO",
+        help="scale the arrival rates to this share of all servers' rates",
+    )
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="dynamic",
+        help="dynamic: tokens; static: at random, best or uniform; ideal: the least blocking that "
+        "is stable (default %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, help="taken as everywhere; nothing here is random"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Solve the pool; the exit status."""
+    if find_spec("numpy") is None:
+        expected = "exact tokens needs the extra `sim`: pip install 'spillover[sim]'"
+        raise InputError("numpy", "", expected)
+    from spillover.sim.theory.tokens import exact_tokens
+
+    pool = load_pool(options.pool)
+    try:
+        if options.load is not None:
+            pool = pool.at_load(options.load)
+        figures = exact_tokens(pool, options.policy)
+    except InputError as error:
+        raise InputError(shown_path(options.pool), error.field, error.expected) from error
+    if options.json:
+        json.dump(figures.as_dict(), sys.stdout)
+        print()
+    else:
+        _print_figures(pool, options.policy, figures)
+    return 0
+
+
+def _print_figures(pool: Pool, policy: str, figures: TokenFigures) -> None:
+    console = Console(stderr=True)
+    table = Table(title=f"pool {pool.name}, {policy}, load {pool.load:g}")
+    for name in ("type", "rate", "blocked", "server", "rate", "idle"):
+        table.add_column(name, justify="left" if name in {"type", "server"} else "right")
+    for row in range(max(len(pool.types), len(pool.servers))):
+        cells: list[str] = []
+        for entries, shares in (
+            (pool.types, figures.blocking_per_type),
+            (pool.servers, figures.idle),
+        ):
+            if row < len(entries):
+                entry = entries[row]
+                cells += [entry.id, f"{entry.rate:g}", _shown(shares[entry.id])]
+            else:
+                cells += [""] * 3
+        table.add_row(*cells)
+    console.print(table)
+    console.print(
+        f"blocked {_shown(figures.blocking)} of all jobs, "
+        f"{_shown(figures.occupancy)} of all capacity in use",
+        highlight=False,
+    )
+
+
+def _shown(share: float | None) -> str:
+    return "open" if share is None else f"{share:.6g}"

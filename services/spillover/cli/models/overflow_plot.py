@@ -1,0 +1,83 @@
+"""The picture of `sim overflow --plot`: how long requests took, by policy. Only drawing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillover.model.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = (".pdf", ".png", ".svg")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+"""Okabe and Ito's, told apart by everybody."""
+
+
+def check_plot_file(option: str, file: str) -> Path:
+    """The path, if a picture can be written there. Raises InputError."""
+    path = Path(file)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            option, "", f"expected a name ending in {', '.join(FORMATS)}; got {file!r}"
+        )
+    if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(option, "", f"expected a file in a directory to write to; got {file!r}")
+    if find_spec("matplotlib") is None:
+        expected = "drawing needs the extra `report`: pip install 'spillover[report]'"
+        raise InputError(option, "", expected)
+    return path
+
+
+def draw_runs(runs: Mapping[str, Any], path: Path) -> None:
+    """Left, the share of requests that took longer than so long; right, mean and p99 by home."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    shares, homes = figure.subplots(1, 2)
+    for place, (policy, run) in enumerate(runs.items()):
+        color = COLORS[place % len(COLORS)]
+        _draw_shares(shares, policy, run, color)
+        _draw_homes(homes, place, len(runs), run, color)
+    shares.set(xscale="log", yscale="log", xlabel="system time, ms")
+    shares.set_title("share of requests that took longer")
+    shares.grid(alpha=0.3)
+    shares.legend(frameon=False)
+    homes.set_yscale("log")
+    homes.set_title("by home: mean (bar) and p99 (mark), ms")
+    homes.grid(axis="y", alpha=0.3)
+    whole = next(iter(runs.values()))
+    figure.suptitle(f"{whole.topology.name}: {whole.ended} requests")
+    partial = path.with_name(f".{path.name}.part")
+    figure.savefig(partial, format=path.suffix[1:].lower(), dpi=150)
+    partial.replace(path)
+
+
+def _draw_shares(axes: Axes, policy: str, run: Any, color: str) -> None:
+    import numpy as np
+
+    times = np.sort(np.concatenate([np.asarray(t) for t in run.system_time_ms.values()]))
+    if not len(times):
+        return
+    longer = 1.0 - np.arange(1, len(times) + 1) / (len(times) + 1)
+    # A few thousand points draw the same line as a few million.
+    last = len(times) - 1
+    shown = np.unique(np.r_[np.linspace(0, last, 2000).astype(int), max(0, last - 2000) : last + 1])
+    axes.step(times[shown], longer[shown], color=color, label=policy, where="post")
+
+
+def _draw_homes(axes: Axes, place: int, count: int, run: Any, color: str) -> None:
+    figures = run.as_dict()["per_cluster"]
+    width = 0.8 / count
+    for x, (_, own) in enumerate(figures.items()):
+        times = own["system_time_ms"]
+        if times["mean"] is None:
+            continue
+        at = x - 0.4 + width * (place + 0.5)
+        axes.bar(at, times["mean"], width * 0.9, color=color)
+        axes.plot([at], [times["p99"]], marker="_", color=color, markeredgewidth=2)
+    axes.set_xticks(range(len(figures)), list(figures))

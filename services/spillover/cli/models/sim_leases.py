@@ -1,0 +1,161 @@
+"""`spillover sim leases`: partitions shared out over nodes, by the blog's rule or the guarded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spillover.model.errors import InputError
+from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+from spillover.policy.leasing import WAIT_READINGS
+from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+Trouble = tuple[str, float]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    from spillover.sim.leases import CHALLENGES, STARTS
+
+    parser.add_argument("--nodes", required=True, type=whole_number, metavar="N")
+    parser.add_argument("--partitions", required=True, type=whole_number, metavar="P")
+    parser.add_argument(
+        "--periods", required=True, type=whole_number, metavar="T", help="in normal lease times"
+    )
+    parser.add_argument("--rule", choices=LEASE_RULES, default="guarded")
+    parser.add_argument("--start", choices=STARTS, default="balanced")
+    for option, meaning in (
+        ("stall", "add uniform 0..MS to each reaction of the node"),
+        ("crash", "the node dies at MS"),
+        ("join", "the node starts at MS only"),
+    ):
+        parser.add_argument(
+            f"--{option}", action="append", default=[], type=_trouble, metavar="NODE:MS",
+            help=f"{meaning}; repeatable",
+        )  # fmt: skip
+    parser.add_argument(
+        "--message-loss", type=_share, default=0.0, metavar="SHARE",
+        help="of the channels' messages that reach nobody, 0..1",
+    )  # fmt: skip
+    parser.add_argument(
+        "--handler-stop-ms", type=at_least_zero, default=1_000.0, metavar="MS",
+        help="a handler that is told to stop does so within uniform 0..MS",
+    )  # fmt: skip
+    parser.add_argument(
+        "--challenges", choices=CHALLENGES, default="all",
+        help="blog's rule, step 1: each partition that is not one's own, or one of them a period",
+    )  # fmt: skip
+    parser.add_argument(
+        "--waits", choices=tuple(WAIT_READINGS), default="halves",
+        help="blog's rule, step 2: which of its formulas",
+    )  # fmt: skip
+    for field in fields(LeaseTimes):
+        option = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(option, type=above_zero, default=field.default, metavar="MS")
+    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the model; the exit status."""
+    from spillover.sim.leases import LeaseScene, run_leases
+    from spillover.sim.leases_world import Troubles
+
+    if options.nodes < 1:
+        raise InputError("--nodes", "", f"expected at least 1, got {options.nodes}")
+    times = LeaseTimes(**{f.name: getattr(options, f.name) for f in fields(LeaseTimes)})
+    troubles = Troubles(
+        stall_ms=_by_node("--stall", options.stall, options.nodes),
+        crash_ms=_by_node("--crash", options.crash, options.nodes),
+        join_ms=_by_node("--join", options.join, options.nodes),
+        loss=options.message_loss,
+        handler_stop_ms=options.handler_stop_ms,
+    )
+    plain = ("nodes", "partitions", "periods", "rule", "start", "challenges", "waits")
+    scene = LeaseScene(
+        times=times, troubles=troubles, **{name: getattr(options, name) for name in plain}
+    )
+    if scene.rule == "blog" and scene.partitions > times.race_size_max:
+        print(
+            f"note: the blog's rule is safe up to {times.race_size_max} partitions on a node "
+            "(max_shutdown_ms / held_delay_ms); beyond, holders learn too late that they have lost",
+            file=sys.stderr,
+        )
+    with _progress_bar() as on_progress:
+        figures = run_leases(scene, options.seed, on_progress).as_dict()
+    result = {"rule": scene.rule, "start": scene.start, "seed": options.seed, **figures}
+    if options.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print_leases(result)
+    return 0
+
+
+def _trouble(text: str) -> Trouble:
+    """`n0:500`: a node and ms of at least 0."""
+    node, colon, number = text.partition(":")
+    if not (node and colon):
+        raise argparse.ArgumentTypeError(f"expected NODE:MS, such as n0:500, got {text!r}")
+    return node, at_least_zero(number)
+
+
+def _share(text: str) -> float:
+    share = at_least_zero(text)
+    if share > 1:
+        raise argparse.ArgumentTypeError(f"expected a share of 0..1, got {text!r}")
+    return share
+
+
+def _by_node(option: str, given: Sequence[Trouble], nodes: int) -> dict[int, float]:
+    """By index of the node; the nodes are n0, n1, ..."""
+    found: dict[int, float] = {}
+    for node, value in given:
+        digits = node.removeprefix("n")
+        index = int(digits) if digits.isascii() and digits.isdecimal() else nodes
+        if node != f"n{index}" or index >= nodes:
+            raise InputError(option, "", f"expected a node of n0..n{nodes - 1}, got {node!r}")
+        if index in found:
+            raise InputError(option, "", f"expected each node once, got {node!r} twice")
+        found[index] = value
+    return found
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[float], None] | None]:
+    """A bar on stderr, only where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("periods", total=1.0)
+
+        def on_progress(share: float) -> None:
+            progress.update(task, completed=share)
+
+        yield on_progress
+
+
+def _print_leases(result: dict[str, Any]) -> None:
+    table = Table(title=f"partitions by node at the end: {result['rule']}")
+    for node in result["counts"]:
+        table.add_column(node, justify="right")
+    table.add_row(*(str(count) for count in result["counts"].values()))
+    console = Console(stderr=True)
+    console.print(table)
+    console.print(
+        f"{result['moves']} moves, at least {result['moves_min']} were needed; a partition stood "
+        f"still for at most {result['unowned_ms_max']:.0f} ms; run by two nodes at once for "
+        f"{result['double_owned_ms']:.0f} ms in all; {result['challenges']} challenges",
+        highlight=False,
+    )

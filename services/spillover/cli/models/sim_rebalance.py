@@ -1,0 +1,131 @@
+"""`spillover sim rebalance`: clients that move when servers come and go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spillover_loadgen.option_types import whole_number
+
+RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
+STARTS = ("balanced", "random")
+CLIENTS_MAX = 10_000_000
+VIRTUAL_NODES_MAX = 10_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--clients", type=_count_up_to(CLIENTS_MAX), required=True, metavar="N", help="how many"
+    )
+    parser.add_argument(
+        "--servers", type=_server_list, required=True, metavar="s1,s2,...",
+        help="the servers at the start",
+    )  # fmt: skip
+    parser.add_argument(
+        "--then", type=_server_list, action="append", required=True, metavar="s2,s3,...",
+        help="the list after a change; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rule", choices=RULES, default="probabilistic",
+        help="rules 1 to 4 of Shraer & Reed (default), ours without their spread, or a rival",
+    )  # fmt: skip
+    parser.add_argument(
+        "--virtual-nodes", type=_count_up_to(VIRTUAL_NODES_MAX), default=1, metavar="K",
+        help="how often consistent-hash puts each server on the circle (default 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=STARTS, default="balanced",
+        help="balanced (default) or random; consistent-hash begins as its circle says",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the model; the exit status."""
+    # What computes is loaded only when it is run.
+    from spillover.sim.rebalance import rebalance
+
+    with _progress_bar(len(options.then)) as on_progress:
+        steps = rebalance(
+            options.clients,
+            [options.servers, *options.then],
+            rule=options.rule,
+            start=options.start,
+            virtual_nodes=options.virtual_nodes,
+            seed=options.seed,
+            on_progress=on_progress,
+        )
+    result = {
+        "rule": options.rule,
+        "clients": options.clients,
+        "seed": options.seed,
+        "steps": [step.as_dict() for step in steps],
+    }
+    if options.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print_steps(result)
+    return 0
+
+
+def _server_list(text: str) -> list[str]:
+    servers = [name.strip() for name in text.split(",")]
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected at least one server, got none")
+    if not all(servers):
+        raise argparse.ArgumentTypeError(f"expected names with commas between, got {text!r}")
+    return servers
+
+
+def _count_up_to(limit: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        value = whole_number(text)
+        if not 1 <= value <= limit:
+            expected = f"expected a whole number from 1 to {limit}, got {text!r}"
+            raise argparse.ArgumentTypeError(expected)
+        return value
+
+    return count
+
+
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on stderr, only where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("changes", total=total)
+
+        def on_progress(done: int) -> None:
+            progress.update(task, completed=done)
+
+        yield on_progress
+
+
+def _print_steps(result: dict[str, Any]) -> None:
+    table = Table(title=f"{result['clients']} clients, {result['rule']}")
+    table.add_column("servers after the change")
+    for title in ("moved", "at least", "fewest", "most", "fewest/mean", "most/mean"):
+        table.add_column(title, justify="right")
+    for step in result["steps"]:
+        counts = step["clients"].values()
+        table.add_row(
+            f"{len(step['servers'])}: {', '.join(step['servers'])}",
+            *(str(n) for n in (step["moved"], step["moved_min"], min(counts), max(counts))),
+            f"{step['min_over_mean']:.3f}",
+            f"{step['max_over_mean']:.3f}",
+        )
+    Console(stderr=True).print(table)

@@ -1,0 +1,138 @@
+"""`spillover sim tokens`: typed jobs on a pool of unlike servers, simulated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spillover.inputs.pool_file import load_pool
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError
+from spillover.model.pool import Pool
+from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--pool", required=True, metavar="F", help="a file or built-in name")
+    parser.add_argument(
+        "--load", type=above_zero, metavar="RHO",
+        help="scale the types' rates so that their sum is RHO times that of the servers'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", required=True, type=whole_number, metavar="N", help="to measure, after a warm-up"
+    )
+    parser.add_argument(
+        "--policy", choices=("dynamic", "static-best", "static-uniform"), default="dynamic"
+    )
+    parser.add_argument(
+        "--discipline", choices=("ps", "fcfs"), default="ps",
+        help="processor sharing (balanced fair), or first come, first served in parallel",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sizes", choices=("exp", "hyper", "hyper-by-class", "det"), default="exp",
+        help="law of job sizes, of mean 1; hyper: figure 13's, by type",
+    )  # fmt: skip
+    parser.add_argument(
+        "--interruptions", type=at_least_zero, metavar="M",
+        help="fcfs: how often a job of mean size goes to the end of the queue (default 10)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the model; the exit status."""
+    for package in ("numpy", "numba"):
+        if find_spec(package) is None:
+            expected = "sim tokens needs the extra `sim`: pip install 'spillover[sim]'"
+            raise InputError(package, "", expected)
+    if options.interruptions is not None and options.discipline != "fcfs":
+        expected = "expected with --discipline fcfs only: ps interrupts nobody"
+        raise InputError("--interruptions", "", expected)
+    pool = load_pool(options.pool)
+    try:
+        with _progress_bar() as on_progress:
+            result = _simulate(pool, options, on_progress)
+    except InputError as error:
+        if error.source != "pool":
+            raise
+        raise InputError(shown_path(options.pool), error.field, error.expected) from error
+    if options.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print_tokens(result)
+    return 0
+
+
+def _simulate(
+    pool: Pool, options: argparse.Namespace, on_progress: Callable[[float], None] | None
+) -> dict[str, Any]:
+    from spillover.sim.tokens import INTERRUPTIONS, run_tokens
+
+    if options.load is not None:
+        pool = pool.at_load(options.load)
+    interruptions = INTERRUPTIONS if options.interruptions is None else options.interruptions
+    return run_tokens(
+        pool,
+        options.jobs,
+        options.seed,
+        options.policy,
+        options.discipline,
+        options.sizes,
+        on_progress=on_progress,
+        interruptions=interruptions,
+    ).as_dict()
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[float], None] | None]:
+    """A bar on stderr, only where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("jobs", total=1.0)
+
+        def on_progress(share: float) -> None:
+            progress.update(task, completed=share)
+
+        yield on_progress
+
+
+def _print_tokens(result: dict[str, Any]) -> None:
+    title = f"{result['pool']} at load {result['load']:.4g}: "
+    title += ", ".join(result[name] for name in ("policy", "discipline", "sizes"))
+    table = Table(title=title)
+    for name in ("", "share", "95 % interval"):
+        table.add_column(name, justify="left" if not name else "right")
+    shares, widths = result["blocking"], result["ci95"]["blocking"]
+    _add_row(table, "blocked", shares["average"], widths["average"])
+    for name, share in shares["per_type"].items():
+        _add_row(table, f"blocked, type {name}", share, widths["per_type"][name])
+    _add_row(table, "occupancy", result["occupancy"], result["ci95"]["occupancy"])
+    for name, share in result["idle"].items():
+        _add_row(table, f"idle, server {name}", share, result["ci95"]["idle"][name])
+    console = Console(stderr=True)
+    console.print(table)
+    console.print(
+        f"{result['jobs']} jobs after {result['warm_up_jobs']} to warm up, "
+        f"{result['jobs_per_s']:.0f} jobs/s simulated",
+        highlight=False,
+    )
+
+
+def _add_row(table: Table, name: str, share: float | None, width: float | None) -> None:
+    value = "-" if share is None else f"{share:.6f}"
+    table.add_row(name, value, "-" if width is None else f"± {width:.6f}")

@@ -1,0 +1,250 @@
+"""`spillover reproduce`: the figures of the five source documents, computed again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from spillover.model.errors import InputError
+from spillover.reproduce.catalog import select
+from spillover.reproduce.figure import Effort
+from spillover.reproduce.page import write_page
+from spillover.reproduce.record import Record
+from spillover.reproduce.run import Listener, Outcome, Plan, run_plan
+from spillover_loadgen.option_types import whole_number
+
+EXIT_INTERRUPTED = 130
+JOBS_MAX = 64
+
+_EXTRAS = {"matplotlib": "report", "numpy": "sim", "numba": "sim"}
+"""What figures cannot do without, and where it comes from."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME",
+        help="a figure (comte-9) or a document (comte); all if none is given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR",
+        help="where NAME.png, NAME.json and index.html go",
+    )  # fmt: skip
+    parser.add_argument(
+        "--full", action="store_true", help="the documents' run lengths: much longer"
+    )
+    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument(
+        "--jobs", type=_job_count, default=2, metavar="N", help="processes (default 2)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="compute again what is in DIR already")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _check_extras()
+    names = select(options.names)
+    plan = Plan(
+        names=names,
+        directory=_prepared(options.out),
+        effort=Effort(full=options.full),
+        seed=options.seed,
+        jobs=options.jobs,
+        fresh=options.fresh,
+    )
+    outcome = Outcome()
+    interrupted = False
+    display = _display(len(names))
+    with display:
+        try:
+            run_plan(plan, display, outcome)
+        except KeyboardInterrupt:
+            interrupted = True
+    page = write_page(plan.directory)
+    _tell_end(outcome, page, interrupted=interrupted)
+    if options.json and not interrupted:
+        print(json.dumps(_as_json(plan, outcome, page)), flush=True)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return 1 if outcome.failed else 0
+
+
+def _check_extras() -> None:
+    for package, extra in _EXTRAS.items():
+        if find_spec(package) is None:
+            raise InputError(
+                package, "", f"expected for the figures: pip install 'spillover[{extra}]'"
+            )
+
+
+def _prepared(directory: Path) -> Path:
+    """The directory, made if it is not there; find out before minutes have passed if it cannot."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        writable = False
+    else:
+        writable = os.access(directory, os.W_OK | os.X_OK)
+    if not writable:
+        raise InputError(
+            "--out", "", f"expected a directory that can be written to, got {directory}"
+        )
+    return directory
+
+
+def _as_json(plan: Plan, outcome: Outcome, page: Path) -> dict[str, Any]:
+    records = {**outcome.computed, **outcome.kept}
+    return {
+        "out": str(plan.directory),
+        "page": str(page),
+        "seed": plan.seed,
+        "effort": "full" if plan.effort.full else "default",
+        "figures": [
+            {
+                "name": name,
+                "image": str(plan.directory / records[name].image),
+                "data": str(plan.directory / f"{name}.json"),
+                "skipped": name in outcome.kept,
+                "computed_s": records[name].computed_s,
+                "claims": len(records[name].claims),
+                "claims_hold": sum(claim.holds for claim in records[name].claims),
+            }
+            for name in plan.names
+            if name in records
+        ],
+        "failed": [{"name": name, "reason": reason} for name, reason in outcome.failed.items()],
+    }
+
+
+def _tell_end(outcome: Outcome, page: Path, *, interrupted: bool) -> None:
+    records = [*outcome.computed.values(), *outcome.kept.values()]
+    claims = [claim for record in records for claim in record.claims]
+    hold = sum(claim.holds for claim in claims)
+    counts = f"{len(outcome.computed)} computed, {len(outcome.kept)} there already"
+    if outcome.failed:
+        counts += f", {len(outcome.failed)} failed"
+    if interrupted:
+        counts += "; interrupted, what is finished stays and is skipped next time"
+    _say(f"{counts}. {hold} of {len(claims)} statements hold. Page: {page.resolve().as_uri()}")
+
+
+def _job_count(text: str) -> int:
+    value = whole_number(text)
+    if not 1 <= value <= JOBS_MAX:
+        expected = f"expected a whole number from 1 to {JOBS_MAX}, got {text!r}"
+        raise argparse.ArgumentTypeError(expected)
+    return value
+
+
+class _Display(Listener, Protocol):
+    """Shows how it goes, from `with` on."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> object: ...
+
+
+def _display(figures: int) -> _Display:
+    console = Console(stderr=True)
+    return _Bars(console, figures) if console.is_terminal else _Lines()
+
+
+class _Lines:
+    """A line for each figure that ends, for logs."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def say(self, line: str) -> None:
+        _say(line)
+
+    def kept(self, record: Record) -> None:
+        self.say(f"{record.name}: there already, {_words(record)} (--fresh computes it again)")
+
+    def started(self, name: str) -> None:
+        pass
+
+    def progressed(self, name: str, done: float) -> None:
+        pass
+
+    def finished(self, record: Record) -> None:
+        self.say(f"{record.name}: computed in {record.computed_s:.1f} s, {_words(record)}")
+
+    def failed(self, name: str, reason: str) -> None:
+        self.say(f"{name}: failed: {reason}")
+
+
+class _Bars(_Lines):
+    """The same lines above one bar for all figures and one for each in the making."""
+
+    def __init__(self, console: Console, figures: int) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<14}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._all = self._progress.add_task("all figures", total=figures)
+        self._making: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(line, highlight=False, markup=False)
+
+    def kept(self, record: Record) -> None:
+        super().kept(record)
+        self._progress.advance(self._all)
+
+    def started(self, name: str) -> None:
+        self._making[name] = self._progress.add_task(name, total=1.0)
+
+    def progressed(self, name: str, done: float) -> None:
+        self._progress.update(self._making[name], completed=done)
+
+    def finished(self, record: Record) -> None:
+        super().finished(record)
+        self._end(record.name)
+
+    def failed(self, name: str, reason: str) -> None:
+        super().failed(name, reason)
+        self._end(name)
+
+    def _end(self, name: str) -> None:
+        self._progress.remove_task(self._making.pop(name))
+        self._progress.advance(self._all)
+
+
+def _words(record: Record) -> str:
+    hold = sum(claim.holds for claim in record.claims)
+    return f"{hold} of {len(record.claims)} statements hold"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

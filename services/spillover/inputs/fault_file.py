@@ -1,0 +1,192 @@
+"""Fault schedules by name: YAML files, and random ones as `random:SEED`.
+
+    faults:
+      - {at_s: 1.0, action: crash, cluster: a}          # loses all that it holds
+      - {at_s: 3.0, action: restart, cluster: a}        # begins a new epoch
+      - {at_s: 3.5, action: pause, cluster: b}          # stands still, until: resume
+      - {at_s: 4.0, action: resume, cluster: b}
+      - {at_s: 4.0, action: slow, cluster: c, factor: 3}     # services take 3 times as long
+      - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
+      - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
+      - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}   # one way
+      - {at_s: 6.0, action: cut, from: a, to: b}        # or between, for both ways
+      - {at_s: 9.0, action: heal, between: [a, b]}      # all as in the topology
+
+Every fault of a file becomes one InputError that names the file and the field. What the values
+mean, and what fits a topology, is in `spillover.model.faults`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spillover.inputs.random_faults import random_faults
+from spillover.inputs.topology_schema import describe
+from spillover.inputs.yaml_text import parse_yaml
+from spillover.model.errors import InputError
+from spillover.model.faults import (
+    CLUSTER_ACTIONS,
+    FAULT_ACTIONS,
+    ClusterFault,
+    Direction,
+    Fault,
+    FaultSchedule,
+    LinkFault,
+)
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+
+RANDOM = "random:"
+"""What the name of a random schedule begins with; its seed follows."""
+
+FAULTS_MAX = 10_000
+
+_FILE_LIMIT_BYTES = 16 * 1024 * 1024
+_NUMBERS = {
+    "slow": ("factor",),
+    "clock": ("rate", "offset_ms"),
+    "link": ("delay_ms", "jitter_ms", "loss", "duplicate", "reorder"),
+}
+"""The numbers that an action takes. `slow` needs its own, the others at least one of theirs."""
+
+
+def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> FaultSchedule:
+    """The random schedule `random:SEED`, else the one in the YAML file at that path, for runs of
+    this topology that last about `duration_s` (of random ones only: all is healed by then).
+
+    Raises InputError, always one line.
+    """
+    if name_or_path.startswith(RANDOM):
+        return random_faults(topology, _seed_of(name_or_path), duration_s)
+    source = name_or_path if name_or_path and name_or_path.isprintable() else repr(name_or_path)
+    schedule = FaultSchedule(source, _read_faults(source, _read(source, name_or_path)))
+    schedule.check(topology)
+    return schedule
+
+
+def _seed_of(name: str) -> int:
+    digits = name.removeprefix(RANDOM)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 16):
+        raise InputError(name, "", "expected random:SEED with a whole number as the seed")
+    return int(digits)
+
+
+def _read(source: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_FILE_LIMIT_BYTES + 1)
+    except (FileNotFoundError, ValueError):
+        expected = "expected a YAML file of faults or random:SEED, found no such file"
+        raise InputError(source, "", expected) from None
+    except IsADirectoryError:
+        raise InputError(source, "", "expected a file, got a directory") from None
+    except OSError as error:
+        raise InputError(source, "", f"expected a readable file, got: {error.strerror}") from error
+    if len(content) > _FILE_LIMIT_BYTES:
+        raise InputError(source, "", f"expected at most {_FILE_LIMIT_BYTES} bytes, got more")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        expected = f"expected UTF-8 text, got byte {content[error.start]:#04x} at {error.start}"
+        raise InputError(source, "", expected) from error
+
+
+def _read_faults(source: str, text: str) -> tuple[Fault, ...]:
+    try:
+        document = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(source, "", str(error)) from error
+    if not isinstance(document, dict):
+        expected = f"expected a mapping with the field faults, got {describe(document)}"
+        raise InputError(source, "", expected)
+    if set(document) != {"faults"}:
+        wrong = next((str(name) for name in document if name != "faults"), "faults")
+        problem = "expected a list, the field is missing" if wrong == "faults" else "unknown field"
+        raise InputError(source, wrong[:60], f"{problem}, expected faults and nothing else")
+    entries = document["faults"]
+    if not isinstance(entries, list):
+        raise InputError(source, "faults", f"expected a list, got {describe(entries)}")
+    if len(entries) > FAULTS_MAX:
+        raise InputError(source, "faults", f"expected at most {FAULTS_MAX}, got {len(entries)}")
+    return tuple(_fault(source, f"faults[{k}]", entry) for k, entry in enumerate(entries))
+
+
+def _fault(source: str, field: str, entry: object) -> Fault:
+    if not isinstance(entry, dict):
+        raise InputError(source, field, f"expected a mapping of fields, got {describe(entry)}")
+    try:
+        return _read_entry(entry)
+    except InputError as error:
+        raise InputError(source, f"{field}.{error.field}", error.expected) from error
+
+
+def _read_entry(entry: Mapping[Any, Any]) -> Fault:
+    action = _text(entry, "action")
+    if action not in FAULT_ACTIONS:
+        raise _wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
+    of_cluster = action in CLUSTER_ACTIONS
+    places = ("cluster",) if of_cluster else ("between", "from", "to")
+    numbers = _NUMBERS.get(action, ())
+    _check_names(entry, action, ("at_s", "action", *places, *numbers))
+    if numbers and not any(name in entry for name in numbers):
+        raise _wrong(numbers[0], f"expected with {action}, the field is missing")
+    given = {name: _number(entry, name) for name in numbers if name in entry}
+    at_s = _number(entry, "at_s")
+    if of_cluster:
+        cluster = ClusterId(_text(entry, "cluster"))
+        return ClusterFault(at_s=at_s, action=action, cluster=cluster, **given)
+    return LinkFault(at_s=at_s, action=action, directions=_directions(entry), **given)
+
+
+def _check_names(entry: Mapping[Any, Any], action: str, known: tuple[str, ...]) -> None:
+    for name in entry:
+        if name not in known:
+            closest = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {closest[0]}?" if closest else f"expected {', '.join(known)}"
+            shown = "".join(char for char in str(name)[:60] if char.isprintable())
+            raise _wrong(shown, f"not a field of {action}, {hint}")
+
+
+def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:
+    if "between" in entry:
+        if "from" in entry or "to" in entry:
+            raise _wrong("between", "expected either between, or from and to")
+        pair = entry["between"]
+        if not (
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
+        ):
+            raise _wrong("between", f"expected two cluster ids, got {describe(pair)}")
+        a, b = ClusterId(pair[0]), ClusterId(pair[1])
+        return ((a, b), (b, a))
+    if "from" not in entry and "to" not in entry:
+        raise _wrong("between", "expected between, or from and to, the fields are missing")
+    return ((ClusterId(_text(entry, "from")), ClusterId(_text(entry, "to"))),)
+
+
+def _text(entry: Mapping[Any, Any], name: str) -> str:
+    value = _value(entry, name)
+    if not isinstance(value, str):
+        raise _wrong(name, f"expected text, got {describe(value)}")
+    return value
+
+
+def _number(entry: Mapping[Any, Any], name: str) -> float:
+    value = _value(entry, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(name, f"expected a number, got {describe(value)}")
+    if isinstance(value, int) and abs(value) > 2**53:
+        raise _wrong(name, f"expected a number, got {describe(value)}")
+    return float(value)
+
+
+def _value(entry: Mapping[Any, Any], name: str) -> object:
+    if name not in entry:
+        raise _wrong(name, "expected a value, the field is missing")
+    return entry[name]
+
+
+def _wrong(field: str, expected: str) -> InputError:
+    return InputError("faults", field, expected)

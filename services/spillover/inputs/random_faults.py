@@ -1,0 +1,93 @@
+"""Random fault schedules: what `--faults random:SEED` and the sweeps over seeds run.
+
+All is healed by the end, so that what must hold after the last fault can be checked.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from spillover.model.faults import ClusterFault, Direction, Fault, FaultSchedule, LinkFault
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+
+TROUBLES_MIN = 2
+TROUBLES_MAX = 6
+"""How many things go wrong in one schedule; each is mended by a fault of its own."""
+
+LASTS_SHARE_MAX = 0.5
+"""Of the duration: how long one of them lasts at most."""
+
+_CLUSTER_TROUBLES = ("crash", "pause", "slow", "clock")
+_LINK_TROUBLES = ("cut", "cut", "link", "link")
+"""Cuts and bad links come as often as all that can happen to a cluster."""
+
+
+def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSchedule:
+    """Two to six troubles, drawn from the seed, in a run that lasts `duration_s`."""
+    random = Random(f"{seed}/random faults")
+    faults: list[Fault] = []
+    busy: set[object] = set()
+    """What has its trouble already: one at a time for each cluster and each direction."""
+    kinds = _CLUSTER_TROUBLES + (_LINK_TROUBLES if topology.links else ())
+    for _ in range(random.randint(TROUBLES_MIN, TROUBLES_MAX)):
+        begins_s = random.random() * duration_s * (1.0 - LASTS_SHARE_MAX)
+        ends_s = begins_s + random.random() * duration_s * LASTS_SHARE_MAX
+        kind = random.choice(kinds)
+        if kind in _CLUSTER_TROUBLES:
+            cluster = random.choice(topology.cluster_ids)
+            if cluster not in busy:
+                busy.add(cluster)
+                faults += _of_cluster(random, kind, cluster, begins_s, ends_s)
+        else:
+            directions = _directions(random, topology)
+            if busy.isdisjoint(directions):
+                busy.update(directions)
+                faults += _of_link(random, kind, directions, begins_s, ends_s)
+    faults.sort(key=lambda fault: fault.at_s)
+    schedule = FaultSchedule(f"random:{seed}", tuple(faults))
+    schedule.check(topology)
+    return schedule
+
+
+def _of_cluster(
+    random: Random, kind: str, cluster: ClusterId, begins_s: float, ends_s: float
+) -> list[Fault]:
+    def fault(at_s: float, action: str, **values: float) -> Fault:
+        return ClusterFault(at_s=at_s, action=action, cluster=cluster, **values)
+
+    if kind == "slow":
+        factor = 2.0 ** random.uniform(0.5, 3.0)
+        return [fault(begins_s, kind, factor=factor), fault(ends_s, kind, factor=1.0)]
+    if kind == "clock":
+        # Beyond what a healthy quartz does, and a wall clock that somebody sets.
+        rate, offset_ms = random.uniform(0.9, 1.1), random.uniform(-60_000, 60_000)
+        return [
+            fault(begins_s, kind, rate=rate, offset_ms=offset_ms),
+            fault(ends_s, kind, rate=1.0),
+        ]
+    return [fault(begins_s, kind), fault(ends_s, "restart" if kind == "crash" else "resume")]
+
+
+def _of_link(
+    random: Random, kind: str, directions: tuple[Direction, ...], begins_s: float, ends_s: float
+) -> list[Fault]:
+    def fault(at_s: float, action: str, **values: float) -> Fault:
+        return LinkFault(at_s=at_s, action=action, directions=directions, **values)
+
+    bad = {}
+    if kind == "link":
+        bad = {
+            "delay_ms": random.uniform(0, 150),
+            "jitter_ms": random.uniform(0, 100),
+            "loss": random.choice((0.0, random.uniform(0, 0.3))),
+            "duplicate": random.choice((0.0, random.uniform(0, 0.5))),
+            "reorder": random.choice((0.0, random.uniform(0, 0.5))),
+        }
+    return [fault(begins_s, kind, **bad), fault(ends_s, "heal")]
+
+
+def _directions(random: Random, topology: Topology) -> tuple[Direction, ...]:
+    """A link one way or the other, or both ways."""
+    a, b = random.choice(topology.links).between
+    return random.choice((((a, b),), ((b, a),), ((a, b), (b, a))))

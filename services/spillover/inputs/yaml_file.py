@@ -1,0 +1,53 @@
+"""YAML files by path: a mapping of fields and where it came from, every fault told in one line.
+
+Strict YAML is in `yaml_text`; which fields there are, and what they mean, is known to callers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spillover.inputs.topology_schema import describe
+from spillover.inputs.yaml_text import parse_yaml
+from spillover.model.errors import InputError
+
+
+def shown_path(path: str) -> str:
+    """The path as messages name it: on one line, whatever it is made of."""
+    return path if path and path.isprintable() else repr(path)
+
+
+def read_mapping(path: str, *, missing: str, limit_bytes: int = 1_048_576) -> dict[Any, Any]:
+    """The mapping of fields in the YAML file at `path`, of at most `limit_bytes`.
+
+    `missing` is what to expect, for the message when there is no such file. Raises InputError.
+    """
+    source = shown_path(path)
+    try:
+        document = parse_yaml(_read(source, path, missing, limit_bytes))
+    except ValueError as error:
+        raise InputError(source, "", str(error)) from error
+    if not isinstance(document, dict):
+        expected = f"expected a mapping of fields, got {describe(document)}"
+        raise InputError(source, "", expected)
+    return document
+
+
+def _read(source: str, path: str, missing: str, limit_bytes: int) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(limit_bytes + 1)
+    except (FileNotFoundError, ValueError):
+        raise InputError(source, "", missing) from None
+    except IsADirectoryError:
+        raise InputError(source, "", "expected a file, got a directory") from None
+    except OSError as error:
+        raise InputError(source, "", f"expected a readable file, got: {error.strerror}") from error
+    if len(content) > limit_bytes:
+        raise InputError(source, "", f"expected at most {limit_bytes} bytes, got more")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        expected = f"expected UTF-8 text, got byte {content[error.start]:#04x} at {error.start}"
+        raise InputError(source, "", expected) from error

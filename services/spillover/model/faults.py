@@ -1,0 +1,161 @@
+"""Faults: what goes wrong in a federation, where and when. Values, checked against a topology.
+
+Reading them from YAML is in `spillover.inputs.fault_file`; what they do is the simulator's
+business (`spillover.sim.faults`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+
+CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock")
+LINK_ACTIONS = ("link", "cut", "heal")
+FAULT_ACTIONS = CLUSTER_ACTIONS + LINK_ACTIONS
+
+Direction: TypeAlias = tuple[ClusterId, ClusterId]
+"""Of a link: from the first to the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFault:
+    """`crash`: it loses all that it holds. `restart`: a new epoch begins, with nothing of the one
+    before. `pause`, `resume`: it stands still, as a process that is stopped. `slow`: services take
+    `factor` times as long. `clock`: its clock runs at `rate` from now on, and its wall clock is put
+    forward by `offset_ms`.
+    """
+
+    at_s: float
+    action: str
+    cluster: ClusterId
+    factor: float = 1.0
+    rate: float = 1.0
+    offset_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_instant(self.at_s, self.action, CLUSTER_ACTIONS)
+        _check("factor", self.factor, "above 0", lambda factor: factor > 0)
+        _check("rate", self.rate, "from 0.1 to 10", lambda rate: 0.1 <= rate <= 10)
+        _check("offset_ms", self.offset_ms, "finite", math.isfinite)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFault:
+    """`link` changes what is given, in the directions given; `cut` lets nothing through there, and
+    `heal` makes all as the topology has it.
+
+    `delay_ms` replaces the topology's and up to `jitter_ms` come on top of it, evenly distributed.
+    `loss`, `duplicate` and `reorder` are probabilities by message; the last two are of reports
+    only, since all else travels in order on connections (see `sim.network`).
+    """
+
+    at_s: float
+    action: str
+    directions: tuple[Direction, ...]
+    delay_ms: float | None = None
+    jitter_ms: float | None = None
+    loss: float | None = None
+    duplicate: float | None = None
+    reorder: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_instant(self.at_s, self.action, LINK_ACTIONS)
+        for name in ("delay_ms", "jitter_ms"):
+            _check(name, getattr(self, name), "of at least 0", lambda value: value >= 0)
+        for name in ("loss", "duplicate", "reorder"):
+            _check(name, getattr(self, name), "from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+Fault: TypeAlias = ClusterFault | LinkFault
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSchedule:
+    """Faults in order of time. `name` is what users call it: a file, or `random:SEED`."""
+
+    name: str
+    faults: tuple[Fault, ...]
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+    @property
+    def last_s(self) -> float:
+        """When the last one happens; 0 without any."""
+        return self.faults[-1].at_s if self.faults else 0.0
+
+    def check(self, topology: Topology) -> None:
+        """Raise InputError where it does not fit the topology, or itself: times that descend, a
+        restart of what has not crashed, a resumption of what was not paused."""
+        ids = set(topology.cluster_ids)
+        links = {pair for link in topology.links for pair in (link.between, link.between[::-1])}
+        before_s = 0.0
+        condition = dict.fromkeys(ids, "up")
+        for index, fault in enumerate(self.faults):
+            field = f"faults[{index}]"
+            if fault.at_s < before_s:
+                expected = f"expected times that do not descend, got {fault.at_s:g}"
+                raise InputError(self.name, f"{field}.at_s", f"{expected} after {before_s:g}")
+            before_s = fault.at_s
+            if isinstance(fault, ClusterFault):
+                self._check_cluster(field, fault, condition)
+            else:
+                self._check_link(field, fault, ids, links)
+
+    def _check_cluster(
+        self, field: str, fault: ClusterFault, condition: dict[ClusterId, str]
+    ) -> None:
+        cluster = fault.cluster
+        if cluster not in condition:
+            raise InputError(self.name, f"{field}.cluster", _expected_id(cluster, set(condition)))
+        allowed, becomes = _LIFE.get(fault.action, ((), ""))
+        if not becomes:
+            return
+        if condition[cluster] not in allowed:
+            expected = f"expected {fault.action} only of a cluster that is {' or '.join(allowed)}"
+            raise InputError(
+                self.name, f"{field}.action", f"{expected}, {cluster} is {condition[cluster]}"
+            )
+        condition[cluster] = becomes
+
+    def _check_link(
+        self, field: str, fault: LinkFault, ids: set[ClusterId], links: set[Direction]
+    ) -> None:
+        for pair in fault.directions:
+            names = ("between", "between") if len(fault.directions) > 1 else ("from", "to")
+            for name, end in zip(names, pair, strict=True):
+                if end not in ids:
+                    raise InputError(self.name, f"{field}.{name}", _expected_id(end, ids))
+            if pair not in links:
+                expected = f"expected a link of the topology, got {pair[0]} and {pair[1]}"
+                raise InputError(self.name, f"{field}.{names[0]}", f"{expected}, which have none")
+
+
+_LIFE = {
+    "crash": (("up", "paused"), "crashed"),
+    "restart": (("crashed",), "up"),
+    "pause": (("up",), "paused"),
+    "resume": (("paused",), "up"),
+}
+"""Action to the conditions in which it makes sense, and the one that it leads to."""
+
+
+def _expected_id(got: str, ids: set[ClusterId]) -> str:
+    return f"expected a cluster id ({', '.join(sorted(ids))}), got {got!r}"
+
+
+def _check_instant(at_s: float, action: str, actions: tuple[str, ...]) -> None:
+    _check("at_s", at_s, "of at least 0", lambda value: value >= 0)
+    if action not in actions:
+        raise InputError("faults", "action", f"expected one of {', '.join(actions)}")
+
+
+def _check(field: str, value: float | None, expected: str, holds: Callable[[float], bool]) -> None:
+    if value is not None and not (math.isfinite(value) and holds(value)):
+        raise InputError("faults", field, f"expected a number {expected}, got {value:g}")

@@ -1,0 +1,134 @@
+"""A pool of unlike servers: types of jobs, the classes they may join, the servers of a class.
+
+The tripartite graph of Comte, "Dynamic load balancing with tokens" (section III-A, figure 1), as
+values checked against each other. What follows from them is in `spillover.sim`; reading them from
+files, and the built-in ones, in `spillover.inputs`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spillover.model.errors import InputError
+
+POOL_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
+"""Ids of servers, classes and types end up in labels and headers: plain ones only."""
+
+_SHOWN_MAX = 8
+"""Ids that a message names before it leaves the rest out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolServer:
+    """One server; `rate` is its capacity mu_s, in mean jobs per second."""
+
+    id: str
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolClass:
+    """Jobs that the same servers work on together; `tokens` is how many there can be at a time."""
+
+    id: str
+    servers: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolType:
+    """Jobs that arrive alike: at `rate` nu_k per second, each for any of `classes`."""
+
+    id: str
+    rate: float
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A pool. Construction checks every relation between the parts.
+
+    A server without a class stands idle, and a class that no type may join stays empty; both are
+    allowed. Raises InputError naming the field; readers of files put the file's name in front.
+    """
+
+    name: str
+    servers: tuple[PoolServer, ...]
+    classes: tuple[PoolClass, ...]
+    types: tuple[PoolType, ...]
+
+    def __post_init__(self) -> None:
+        _check_ids("servers", [server.id for server in self.servers])
+        _check_ids("classes", [each.id for each in self.classes])
+        _check_ids("types", [each.id for each in self.types])
+        _check_rates("servers", [server.rate for server in self.servers])
+        _check_rates("types", [each.rate for each in self.types])
+        servers = {server.id for server in self.servers}
+        for index, entry in enumerate(self.classes):
+            _check_known(f"classes[{index}].servers", "server", entry.servers, servers)
+            if entry.tokens < 1:
+                _fail(f"classes[{index}].tokens", f"expected at least 1, got {entry.tokens}")
+        classes = {entry.id for entry in self.classes}
+        for index, kind in enumerate(self.types):
+            _check_known(f"types[{index}].classes", "class", kind.classes, classes)
+
+    @property
+    def load(self) -> float:
+        """rho: the sum of the types' rates over the sum of the servers' (section IV)."""
+        return sum(each.rate for each in self.types) / sum(each.rate for each in self.servers)
+
+    def at_load(self, rho: float) -> Pool:
+        """The same pool with the types' rates scaled so that `load` is `rho`.
+
+        Raises InputError unless `rho` is a finite number above 0.
+        """
+        if not 0 < rho < math.inf:
+            _fail("load", f"expected a number above 0, got {rho:g}")
+        factor = rho / self.load
+        types = tuple(replace(each, rate=each.rate * factor) for each in self.types)
+        return replace(self, types=types)
+
+    def with_tokens(self, tokens: int) -> Pool:
+        """The same pool with `tokens` tokens in each class."""
+        classes = tuple(replace(each, tokens=tokens) for each in self.classes)
+        return replace(self, classes=classes)
+
+
+def _check_ids(field: str, ids: Sequence[str]) -> None:
+    if not ids:
+        _fail(field, "expected at least one, got none")
+    seen: set[str] = set()
+    for index, each in enumerate(ids):
+        if not POOL_ID.fullmatch(each):
+            _fail(f"{field}[{index}].id", f"expected 1 to 63 of A-Z a-z 0-9 . _ -, got {each!r}")
+        if each in seen:
+            _fail(f"{field}[{index}].id", f"expected ids that differ, got {each!r} twice")
+        seen.add(each)
+
+
+def _check_rates(field: str, rates: Sequence[float]) -> None:
+    for index, rate in enumerate(rates):
+        if not 0 < rate < math.inf:
+            _fail(f"{field}[{index}].rate", f"expected a number above 0, got {rate:g}")
+    if not sum(rates) < math.inf:
+        _fail(field, "expected rates with a finite sum")
+
+
+def _check_known(field: str, what: str, ids: Sequence[str], known: set[str]) -> None:
+    if not ids:
+        _fail(field, f"expected at least one {what}, got none")
+    for each in ids:
+        if each not in known:
+            rest = ", ..." if len(known) > _SHOWN_MAX else ""
+            shown = ", ".join(sorted(known)[:_SHOWN_MAX]) + rest
+            _fail(field, f"expected ids of {field.rpartition('.')[2]} ({shown}), got {each!r}")
+    if len(set(ids)) != len(ids):
+        twice = next(each for each in ids if ids.count(each) > 1)
+        _fail(field, f"expected each {what} once, got {twice!r} twice")
+
+
+def _fail(field: str, expected: str) -> None:
+    raise InputError("pool", field, expected)

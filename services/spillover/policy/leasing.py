@@ -1,0 +1,169 @@
+"""Partition leases: how long to wait, who may take what, the next epoch, the fewest moves.
+
+The source document ("Algorithm for distributed load balancing of batch processing", 2015) lets
+latency decide: whoever answers a challenge first has the partition. It says itself that this fails
+where nodes are busy. Two flaws, and what the guarded rule does about them:
+
+* A holder whose answer is late by more than the difference of the waits loses what it serves. Here
+  the wait only spreads contenders; the counts *stored in Redis* decide, and silence is no vote:
+  only a lease that has run out is.
+* With waits of (a - 1/2) d and (c + 1/2) d a holder of a = c + 1 partitions ties with its rival,
+  and a swap that evens out nothing is as likely as not. Here stored counts must differ by two.
+
+Step 2 prints each wait twice, and differently: the holder's as (a - 1/2) d in its sentence and
+(a - 1) d in parentheses, the rival's as (c + 1) d in its sentence and (c + 1/2) d in parentheses.
+The second flaw belongs to the reading in halves. Both sentences, or both parentheses, leave half
+a delay between holder and rival at a = c + 1 and at a = c + 2: no ties, but the first flaw remains
+and is met by half the lateness. `WAIT_READINGS` has all three.
+
+Counts here are of *intended* owners: a partition that was won and is being handed over counts for
+the winner. The difference of two alone would not give the fewest moves (9, 1, 2: the third node
+gets a third partition, and could then lose it to the second), so giver and receiver are also held
+against their targets: `may_give`, `may_receive`. Each grab that both allow brings the total one
+closer to even, never less, so that their number is exactly `minimum_moves`; and they imply the
+difference of two.
+
+The times are in `model.lease_times`; the state machine that uses all this is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+WAIT_READINGS = {"halves": (0.5, 0.5), "sentences": (0.5, 1.0), "parentheses": (1.0, 0.5)}
+"""Step 2 of the blog's rule: what the holder takes off and what the rival adds, in delays."""
+
+PERIODS_TO_EVEN = 4
+"""A newcomer gets its share in about so many normal lease times: see `move_budget`."""
+
+
+def holder_wait_ms(held: int, held_delay_ms: float, less: float = 0.5) -> float:
+    """(a - 1/2) d: the wait of the node that serves the partition (step 2)."""
+    return (held - less) * held_delay_ms if held > 0 else 0.0
+
+
+def rival_wait_ms(held: int, held_delay_ms: float, more: float = 0.5) -> float:
+    """(c + 1/2) d: the wait of a node that does not serve the partition (step 2)."""
+    return (held + more) * held_delay_ms
+
+
+def spread_wait_ms(held: int, held_delay_ms: float, longest_ms: float) -> float:
+    """The guarded rule's wait: the rival's, up to `longest_ms`, as it decides nothing."""
+    return min(rival_wait_ms(held, held_delay_ms), longest_ms)
+
+
+def is_abandoned(since_challenge_ms: float, max_lease_ms: float) -> bool:
+    """Step 1: no challenge heard of for so long is taken for a node that died in the middle.
+
+    It measures the channel, not the life of a node: a lost message looks the same (errata).
+    """
+    return since_challenge_ms > max_lease_ms
+
+
+def next_epoch(previous: int, store_clock_ms: int) -> int:
+    """The fencing number of a new owner: grows with each, also after the store lost its data."""
+    return max(previous + 1, store_clock_ms)
+
+
+def may_receive(held: int, above: int, partitions: int, nodes: int) -> bool:
+    """Whether one more partition brings a node closer to its target.
+
+    `above` is the number of living nodes that hold more than partitions // nodes: no more than the
+    remainder of that division may.
+    """
+    floor = partitions // nodes
+    return held < floor or (held == floor and above < partitions % nodes)
+
+
+def may_give(held: int, above: int, partitions: int, nodes: int) -> bool:
+    """Whether a node has one more than its target; `above` as in `may_receive`."""
+    floor = partitions // nodes
+    return held > floor + 1 or (held == floor + 1 and above > partitions % nodes)
+
+
+def may_grab_free(
+    held: int, above: int, partitions: int, nodes: int, free_for_ms: float, patience_ms: float
+) -> bool:
+    """Guarded rule, a partition that nobody holds or whose lease is over: within the own share;
+    above it only if nobody with a claim has taken it for `patience_ms`."""
+    return may_receive(held, above, partitions, nodes) or free_for_ms >= patience_ms
+
+
+def may_grab_held(
+    holder_held: int,
+    held: int,
+    above: int,
+    partitions: int,
+    nodes: int,
+    resident_ms: float,
+    min_residency_ms: float,
+    moved_lately: int,
+    budget: int,
+) -> bool:
+    """Guarded rule, a partition whose holder lives.
+
+    `holder_held` and `held` are the stored counts of holder and challenger, `resident_ms` how long
+    the partition has been where it is, `moved_lately` how many the challenger got within one
+    normal lease time.
+    """
+    return (
+        holder_held - held >= 2
+        and may_give(holder_held, above, partitions, nodes)
+        and may_receive(held, above, partitions, nodes)
+        and resident_ms >= min_residency_ms
+        and moved_lately < budget
+    )
+
+
+def move_budget(partitions: int, nodes: int) -> int:
+    """How many partitions that run elsewhere a node may take in one normal lease time: at least
+    one, and a quarter of an even share, so that large groups even out as fast as small ones."""
+    share = -(-partitions // nodes)
+    return max(1, -(-share // PERIODS_TO_EVEN))
+
+
+def target_counts(counts: Sequence[int], alive: Sequence[bool], targets: list[int]) -> None:
+    """Write to `targets` what each node has after the fewest moves to an even state.
+
+    The larger shares go to the nodes that hold most, the first of equals first; the dead get 0.
+    """
+    partitions = 0
+    nodes = 0
+    for i in range(len(counts)):
+        partitions += counts[i]
+        if alive[i]:
+            nodes += 1
+    for i in range(len(counts)):
+        if not alive[i]:
+            targets[i] = 0
+            continue
+        rank = 0
+        for j in range(len(counts)):
+            if alive[j] and (counts[j] > counts[i] or (counts[j] == counts[i] and j < i)):
+                rank += 1
+        targets[i] = partitions // nodes + (1 if rank < partitions % nodes else 0)
+
+
+def minimum_moves(counts: Sequence[int], alive: Sequence[bool]) -> int:
+    """The fewest moves that make the living even: all of the dead's, and what exceeds a target.
+
+    `counts[i]` partitions at node i before; none move where nobody lives.
+    """
+    partitions = 0
+    nodes = 0
+    for i in range(len(counts)):
+        partitions += counts[i]
+        if alive[i]:
+            nodes += 1
+    if nodes == 0:
+        return 0
+    floor = partitions // nodes
+    moves = 0
+    above = 0
+    for i in range(len(counts)):
+        if not alive[i]:
+            moves += counts[i]
+        elif counts[i] > floor:
+            moves += counts[i] - floor
+            above += 1
+    return moves - min(above, partitions % nodes)

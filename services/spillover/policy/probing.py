@@ -1,0 +1,71 @@
+"""Where a consumer's request probes next, and what a producer does with it.
+
+Johnson, "Designing a Distributed Queue", section 2: a consumer draws a producer from its access
+probabilities and sends it a probe; a producer with an object answers, one without sends the probe
+on to a producer drawn the same way, until the probe has made `max_hops` hops: then it parks.
+
+`reached` holds running sums of a consumer's access probabilities over its producers, so that
+reached[-1] is their total, 1 but for rounding. Draws are uniform in [0, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SERVE = 0
+"""The producer has an object: it goes to the consumer."""
+HOP = 1
+"""The producer is empty, and another one may be probed."""
+PARK = 2
+"""The producer is empty and the hops are used up: the request waits here, first come."""
+
+
+def meet(buffered: int, hops: int, max_hops: int) -> int:
+    """SERVE, HOP or PARK, for a probe on its `hops`-th hop (the first is 1)."""
+    if buffered > 0:
+        return SERVE
+    return HOP if hops < max_hops else PARK
+
+
+def pick_producer(reached: Sequence[float], draw: float) -> int:
+    """The index in whose share the draw falls. What has probability 0 is never picked."""
+    last = len(reached) - 1
+    target = draw * reached[last]
+    low = 0
+    high = last
+    while low < high:
+        middle = (low + high) // 2
+        if target < reached[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def pick_unvisited(reached: Sequence[float], visited: Sequence[bool], draw: float) -> int:
+    """As `pick_producer`, among those not visited, in proportion to their probabilities.
+
+    Where every producer with a probability has been visited, all of them count again.
+    """
+    total = 0.0
+    below = 0.0
+    for j in range(len(reached)):
+        if not visited[j]:
+            total += reached[j] - below
+        below = reached[j]
+    if total <= 0.0:
+        return pick_producer(reached, draw)
+    target = draw * total
+    sum_so_far = 0.0
+    below = 0.0
+    picked = 0
+    for j in range(len(reached)):
+        share = reached[j] - below
+        below = reached[j]
+        if visited[j] or share <= 0.0:
+            continue
+        picked = j
+        sum_so_far += share
+        if target < sum_so_far:
+            break
+    return picked

@@ -1,0 +1,206 @@
+"""`spillover sim leases`: partitions shared out over nodes, at the level of single messages.
+
+Sets the scene, lets it run, and reckons. The nodes are in `sim.leases_blog` and
+`sim.leases_guarded`, what surrounds them in `sim.leases_world`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from spillover.model.errors import InputError
+from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+from spillover.policy.leasing import WAIT_READINGS, minimum_moves
+from spillover.sim.leases_blog import BlogNode, BlogStore
+from spillover.sim.leases_guarded import GuardedNode
+from spillover.sim.leases_store import GuardedStore
+from spillover.sim.leases_watch import Tenure, Watch
+from spillover.sim.leases_world import Surroundings, Troubles
+
+STARTS = ("balanced", "one-node", "empty")
+"""Who serves what at 0: all nodes in turn, node 0 everything, or nobody anything."""
+
+CHALLENGES = ("all", "one")
+"""Step 1 of the blog's rule: each partition that a node does not serve, or one of them, drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseScene:
+    """What is simulated. A period is one normal lease time; nodes are given by index."""
+
+    nodes: int
+    partitions: int
+    periods: int
+    rule: str = "guarded"
+    start: str = "balanced"
+    challenges: str = "all"
+    waits: str = "halves"
+    """How the blog's rule reads step 2: see `policy.leasing`."""
+    times: LeaseTimes = field(default_factory=LeaseTimes)
+    troubles: Troubles = field(default_factory=Troubles)
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "partitions", "periods"):
+            if getattr(self, name) < 1:
+                raise InputError("leases", name, f"expected at least 1, got {getattr(self, name)}")
+        for name, known in (
+            ("rule", LEASE_RULES),
+            ("start", STARTS),
+            ("challenges", CHALLENGES),
+            ("waits", tuple(WAIT_READINGS)),
+        ):
+            if getattr(self, name) not in known:
+                expected = f"expected one of {', '.join(known)}, got {getattr(self, name)!r}"
+                raise InputError("leases", name, expected)
+        self._check_troubles()
+
+    def _check_troubles(self) -> None:
+        troubles = self.troubles
+        for name in ("stall_ms", "crash_ms", "join_ms"):
+            for node, value in getattr(troubles, name).items():
+                if not 0 <= node < self.nodes:
+                    expected = f"expected nodes 0..{self.nodes - 1}, got {node}"
+                    raise InputError("leases", name, expected)
+                if not (math.isfinite(value) and value >= 0):
+                    raise InputError("leases", name, f"expected ms of at least 0, got {value:g}")
+        for node, crash_ms in troubles.crash_ms.items():
+            join_ms = troubles.join_ms.get(node, 0.0)
+            if crash_ms < join_ms:
+                expected = f"expected a node to join before it crashes, got {join_ms:g} ms"
+                raise InputError("leases", "join_ms", expected)
+        if len(troubles.join_ms) == self.nodes:
+            raise InputError("leases", "join_ms", "expected a node that is there from the start")
+
+    @property
+    def end_ms(self) -> float:
+        return self.periods * self.times.normal_lease_ms
+
+    @property
+    def first_nodes(self) -> list[int]:
+        """The nodes that are there from the start."""
+        return [node for node in range(self.nodes) if node not in self.troubles.join_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRun:
+    """What came out. `moves_ms` are the instants of the moves, `tenures` who ran what when."""
+
+    moves: int
+    moves_min: int
+    """The fewest moves: those of the start, and what each crash or joining added to them, where
+    a partition that is being handed over just then still counts for the old node."""
+    counts: tuple[int, ...]
+    """Partitions by the node that started them last."""
+    unowned_ms_max: float
+    double_owned_ms: float
+    double_entitled_ms: float
+    """The part of `double_owned_ms` in which neither handler had been fenced."""
+    challenges: int
+    store_calls: int
+    moves_ms: list[float]
+    tenures: list[list[Tenure]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Contract section 3, and a little more."""
+        return {
+            "moves": self.moves,
+            "moves_min": self.moves_min,
+            "counts": {f"n{node}": count for node, count in enumerate(self.counts)},
+            "unowned_ms_max": self.unowned_ms_max,
+            "double_owned_ms": self.double_owned_ms,
+            "double_entitled_ms": self.double_entitled_ms,
+            "last_move_ms": self.moves_ms[-1] if self.moves_ms else None,
+            "challenges": self.challenges,
+            "store_calls": self.store_calls,
+        }
+
+
+def run_leases(
+    scene: LeaseScene, seed: int, on_progress: Callable[[float], None] | None = None
+) -> LeaseRun:
+    """Let the scene run to its end; `on_progress` gets the share done, once a period."""
+    watch = Watch(scene.partitions)
+    around = Surroundings(scene.times, scene.troubles, watch, seed)
+    make = _blog_nodes if scene.rule == "blog" else _guarded_nodes
+    nodes = make(scene, around)
+    around.nodes.extend(nodes)
+    if scene.start != "empty":
+        first = scene.first_nodes
+        for partition in range(scene.partitions):
+            turn = partition % len(first) if scene.start == "balanced" else 0
+            nodes[first[turn]].own(partition)
+    for node in scene.first_nodes:
+        around.join(node)
+    needs = _Needs(watch, scene)
+    ended = [False]
+    around.after_ms(scene.end_ms, ended.__setitem__, 0, True)  # noqa: FBT003
+    for node, time_ms in scene.troubles.join_ms.items():
+        around.after_ms(time_ms, needs.change, around.join, node, True)  # noqa: FBT003
+    for node, time_ms in scene.troubles.crash_ms.items():
+        around.after_ms(time_ms, needs.change, around.crash, node, False)  # noqa: FBT003
+    if on_progress is not None:
+        for period in range(1, scene.periods + 1):
+            time_ms = period * scene.times.normal_lease_ms
+            around.after_ms(time_ms, on_progress, period / scene.periods)
+    around.world.run(lambda: ended[0])
+    return _reckon(scene, around, needs)
+
+
+def _blog_nodes(scene: LeaseScene, around: Surroundings) -> list[Any]:
+    store = BlogStore()
+    return [
+        BlogNode(node, scene.partitions, store, around, scene.challenges, scene.waits)
+        for node in range(scene.nodes)
+    ]
+
+
+def _guarded_nodes(scene: LeaseScene, around: Surroundings) -> list[Any]:
+    store = GuardedStore(scene.partitions, scene.times)
+    return [GuardedNode(node, scene.partitions, store, around) for node in range(scene.nodes)]
+
+
+class _Needs:
+    """The fewest moves that the start and each change of the members made necessary."""
+
+    def __init__(self, watch: Watch, scene: LeaseScene) -> None:
+        self._watch = watch
+        self._alive = [False] * scene.nodes
+        for node in scene.first_nodes:
+            self._alive[node] = True
+        self.moves_min = minimum_moves(self.counts(), self._alive)
+
+    def counts(self) -> list[int]:
+        counts = [0] * len(self._alive)
+        for owner in self._watch.owners():
+            if owner is not None:
+                counts[owner] += 1
+        return counts
+
+    def change(self, happen: Callable[[int], None], node: int, alive: bool) -> None:  # noqa: FBT001
+        """Let a node join or crash; what that adds to the moves that were still needed."""
+        counts = self.counts()
+        before = minimum_moves(counts, self._alive)
+        self._alive[node] = alive
+        self.moves_min += minimum_moves(counts, self._alive) - before
+        happen(node)
+
+
+def _reckon(scene: LeaseScene, around: Surroundings, needs: _Needs) -> LeaseRun:
+    watch = around.watch
+    counts = tuple(needs.counts())
+    watch.end(scene.end_ms)
+    return LeaseRun(
+        moves=len(watch.moves_ms),
+        moves_min=needs.moves_min,
+        counts=counts,
+        unowned_ms_max=watch.unowned_ms_max(scene.end_ms),
+        double_owned_ms=watch.double_owned_ms(),
+        double_entitled_ms=watch.double_entitled_ms(),
+        challenges=around.challenges,
+        store_calls=around.calls,
+        moves_ms=watch.moves_ms,
+        tenures=watch.tenures,
+    )

@@ -1,0 +1,187 @@
+"""Johnson's model of the distributed queue, equations 1-12, solved for any parameters.
+
+The unknown is p_mt, the probability that a probe finds an empty producer. Given p_mt, h_avg (7)
+and p_b (8) are known. The chains (2)-(6) then give p_mt as a growing function of the rate of
+probes, so that exactly one rate fits. That rate must be the one that the consumers produce (1): a second root, over the log odds of p_mt. Both roots are bracketed from the
+start; plain iteration on mu_c, as in the document, diverges at h_max = 1 for loads from 100 %.
+
+Errata of the document, and why:
+
+* W = (h_avg + 1) r + B: (9) has the factor p_mt^h_max already; W as printed has it twice.
+* (1): a request occupies its consumer for 1/mu + W, and W has the hop that brings the object back,
+  so that the denominator is 1/mu + (h_avg + 1) r + B, as in (13).
+* T = M U_c mu = N lambda U_p: a consumer takes mu objects per unit of time while it consumes; the
+  document divides by the rates.
+* After (10): all N producers together get N mu_c, of which type k gets frac_k, each of its N_k
+  producers N frac_k mu_c / N_k. The document has M for N, which is right for M = N only.
+* (12) is a sum over where the *last* probe goes and whether it finds nothing: it has p_mt in it,
+  as (17) does. So B = p_mt^(h_max - 1) sum of frac_k p_mt,k B_c,k, as in (18); with (9) as it
+  stands, (12) would have to be divided by p_mt.
+
+Restricted access (section 4.3): where each consumer probes K producers and each producer is
+probed by M_j = M K / N consumers, (13)-(18) say the same of all consumers and all producers and
+collapse into the system above, with chain (3) for M_j requests in place of (4). `probing_access`
+solves (13)-(18) as they stand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spillover.sim.theory.probing_root import rising_root
+from spillover.sim.theory.probing_producer import ProducerState, few_sources, log_sum, many_sources
+from spillover.sim.theory.probing_system import ProbingFigures, ProbingSystem
+
+LOG_ODDS = (-1e5, 1e5)
+"""Of p_mt: wide enough for 1 000 buffers that are never empty."""
+LOG_RATES = (-600.0, 600.0)
+"""Of the rate of probes relative to what is produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Producers that are alike in all that matters to the model."""
+
+    count: int
+    rate: float
+    access: float
+    room: int
+    """How many requests can be parked at one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """The system at a given p_mt, the rate of probes chosen to fit it."""
+
+    probes: float
+    """h_avg."""
+    wait: float
+    """W."""
+    log_arrivals: float
+    """log of N mu_c, the probes at all producers."""
+    states: tuple[ProducerState, ...]
+    """A producer of each group."""
+
+
+def solve(system: ProbingSystem) -> ProbingFigures:
+    """The figures of a system, by equations 1-12; with restricted access by 13-18."""
+    groups = _groups(system)
+
+    def surplus(log_odds: float) -> float:
+        """How much more producers get asked, at this p_mt, than consumers ask: in logarithms."""
+        point = _point(system, groups, log_odds)
+        asked = system.consumers * point.probes / (1.0 / system.consumption_rate + point.wait)
+        return point.log_arrivals - math.log(asked)
+
+    log_odds = rising_root(surplus, *LOG_ODDS)
+    point = _point(system, groups, log_odds)
+    per_object = 1.0 / system.consumption_rate + point.wait
+    made = math.fsum(
+        group.count * group.rate * (1.0 - state.full)
+        for group, state in zip(groups, point.states, strict=True)
+    )
+    return ProbingFigures(
+        probes_mean=point.probes,
+        wait_mean=point.wait,
+        empty_probability=share_of(log_odds),
+        producer_utilization=made / system.capacity,
+        consumer_utilization=1.0 / (system.consumption_rate * per_object),
+        throughput=system.consumers / per_object,
+    )
+
+
+def share_of(log_odds: float) -> float:
+    """The probability with these log odds."""
+    if log_odds > 0.0:
+        return 1.0 / (1.0 + math.exp(-log_odds))
+    return math.exp(log_odds) / (1.0 + math.exp(log_odds))
+
+
+def probes_mean(empty: float, max_hops: int) -> float:
+    """h_avg = 1 + p_mt + ... + p_mt^(h_max - 1) (7), as a sum: no 0/0 at p_mt = 1."""
+    total = 0.0
+    for _ in range(max_hops):
+        total = total * empty + 1.0
+    return total
+
+
+def parking_share(empty: float, max_hops: int) -> float:
+    """p_b = p_mt^(h_max - 1) / h_avg (8)."""
+    return float(empty ** (max_hops - 1)) / probes_mean(empty, max_hops)
+
+
+def _point(system: ProbingSystem, groups: tuple[_Group, ...], log_odds: float) -> _Point:
+    empty = share_of(log_odds)
+    parking = parking_share(empty, system.max_hops)
+
+    def states_at(log_rate: float) -> list[tuple[float, ProducerState]]:
+        return _states(system, groups, parking, math.exp(log_rate) * system.capacity)
+
+    def too_empty(log_rate: float) -> float:
+        """Log odds that a probe finds nothing (11), beyond those asked for."""
+        states = states_at(log_rate)
+        found_none = log_sum([math.log(access) + state.log_empty for access, state in states])
+        found_one = log_sum([math.log(access) + state.log_stocked for access, state in states])
+        return found_none - found_one - log_odds
+
+    log_rate = rising_root(too_empty, *LOG_RATES)
+    states = states_at(log_rate)
+    if len(groups) == 1:
+        log_arrivals = math.log(groups[0].count * states[0][1].arrival_rate)
+    else:
+        log_arrivals = log_rate + math.log(system.capacity)
+    # B by (9) and (12), see above.
+    parked = math.fsum(
+        access * math.exp(state.log_empty) * state.parked_time for access, state in states
+    )
+    probes = probes_mean(empty, system.max_hops)
+    wait = (probes + 1.0) * system.message_time + float(empty ** (system.max_hops - 1)) * parked
+    return _Point(probes, wait, log_arrivals, tuple(state for _, state in states))
+
+
+def _states(
+    system: ProbingSystem, groups: tuple[_Group, ...], parking: float, probes_rate: float
+) -> list[tuple[float, ProducerState]]:
+    """frac_k and the state of a producer, for each group, at a rate of all probes.
+
+    Where there is only one group, `probes_rate` is what would come with nobody parked, which is
+    as good a parameter and saves a root. Otherwise group k gets the share frac_k of what really
+    comes: a producer that cannot take that much counts as always empty.
+    """
+    chain = few_sources if system.is_restricted else many_sources
+
+    def state_of(group: _Group, rate: float) -> ProducerState:
+        return chain(group.rate, rate, parking, group.room, system.buffers)
+
+    def state_with(group: _Group, mean: float) -> ProducerState:
+        def beyond(log_rate: float) -> float:
+            state = state_of(group, math.exp(log_rate) * group.rate)
+            return math.log(state.arrival_rate) - math.log(mean)
+
+        return state_of(group, math.exp(rising_root(beyond, *LOG_RATES)) * group.rate)
+
+    if len(groups) == 1:
+        return [(1.0, state_of(groups[0], probes_rate / groups[0].count))]
+    return [
+        (group.access, state_with(group, probes_rate * group.access / group.count))
+        for group in groups
+    ]
+
+
+def _groups(system: ProbingSystem) -> tuple[_Group, ...]:
+    """The kinds that are probed; under restricted access, the producers that are probed at all.
+
+    M K links are spread evenly; M_j is a whole number, the nearest one to their mean.
+    """
+    if not system.is_restricted:
+        return tuple(
+            _Group(kind.count, kind.rate, kind.access, system.consumers)
+            for kind in system.kinds
+            if kind.access > 0.0
+        )
+    assert system.producers_per_consumer is not None
+    (kind,) = system.kinds
+    links = system.consumers * system.producers_per_consumer
+    probed = min(kind.count, links)
+    return (_Group(probed, kind.rate, 1.0, round(links / probed)),)

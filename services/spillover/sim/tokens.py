@@ -1,0 +1,228 @@
+"""`spillover sim tokens`: typed jobs on a pool of unlike servers, and how many find no token.
+
+Comte, "Dynamic load balancing with tokens", section IV, beyond what theory covers. The kernels are
+in `sim.fast`; here are warm-up, batches and intervals.
+
+Insensitive, or only nearly so (what theory says, and what was measured with these simulations on
+figure 11's pool at load 1.6 to 2, where exponential sizes give beta_1 near 0.047 to 0.07):
+* Exactly insensitive, with processor sharing or balanced fairness: the law of sizes within each
+  class (sizes det, hyper-by-class). Independent of the type, that is: the law of a job is then
+  settled by the class that it joins.
+* Nearly: laws that differ by type, as in figure 13 (sizes hyper). The law within a class then
+  depends on who finds which token when; beta_1 rises by 0.001 to 0.003.
+* FCFS with exponential sizes is exact, with or without interruptions; with other sizes it is very
+  sensitive without interruptions, and the less so the more there are, by class as by type.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from spillover.model.errors import InputError
+from spillover.model.pool import Pool
+from spillover.sim.fast.tokens import Counts, TokenSystem
+from spillover.sim.fast.tokens_layout import Floats
+from spillover.sim.theory.tokens_static import static_split
+
+INTERRUPTIONS = 10.0
+"""Of a job of mean size on its way through FCFS service, unless told otherwise."""
+
+INTERRUPTIONS_MAX = 10_000.0
+
+BATCHES = 32
+STUDENT_T = 2.0395
+"""The 97.5 % quantile for BATCHES - 1 degrees of freedom."""
+
+JOBS_FOR_INTERVALS = 10 * BATCHES
+"""With fewer, there is one batch and no interval."""
+
+JOBS_AT_ONCE = 250_000
+"""Between two calls of `on_progress`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A measured share, and the half-width of its 95 % interval; None where nothing was seen."""
+
+    value: float | None
+    ci95: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRun:
+    """What came of a run. `jobs` are those measured, after `warm_up_jobs`; blocked ones count."""
+
+    pool: str
+    policy: str
+    discipline: str
+    sizes: str
+    load: float
+    jobs: int
+    warm_up_jobs: int
+    blocking: Estimate
+    blocking_per_type: dict[str, Estimate]
+    occupancy: Estimate
+    idle: dict[str, Estimate]
+    wall_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object of contract section 3, `sim tokens`; `ci95` has half-widths."""
+        return {
+            "pool": self.pool,
+            "policy": self.policy,
+            "discipline": self.discipline,
+            "sizes": self.sizes,
+            "load": self.load,
+            "jobs": self.jobs,
+            "warm_up_jobs": self.warm_up_jobs,
+            **self._figures(lambda estimate: estimate.value),
+            "ci95": self._figures(lambda estimate: estimate.ci95),
+            "jobs_per_s": (self.jobs + self.warm_up_jobs) / self.wall_s if self.wall_s else 0.0,
+        }
+
+    def _figures(self, part: Callable[[Estimate], float | None]) -> dict[str, Any]:
+        return {
+            "blocking": {
+                "average": part(self.blocking),
+                "per_type": {name: part(each) for name, each in self.blocking_per_type.items()},
+            },
+            "occupancy": part(self.occupancy),
+            "idle": {name: part(each) for name, each in self.idle.items()},
+        }
+
+
+def run_tokens(
+    pool: Pool,
+    jobs: int,
+    seed: int,
+    policy: str = "dynamic",
+    discipline: str = "ps",
+    sizes: str = "exp",
+    *,
+    on_progress: Callable[[float], None] | None = None,
+    interruptions: float = INTERRUPTIONS,
+) -> TokenRun:
+    """Let `jobs` jobs arrive at the pool, at its rates, after a warm-up of a tenth as many.
+
+    policy         dynamic: tokens; static-best, static-uniform: a class at random, by the
+                   probabilities of `sim.theory`, and blocked if it is full
+    discipline     ps: each class shares its rate evenly, which is balanced fair, that is the
+                   servers' own where no other class uses them; fcfs: sequential, several servers on
+                   one job
+    sizes          exp, hyper, hyper-by-class, det: see `sim.fast.tokens.laws_of`
+    interruptions  fcfs only: mean number of times that a job of mean size is sent to the end of
+                   the queue, 0 for never
+    on_progress    is called with the share that is done, 0..1
+
+    The same seed gives the same arrivals and sizes under every policy and discipline. Raises
+    InputError for fewer than one job, and for pools that are too large.
+    """
+    if jobs < 1:
+        raise InputError("--jobs", "", f"expected at least 1, got {jobs}")
+    if not 0 <= interruptions <= INTERRUPTIONS_MAX:
+        expected = f"expected 0 to {INTERRUPTIONS_MAX:.0f}, got {interruptions:g}"
+        raise InputError("--interruptions", "", expected)
+    system = TokenSystem(
+        pool,
+        seed=seed,
+        shares=_shares(pool, policy),
+        sizes=sizes,
+        quantum=_quantum(discipline, interruptions),
+    )
+    warm_up = max(jobs // 10, 20 * sum(each.tokens for each in pool.classes))
+    started_s = time.perf_counter()
+    batches = _measure(system, jobs, warm_up, on_progress)
+    wall_s = time.perf_counter() - started_s
+    return TokenRun(
+        pool=pool.name,
+        policy=policy,
+        discipline=discipline,
+        sizes=sizes,
+        load=pool.load,
+        jobs=jobs,
+        warm_up_jobs=warm_up,
+        wall_s=wall_s,
+        **_estimates(pool, batches),
+    )
+
+
+def _shares(pool: Pool, policy: str) -> list[list[float]] | None:
+    """The static policies' assignment probabilities, by type and its classes; None for dynamic."""
+    if policy == "dynamic":
+        return None
+    split = static_split(pool, policy)
+    return [[split[each.id][name] for name in each.classes] for each in pool.types]
+
+
+def _quantum(discipline: str, interruptions: float) -> float | None:
+    if discipline == "ps":
+        return None
+    return 1.0 / interruptions if interruptions > 0 else math.inf
+
+
+def _measure(
+    system: TokenSystem, jobs: int, warm_up: int, on_progress: Callable[[float], None] | None
+) -> list[Counts]:
+    """What happened in each batch; the batches have equal numbers of jobs, as nearly as can be."""
+    count = BATCHES if jobs >= JOBS_FOR_INTERVALS else 1
+    done = 0
+
+    def advance(until: int) -> Counts:
+        nonlocal done
+        while done < until:
+            step = min(until - done, JOBS_AT_ONCE)
+            system.advance(step)
+            done += step
+            if on_progress is not None:
+                on_progress(done / (warm_up + jobs))
+        return system.counts()
+
+    ends = [advance(warm_up + jobs * batch // count) for batch in range(count + 1)]
+    return [after.since(before) for before, after in pairwise(ends)]
+
+
+def _estimates(pool: Pool, batches: Sequence[Counts]) -> dict[str, Any]:
+    arrived = np.array([batch.arrived for batch in batches], dtype=float)
+    blocked = np.array([batch.blocked for batch in batches], dtype=float)
+    idle_s = np.array([batch.idle_s for batch in batches])
+    seconds = np.array([batch.now_s for batch in batches])
+    rates = np.array([server.rate for server in pool.servers])
+    used_s = seconds - idle_s @ (rates / rates.sum())
+    return {
+        "blocking": _blocking(blocked.sum(axis=1), arrived.sum(axis=1)),
+        "blocking_per_type": {
+            each.id: _blocking(blocked[:, k], arrived[:, k]) for k, each in enumerate(pool.types)
+        },
+        "occupancy": ratio(used_s, seconds),
+        "idle": {server.id: ratio(idle_s[:, s], seconds) for s, server in enumerate(pool.servers)},
+    }
+
+
+def _blocking(blocked: Floats, arrived: Floats) -> Estimate:
+    """At least the 3 / n that n trials without a single success leave possible: batches that all
+    saw nothing do not mean that nothing can happen."""
+    estimate = ratio(blocked, arrived)
+    if estimate.ci95 is None:
+        return estimate
+    return Estimate(estimate.value, max(estimate.ci95, 3.0 / float(arrived.sum())))
+
+
+def ratio(parts: Floats, wholes: Floats) -> Estimate:
+    """The sum of the parts over that of the wholes, by batch; the interval by Student's t over the
+    batches' deviations from it (the classical ratio estimator)."""
+    whole = float(wholes.sum())
+    if whole <= 0:
+        return Estimate(None, None)
+    value = float(parts.sum()) / whole
+    if len(parts) < BATCHES or np.count_nonzero(wholes) < BATCHES:
+        return Estimate(value, None)
+    off = parts - value * wholes
+    deviation = math.sqrt(float(off @ off) / (len(off) - 1) / len(off))
+    return Estimate(value, STUDENT_T * deviation / (whole / len(off)))

@@ -1,0 +1,309 @@
+"""Fault files: what is read, the one line that every bad file gets, and random schedules."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.inputs.fault_file import FAULTS_MAX, load_faults
+from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
+from spillover.model.faults import (
+    CLUSTER_ACTIONS,
+    FAULT_ACTIONS,
+    ClusterFault,
+    FaultSchedule,
+    LinkFault,
+)
+
+RING5 = load_topology("ring5")
+
+EXAMPLE = """
+faults:
+  - {at_s: 1.0, action: crash, cluster: a}
+  - {at_s: 3, action: restart, cluster: a}
+  - {at_s: 3.5, action: pause, cluster: b}
+  - {at_s: 4.0, action: resume, cluster: b}
+  - {at_s: 4.0, action: slow, cluster: c, factor: 3}
+  - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
+  - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
+  - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}
+  - {at_s: 6.0, action: cut, from: a, to: b}
+  - {at_s: 9.0, action: heal, between: [a, b]}
+"""
+
+AB = (("a", "b"),)
+BOTH = (("a", "b"), ("b", "a"))
+
+KNOWN_ACTIONS = "crash, restart, pause, resume, slow, clock, link, cut, heal"
+KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
+
+# Each case: the entries, then the whole message after "FILE: ".
+BAD_ENTRIES = {
+    "unknown cluster": (
+        "{at_s: 1, action: crash, cluster: z}",
+        f"faults[0].cluster: {KNOWN_IDS}, got 'z'",
+    ),
+    "unknown end of a link": (
+        "{at_s: 1, action: cut, between: [a, z]}",
+        f"faults[0].between: {KNOWN_IDS}, got 'z'",
+    ),
+    "unknown receiver": (
+        "{at_s: 1, action: cut, from: a, to: z}",
+        f"faults[0].to: {KNOWN_IDS}, got 'z'",
+    ),
+    "unknown link": (
+        "{at_s: 1, action: cut, between: [a, c]}",
+        "faults[0].between: expected a link of the topology, got a and c, which have none",
+    ),
+    "a link to itself": (
+        "{at_s: 1, action: cut, from: a, to: a}",
+        "faults[0].from: expected a link of the topology, got a and a, which have none",
+    ),
+    "negative time": (
+        "{at_s: -1, action: crash, cluster: a}",
+        "faults[0].at_s: expected a number of at least 0, got -1",
+    ),
+    "no time": (
+        "{action: crash, cluster: a}",
+        "faults[0].at_s: expected a value, the field is missing",
+    ),
+    "a time that is no number": (
+        "{at_s: .nan, action: crash, cluster: a}",
+        "faults[0].at_s: expected a number of at least 0, got nan",
+    ),
+    "a time as text": (
+        "{at_s: '1', action: crash, cluster: a}",
+        "faults[0].at_s: expected a number, got '1'",
+    ),
+    "true for a time": (
+        "{at_s: true, action: crash, cluster: a}",
+        "faults[0].at_s: expected a number, got true",
+    ),
+    "an endless time": (
+        "{at_s: 1" + "0" * 400 + ", action: crash, cluster: a}",
+        "faults[0].at_s: expected a number, got a very large number",
+    ),
+    "descending times": (
+        "{at_s: 2, action: crash, cluster: a}, {at_s: 1.5, action: crash, cluster: b}",
+        "faults[1].at_s: expected times that do not descend, got 1.5 after 2",
+    ),
+    "unknown action": (
+        "{at_s: 1, action: explode, cluster: a}",
+        f"faults[0].action: expected one of {KNOWN_ACTIONS}, got 'explode'",
+    ),
+    "no action": ("{at_s: 1}", "faults[0].action: expected a value, the field is missing"),
+    "an action that is no text": (
+        "{at_s: 1, action: 5}",
+        "faults[0].action: expected text, got 5",
+    ),
+    "no cluster": (
+        "{at_s: 1, action: crash}",
+        "faults[0].cluster: expected a value, the field is missing",
+    ),
+    "a misspelled field": (
+        "{at_s: 1, action: crash, clustr: a}",
+        "faults[0].clustr: not a field of crash, did you mean cluster?",
+    ),
+    "a field of another action": (
+        "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
+        "faults[0].loss: not a field of slow, expected at_s, action, cluster, factor",
+    ),
+    "restart of the living": (
+        "{at_s: 1, action: restart, cluster: a}",
+        "faults[0].action: expected restart only of a cluster that is crashed, a is up",
+    ),
+    "two crashes": (
+        "{at_s: 1, action: crash, cluster: a}, {at_s: 1, action: crash, cluster: a}",
+        "faults[1].action: expected crash only of a cluster that is up or paused, a is crashed",
+    ),
+    "resume without pause": (
+        "{at_s: 1, action: resume, cluster: a}",
+        "faults[0].action: expected resume only of a cluster that is paused, a is up",
+    ),
+    "slow by nothing": (
+        "{at_s: 1, action: slow, cluster: a}",
+        "faults[0].factor: expected with slow, the field is missing",
+    ),
+    "slow by 0": (
+        "{at_s: 1, action: slow, cluster: a, factor: 0}",
+        "faults[0].factor: expected a number above 0, got 0",
+    ),
+    "a clock that stands": (
+        "{at_s: 1, action: clock, cluster: a, rate: 0}",
+        "faults[0].rate: expected a number from 0.1 to 10, got 0",
+    ),
+    "a change of nothing": (
+        "{at_s: 1, action: link, between: [a, b]}",
+        "faults[0].delay_ms: expected with link, the field is missing",
+    ),
+    "more than all lost": (
+        "{at_s: 1, action: link, between: [a, b], loss: 1.5}",
+        "faults[0].loss: expected a number from 0 to 1, got 1.5",
+    ),
+    "less than none twice": (
+        "{at_s: 1, action: link, between: [a, b], duplicate: -0.5}",
+        "faults[0].duplicate: expected a number from 0 to 1, got -0.5",
+    ),
+    "negative delay": (
+        "{at_s: 1, action: link, from: a, to: b, delay_ms: -3}",
+        "faults[0].delay_ms: expected a number of at least 0, got -3",
+    ),
+    "no link at all": (
+        "{at_s: 1, action: heal}",
+        "faults[0].between: expected between, or from and to, the fields are missing",
+    ),
+    "one end": (
+        "{at_s: 1, action: heal, from: a}",
+        "faults[0].to: expected a value, the field is missing",
+    ),
+    "both ways of naming": (
+        "{at_s: 1, action: heal, from: a, to: b, between: [a, b]}",
+        "faults[0].between: expected either between, or from and to",
+    ),
+    "three ends": (
+        "{at_s: 1, action: heal, between: [a, b, c]}",
+        "faults[0].between: expected two cluster ids, got a list",
+    ),
+    "an entry that is no mapping": (
+        "crash",
+        "faults[0]: expected a mapping of fields, got 'crash'",
+    ),
+}
+
+BAD_FILES = {
+    "empty": ("", "expected a mapping with the field faults, got nothing"),
+    "a list": ("- a\n", "expected a mapping with the field faults, got a list"),
+    "no faults": (
+        "{}",
+        "faults: expected a list, the field is missing, expected faults and nothing",
+    ),
+    "more": ("faults: []\nseed: 3\n", "seed: unknown field, expected faults and nothing else"),
+    "no list": ("faults: {a: 1}", "faults: expected a list, got a mapping"),
+    "syntax": ("faults: [", "line 1: expected YAML, got: expected the node content"),
+    "twice": ("faults: []\nfaults: []\n", "line 2: expected each field once, got 'faults' twice"),
+}
+
+
+def read(tmp_path, text, topology=RING5):
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    return load_faults(str(path), topology, 10.0)
+
+
+def test_the_example_is_read(tmp_path):
+    """Every action, with its numbers and directions."""
+    schedule = read(tmp_path, EXAMPLE)
+    assert schedule.faults == (
+        ClusterFault(at_s=1.0, action="crash", cluster="a"),
+        ClusterFault(at_s=3.0, action="restart", cluster="a"),
+        ClusterFault(at_s=3.5, action="pause", cluster="b"),
+        ClusterFault(at_s=4.0, action="resume", cluster="b"),
+        ClusterFault(at_s=4.0, action="slow", cluster="c", factor=3.0),
+        ClusterFault(at_s=4.0, action="clock", cluster="c", rate=1.01, offset_ms=-250.0),
+        LinkFault(
+            at_s=5.0, action="link", directions=BOTH, delay_ms=80.0, jitter_ms=20.0, loss=0.05
+        ),
+        LinkFault(at_s=5.0, action="link", directions=AB, duplicate=0.1, reorder=0.1),
+        LinkFault(at_s=6.0, action="cut", directions=AB),
+        LinkFault(at_s=9.0, action="heal", directions=BOTH),
+    )
+    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS)
+    assert (len(schedule), schedule.last_s) == (10, 9.0)
+
+
+def test_no_faults_are_no_trouble(tmp_path):
+    """An empty list is a schedule of nothing."""
+    schedule = read(tmp_path, "faults: []\n")
+    assert (len(schedule), schedule.last_s) == (0, 0.0)
+
+
+@pytest.mark.parametrize("case", BAD_ENTRIES)
+def test_bad_entries_get_one_line(tmp_path, case):
+    """It names the file, the entry and the field."""
+    entries, expected = BAD_ENTRIES[case]
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, f"faults: [{entries}]\n")
+    assert str(raised.value) == f"{tmp_path / 'f.yaml'}: {expected}"
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_files_get_one_line(tmp_path, case):
+    """It names the file, and the line where there is one."""
+    text, expected = BAD_FILES[case]
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, text)
+    assert str(raised.value).startswith(f"{tmp_path / 'f.yaml'}: {expected}")
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    """Missing, a directory, not text, or too many."""
+    for name, content, expected in [
+        ("missing", None, "expected a YAML file of faults or random:SEED, found no such file"),
+        ("", None, "expected a file, got a directory"),
+        ("bytes", b"\xff\xfe\xff", "expected UTF-8 text"),
+        ("many", b"faults: [" + b"1," * (FAULTS_MAX + 1) + b"]", "faults: expected at most 10000"),
+    ]:
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError) as raised:
+            load_faults(str(path), RING5, 1.0)
+        assert str(raised.value).startswith(f"{path}: {expected}")
+
+
+@given(st.text(max_size=80))
+def test_no_text_makes_it_raise_anything_else(tmp_path_factory, text):
+    """Whatever is in the file."""
+    path = tmp_path_factory.mktemp("faults") / "f.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        load_faults(str(path), RING5, 1.0)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - most texts raise, and some are fine
+
+
+@pytest.mark.parametrize("name", ["random:", "random:x", "random:-1", "random:1.5", "random:²"])
+def test_random_schedules_need_a_seed(name):
+    """A whole number."""
+    expected = f"{name}: expected random:SEED with a whole number as the seed"
+    with pytest.raises(InputError, match=expected):
+        load_faults(name, RING5, 1.0)
+
+
+def test_random_schedules_fit_and_heal():
+    """Whatever begins ends within the run, of every kind; the same seed gives the same."""
+    kinds = Counter()
+    for seed in range(300):
+        schedule = load_faults(f"random:{seed}", RING5, 7.0)
+        schedule.check(RING5)
+        assert schedule == load_faults(f"random:{seed}", RING5, 7.0)
+        assert schedule.name == f"random:{seed}"
+        assert 2 <= len(schedule) <= 12
+        assert schedule.last_s <= 7.0
+        kinds.update(fault.action for fault in schedule.faults)
+        balance = Counter(fault.action for fault in schedule.faults)
+        assert balance["crash"] == balance["restart"]
+        assert balance["pause"] == balance["resume"]
+        assert balance["cut"] + balance["link"] == balance["heal"]
+    assert min(kinds[action] for action in FAULT_ACTIONS) > 30
+
+
+def test_random_schedules_of_one_cluster_alone():
+    """Without links, only clusters have trouble."""
+    alone = load_topology("ring5")
+    alone = type(alone)(name="alone", clusters=alone.clusters[:1])
+    for seed in range(50):
+        schedule = load_faults(f"random:{seed}", alone, 1.0)
+        assert {fault.action for fault in schedule.faults} <= set(CLUSTER_ACTIONS)
+
+
+def test_a_schedule_made_by_hand_is_checked_against_its_topology():
+    """As the simulator does before it runs one."""
+    schedule = FaultSchedule("mine", (ClusterFault(at_s=1.0, action="crash", cluster="q"),))
+    with pytest.raises(InputError, match=r"mine: faults\[0\].cluster: expected a cluster id"):
+        schedule.check(RING5)

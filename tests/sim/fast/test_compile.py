@@ -1,0 +1,81 @@
+"""Compiling from outside: callees found by themselves, caches that notice what has changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+TREE = {
+    "spillover/sim/fast/zz_rule.py": "FACTOR = 2\n\ndef rule(x):\n    return FACTOR * x\n",
+    "spillover/sim/fast/zz_model.py": (
+        "from spillover.sim.fast.compile import compiled, inner, kernel\n"
+        "from spillover.sim.fast.zz_rule import rule\n\n"
+        "@inner\ndef twice(x):\n    return rule(rule(x))\n\n"
+        "@kernel\ndef model(x):\n    return twice(x) + 1\n"
+    ),
+}
+SHOW = (
+    "import spillover, sys; spillover.__path__.append(sys.argv[1])\n"
+    "import spillover.sim.fast as fast; fast.__path__.append(sys.argv[1] + '/sim/fast')\n"
+    "from spillover.sim.fast.zz_model import model\n"
+    "print(model(3), sum(model.stats.cache_hits.values()))\n"
+)
+
+
+@pytest.fixture
+def show(require, tmp_path):
+    """Runs the little model in a process of its own: its result, and whether it was kept."""
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+    for name, text in TREE.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run(cache=tmp_path / "cache"):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+        environment.pop("NUMBA_CACHE_DIR", None)
+        command = [sys.executable, "-c", SHOW, str(tmp_path / "spillover")]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        return tuple(int(word) for word in done.stdout.split())
+
+    return run
+
+
+def test_what_is_kept_is_used_until_a_callee_changes(show, tmp_path):
+    """The rule is in another file than the kernel, two calls away."""
+    assert show() == (13, 0)
+    assert show() == (13, 1)
+    rule = tmp_path / "spillover/sim/fast/zz_rule.py"
+    stamp = rule.stat()
+    rule.write_text(TREE["spillover/sim/fast/zz_rule.py"].replace("2", "5"))
+    os.utime(rule, (stamp.st_atime, stamp.st_mtime))
+    assert show() == (76, 0)
+
+
+def test_without_a_place_to_keep_it_all_works(show, tmp_path):
+    """A home that cannot be written to: compiled anew each time."""
+    no_directory = tmp_path / "file"
+    no_directory.write_text("")
+    assert show(no_directory) == (13, 0)
+
+
+@pytest.mark.parametrize("module", ["overflow", "compile", "overflow_arrivals"])
+def test_missing_numba_is_told_in_one_line(module):
+    """Whatever is asked for, and also where numpy is missing with it."""
+    source = (
+        "import sys; sys.modules['numba'] = sys.modules['numpy'] = None\n"
+        "from spillover.model.errors import InputError\n"
+        f"try:\n    import spillover.sim.fast.{module}\n"
+        "except InputError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60
+    )
+    expected = "numba: the fast engine needs the extra `sim`: pip install 'spillover[sim]'\n"
+    assert done.stdout == expected

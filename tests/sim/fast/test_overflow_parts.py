@@ -1,0 +1,213 @@
+"""The parts of the compiled engine: draws, formulas, arrays, bounds, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from spillover.core.admission import Admission
+from spillover.core.decider import Decider
+from spillover.core.fifo import Fifo
+from spillover.core.neighbors import Neighbors
+from spillover.core.node_settings import NodeSettings
+from spillover.core.servers import Servers
+from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
+from spillover.model.schedule import Arrival
+from spillover.model.statistics import summarize
+from spillover.policy import choosers
+from spillover.sim.overflow import run_overflow
+from spillover.sim.world import stream
+
+
+@pytest.fixture(scope="module")
+def fast(require):
+    """The engine, where numba is installed."""
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+    from spillover.sim.fast import overflow
+
+    return overflow
+
+
+@pytest.fixture
+def topology():
+    """The ring of five."""
+    return load_topology("ring5")
+
+
+def test_draws_are_those_of_the_machines(fast, topology):
+    """Two generations of the twister and more, at two clusters in turn."""
+    import numpy as np
+
+    from spillover.sim.fast import overflow_arrivals
+    from spillover.sim.fast.compile import kernel
+    from spillover.sim.fast.overflow_draws import draw
+
+    @kernel
+    def draw_all(state, found):
+        for row in found:
+            row[0] = draw(state, 0)
+            row[1] = draw(state, 3)
+
+    requests = fast._empty_requests(overflow_arrivals.arrays_of([], topology))
+    found = np.empty((1500, 2))
+    draw_all(fast._first_state(topology, requests, 7, shared=False), found)
+    for column, cluster in ((0, "a"), (1, "d")):
+        random = stream(7, f"node/{cluster}")
+        assert found[:, column].tolist() == [random.random() for _ in range(1500)]
+
+
+def test_formulas_of_the_core_agree(fast):
+    """The stay and the running mean, which stand in the kernel once more: the same bits."""
+    import numpy as np
+
+    from spillover.sim.fast import overflow_rules
+    from spillover.sim.fast.overflow_state import CLUSTER
+
+    random = Random(1)
+    for _ in range(200):
+        servers, delivery_s = random.randrange(1, 9), random.choice((0.0, 0.006))
+        service_s = random.choice((0.0, 0.04))
+        settings = NodeSettings(
+            cluster="a", servers=servers, policy="paper", service_s=service_s, delivery_s=delivery_s
+        )
+        decider = Decider(
+            "paper",
+            Neighbors("a", [], [], 0.05),
+            random,
+            service_s=service_s,
+            records_max=1,
+        )
+        admission = Admission(settings, Fifo(), Servers(servers), decider)
+        ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
+        ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
+        for _ in range(random.randrange(90)):
+            took_s = random.choice((0.0, 0.04, random.random(), 100.0))
+            decider.served(took_s)
+            overflow_rules.learn.py_func(ours, took_s)
+        assert (ours.service_s, ours.variance_s2) == (
+            decider.service_s,
+            decider._service_variance_s2,
+        )
+        waiting = random.randrange(100)
+        assert overflow_rules.stay_s.py_func(ours, waiting) == admission._stay_s(waiting)
+
+
+def test_arrays_are_as_good_as_a_list(fast, topology):
+    """And nothing of them is changed by a run."""
+    import numpy as np
+
+    from spillover.sim.fast.overflow_arrivals import ArrivalArrays
+
+    random = Random(3)
+    times_s = np.sort(np.array([random.random() for _ in range(300)]))
+    homes = np.array([random.randrange(5) for _ in range(300)])
+    services_ms = np.where(homes == 2, 80.0, np.nan)
+    arrays = ArrivalArrays(times_s, homes, services_ms)
+    schedule = [
+        Arrival(time_s, "abcde"[home], 80.0 if home == 2 else None)
+        for time_s, home in zip(times_s.tolist(), homes.tolist(), strict=True)
+    ]
+    results = [fast.run_fast(topology, given, 3) for given in (arrays, schedule, arrays)]
+    for result in results:
+        assert result.requests.system_time_ms.tolist() == (
+            results[0].requests.system_time_ms.tolist()
+        )
+    assert results[0].reports == run_overflow(topology, schedule, 3).reports
+
+
+def test_more_may_be_under_way_than_there_was_room_for(fast, topology):
+    """The arrays grow: all of 12 000 come within the time of one service."""
+    schedule = [Arrival(k * 3e-6, "abcde"[k % 3]) for k in range(12_000)]
+    told = fast.run_fast(topology, schedule, 1).as_dict()
+    full = run_overflow(topology, schedule, 1).as_dict()
+    assert told["queue_length_max"] > 1000
+    for field in ("outcomes", "system_time_ms", "per_cluster", "reports", "queue_length_max"):
+        assert told[field] == full[field]
+
+
+def test_an_empty_schedule_is_no_trouble(fast, topology):
+    """Nothing was measured, and that is what is said."""
+    told = fast.run_fast(topology, [], 1).as_dict()
+    assert (told["requests"], told["forwarded_share"], told["hops"]) == (0, 0.0, {})
+    assert told["system_time_ms"]["mean"] is None
+    assert told["reports"] == 0
+
+
+def test_progress_is_told(fast, topology, monkeypatch):
+    """How many requests have ended, after each stretch of events, and at the end all."""
+    monkeypatch.setattr(fast, "EVENTS_AT_ONCE", 1000)
+    told = []
+    schedule = [Arrival(k * 0.005, "a") for k in range(1500)]
+    fast.run_fast(topology, schedule, 1, told.append)
+    assert told == sorted(told)
+    assert len(told) >= 3
+    assert told[-1] == 1500
+
+
+def test_summaries_are_those_of_lists(fast):
+    """Also of one value, and of none. NumPy squares without `pow`, hence the last bit."""
+    import numpy as np
+
+    assert fast.summarize_array(np.empty(0)) == summarize([])
+    random = Random(5)
+    for count in (1, 2, 99, 1000):
+        values = [random.expovariate(1.0) for _ in range(count)]
+        ours, theirs = fast.summarize_array(np.array(values)), summarize(values)
+        assert ours.pop("std") == pytest.approx(theirs.pop("std"), rel=1e-14)
+        assert ours == theirs
+
+
+def test_poisson_arrays_follow_their_law(fast, topology):
+    """Gaps of the mean asked for, as many at each home as at the others, the same for a seed."""
+    from spillover.sim.fast.overflow_arrivals import poisson_arrays
+
+    arrays = poisson_arrays(topology, rate_per_s=100.0, requests=200_000, seed=1)
+    arrays.check(topology)
+    assert arrays.time_s[-1] == pytest.approx(400.0, rel=0.01)
+    counts = Counter(arrays.cluster.tolist())
+    assert min(counts.values()) == pytest.approx(max(counts.values()), rel=0.03)
+    again = poisson_arrays(topology, rate_per_s=100.0, requests=200_000, seed=1)
+    other = poisson_arrays(topology, rate_per_s=100.0, requests=200_000, seed=2)
+    assert (again.time_s == arrays.time_s).all()
+    assert (other.time_s != arrays.time_s).any()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ([Arrival(1.0, "a"), Arrival(0.5, "a")], "schedule: time_s: .*descent at request 1"),
+        ([Arrival(-1.0, "a")], "schedule: time_s: expected numbers of at least 0"),
+        ([Arrival(float("nan"), "a")], "schedule: time_s: expected numbers of at least 0"),
+        ([Arrival(0.0, "x")], "schedule: cluster: expected one of a, b, c, d, e, got 'x'"),
+        ([Arrival(0.0, "a", -1.0)], "schedule: service_ms: expected numbers of at least 0"),
+    ],
+)
+def test_schedules_that_make_no_sense(fast, topology, schedule, told):
+    """One line that names the field."""
+    with pytest.raises(InputError, match=told):
+        fast.run_fast(topology, schedule, 1)
+
+
+def test_arrays_that_make_no_sense(fast, topology):
+    """Lengths that differ, homes that are none."""
+    import numpy as np
+
+    from spillover.sim.fast.overflow_arrivals import ArrivalArrays
+
+    with pytest.raises(InputError, match="expected arrays of one length"):
+        fast.run_fast(topology, ArrivalArrays(np.zeros(2), np.zeros(3, np.int32)), 1)
+    with pytest.raises(InputError, match="cluster: expected 0 to 4"):
+        fast.run_fast(topology, ArrivalArrays(np.zeros(1), np.array([5])), 1)
+
+
+def test_a_policy_that_is_not_compiled_is_refused(fast, topology, monkeypatch):
+    """Rather than decided by another rule."""
+    monkeypatch.setitem(choosers.CHOOSERS, "newest", choosers.CHOOSERS["paper"])
+    monkeypatch.setattr("spillover.model.topology.POLICY_NAMES", ("newest",))
+    with pytest.raises(InputError, match="got 'newest': use --engine full"):
+        fast.run_fast(replace(topology, policy="newest"), [], 1)
