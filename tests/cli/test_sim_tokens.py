@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -97,8 +98,7 @@ def test_without_json_there_is_a_table(require, capsys, pool_file):
 )
 def test_bad_pools(capsys, pool_file, old, new, complaint):
     """One line that names the file and the field, and exit status 2."""
-    with open(pool_file, "w", encoding="utf-8") as file:
-        file.write(POOL.replace(old, new))
+    Path(pool_file).write_text(POOL.replace(old, new))
     assert refusal(capsys, "--pool", pool_file, "--jobs", "10").startswith(
         f"spillover: {pool_file}: {complaint}"
     )

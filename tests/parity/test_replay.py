@@ -193,11 +193,13 @@ def test_a_live_run_is_repeated_by_its_journal(nodes):
                 return given
 
             a.machine.handle = recorded
-            a.shell.set_link(0, loss=0.3)
             late = [(b"Spillover-Deadline-Ms", b"15")]
-            ends = await asyncio.gather(
-                *(a.post({"service_ms": 5 + n % 3}, headers=late * (n % 2)) for n in range(40))
-            )
+            ends = []
+            for loss in (1.0, 0.0):
+                a.shell.set_link(0, loss=loss)
+                ends += await asyncio.gather(
+                    *(a.post({"service_ms": 5 + n % 3}, headers=late * (n % 2)) for n in range(40))
+                )
             assert len({end.status for end in ends}) > 1
         shell = a.shell
         neighbors = list(zip(("b",), (0.002,), strict=True))

@@ -1,9 +1,10 @@
 """The token simulation against exact values, and what is insensitive to the law of job sizes.
 
 Where many estimates are compared with exact values at once, some lie outside their 95 % interval
-even if all is right. Each comparison below allows 2.2 half-widths, some 4.5 standard deviations of
-batch means, which one in 100 000 misses; seeds are fixed, so that nothing flickers. That the
-intervals themselves are honest is tested apart, by how many hold the exact value.
+even if all is right. Each comparison below allows 2.2 half-widths, 4.5 standard deviations as the
+batches estimate them, which some in 100 000 exceed (Student's t, 31 degrees of freedom); seeds are
+fixed, so that nothing flickers. That the intervals are honest is tested apart, by how many of them
+hold the exact value.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ NOTES = {
 def test_hand_made_pools(tokens, case, discipline):
     """The notes' table, by both disciplines."""
     made, blocking, idle = NOTES[case]
-    run = tokens.run_tokens(pool_of(*made), 200_000, 5, discipline=discipline, interruptions=2.0)
+    run = tokens.run_tokens(pool_of(*made), 200_000, 6, discipline=discipline, interruptions=2.0)
     found = [*run.blocking_per_type.values(), *run.idle.values()]
     for estimate, expected in zip(found, [*blocking, *idle], strict=True):
         assert abs(estimate.value - expected) < WIDE * estimate.ci95 + 1e-6
@@ -147,11 +148,11 @@ def test_the_papers_pools(tokens, exact, name, load, policy):
 
 
 def test_intervals_hold_the_exact_value_as_often_as_they_say(tokens, exact):
-    """Of 120 independent runs 95 % should: 114, with a standard deviation of 2.4."""
+    """Of 60 independent runs 95 % should: 57, with a standard deviation of 1.7."""
     pool = pooled().at_load(1.2)
     figures = exact(pool)
-    held = [misses(tokens.run_tokens(pool, 20_000, seed), figures)[0] < 1 for seed in range(120)]
-    assert 105 <= sum(held) <= 119
+    held = [misses(tokens.run_tokens(pool, 20_000, seed), figures)[0] < 1 for seed in range(60)]
+    assert 51 <= sum(held) <= 60
 
 
 @pytest.mark.parametrize("sizes", ["det", "hyper-by-class"])
@@ -166,17 +167,17 @@ def test_balanced_fairness_does_not_feel_the_law_within_a_class(tokens, exact, s
 def test_it_feels_the_law_within_a_type(tokens, exact):
     """Not insensitive, only nearly: with figure 13's laws one type loses what the other gains."""
     pool = pooled().at_load(1.0)
-    run = tokens.run_tokens(pool, 2_000_000, 2, sizes="hyper")
+    run = tokens.run_tokens(pool, 3_000_000, 7, sizes="hyper")
     figures = exact(pool)
     shifts = [
         (each.value - figures.blocking_per_type[name], each.ci95)
         for name, each in run.blocking_per_type.items()
     ]
     (more, more_ci), (less, less_ci) = shifts
-    assert 0.004 < more < 0.010
-    assert -0.007 < less < -0.001
     assert more > WIDE * more_ci
     assert -less > WIDE * less_ci
+    assert 0.004 < more < 0.009
+    assert 0.002 < -less < 0.006
 
 
 def test_fcfs_is_very_sensitive_and_interruptions_mend_it(tokens, exact):

@@ -56,14 +56,15 @@ def _draw_case(axes: Axes, case: str, lines: dict[str, list[float]], data: dict[
         color, style = LINES[name]
         axes.plot(
             range(len(values)), values, color=color, linestyle=style, label=LABELS[name],
-            linewidth=1.5, clip_on=False,
+            linewidth=1.2 if name.startswith("guarded") else 2.4,
+            zorder=3 if name.startswith("guarded") else 2,
         )  # fmt: skip
     fewest = next(row["moves_min"] for row in data["rows"] if row["case"] == case)
     if fewest:
         axes.axhline(fewest, color="#888888", linewidth=0.8, linestyle=":")
         axes.annotate(
             f"fewest: {fewest}", (len(values) - 1, fewest), fontsize=7, color="#888888",
-            ha="right", va="bottom",
+            ha="right", va="top",
         )  # fmt: skip
     axes.set_yscale("symlog", linthresh=1)
     axes.set_title(f"{case}", fontsize=10, loc="left")
@@ -80,5 +81,6 @@ def _draw_timeline(axes: Axes, rows: list[list[int | None]], periods: int) -> No
         image, aspect="auto", cmap=ListedColormap(COLORS), vmin=0, vmax=len(COLORS),
         interpolation="nearest", extent=(0.0, periods, len(rows) - 0.5, -0.5),
     )  # fmt: skip
+    axes.grid(visible=False)
     axes.set_xlabel("normal lease times", fontsize=8)
     axes.set_ylabel("partition", fontsize=8)

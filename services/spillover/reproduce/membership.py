@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CLIENTS = 1000
 SERVERS = 9
 EVENTS = ("start", "1 removed", "2 removed", "1 removed,\n3 added", "1 added")
-RUNS, RUNS_FULL = 300, 3000
+RUNS, RUNS_FULL = 200, 2000
 
 _EXPECTED_MOVES = (1000 / 9, 250.0, 375.0, 1000 / 9)
 """What the rules give: the clients of those that go, or what the new servers have to get."""

@@ -78,7 +78,7 @@ def solve(system: ProbingSystem) -> ProbingFigures:
     point = _point(system, groups, log_odds)
     per_object = 1.0 / system.consumption_rate + point.wait
     made = math.fsum(
-        group.count * group.rate * (1.0 - state.full)
+        group.count * group.rate * state.producing
         for group, state in zip(groups, point.states, strict=True)
     )
     return ProbingFigures(
@@ -172,7 +172,8 @@ def _states(
 def _groups(system: ProbingSystem) -> tuple[_Group, ...]:
     """The kinds that are probed; under restricted access, the producers that are probed at all.
 
-    M K links are spread evenly; M_j is a whole number, the nearest one to their mean.
+    M K links are spread evenly; M_j is their mean, rounded up so that all requests have
+    a place to park.
     """
     if not system.is_restricted:
         return tuple(
@@ -184,4 +185,4 @@ def _groups(system: ProbingSystem) -> tuple[_Group, ...]:
     (kind,) = system.kinds
     links = system.consumers * system.producers_per_consumer
     probed = min(kind.count, links)
-    return (_Group(probed, kind.rate, 1.0, round(links / probed)),)
+    return (_Group(probed, kind.rate, 1.0, math.ceil(links / probed)),)

@@ -40,8 +40,8 @@ class ProducerState:
     """log p_mt: a request finds no object. Logarithms, since it may be below the least float."""
     log_stocked: float
     """log(1 - p_mt)."""
-    full: float
-    """p(f): share of the time in which the producer is blocked."""
+    producing: float
+    """1 - p(f): share of the time in which the producer is not blocked."""
     arrival_rate: float
     """mu_c: mean rate of requests."""
     parked_time: float
@@ -124,12 +124,15 @@ def _state(
     log_empty, log_away = log_empties
     log_down, buffers = down
     log_stocked = log_geometric_sum(-log_down, buffers - 1) - log_down
+    log_partly = -math.inf  # of states 1..f - 1
+    if buffers > 1:
+        log_partly = log_geometric_sum(-log_down, buffers - 2) - log_down
     log_seen = log_sum([log_empty, log_stocked])
     log_all = log_sum([log_seen, log_away])
     return ProducerState(
         log_empty=log_empty - log_seen,
         log_stocked=log_stocked - log_seen,
-        full=math.exp(-buffers * log_down - log_all),
+        producing=math.exp(log_sum([log_empty, log_away, log_partly]) - log_all),
         arrival_rate=arrival_rate * math.exp(log_seen - log_all),
         # One object for each request ahead and one for itself, made at rate lambda.
         parked_time=(mean_parked + 1.0) / production_rate,

@@ -1,0 +1,79 @@
+"""`spillover sim probing`: producers and consumers of the distributed queue, in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spillover.cli.models.exact_probing import LABELS, add_system_options, read_system
+from spillover.model.errors import InputError
+from spillover_loadgen.option_types import whole_number
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_system_options(parser)
+    parser.add_argument(
+        "--objects", type=whole_number, default=100_000, metavar="K", help="to be consumed"
+    )
+    parser.add_argument(
+        "--avoid-visited", action="store_true", help="probe no producer twice for one object"
+    )
+    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate; the exit status."""
+    system = read_system(options)
+    from spillover.sim.probing import simulate
+
+    avoid_visited = options.avoid_visited
+    with _progress_bar(options.objects) as on_progress:
+        try:
+            measured = simulate(
+                system, options.objects, options.seed, on_progress, avoid_visited=avoid_visited
+            )
+        except InputError as error:
+            option = f"--{error.field.replace('_', '-')}"
+            raise InputError(option, "", error.expected) from None
+    result = measured.as_dict()
+    if options.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print(result)
+    return 0
+
+
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on stderr, only where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("objects", total=total)
+
+        def on_progress(done: int) -> None:
+            progress.update(task, completed=done)
+
+        yield on_progress
+
+
+def _print(result: dict[str, Any]) -> None:
+    table = Table("figure", "measured", "± (95 %)")
+    for name, label in LABELS.items():
+        table.add_row(label, f"{result[name]:.6g}", f"{result['ci95'][name]:.2g}")
+    console = Console(stderr=True)
+    console.print(table)
+    console.print(f"{result['objects']} objects", highlight=False)

@@ -1,0 +1,95 @@
+"""`spillover sim leases`: one JSON object, the same for a seed; one line for bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spillover.cli import main
+
+SMALL = ("--nodes", "4", "--partitions", "17", "--periods", "30")
+
+
+def figures_of(capsys, *arguments):
+    assert main(["sim", "leases", *SMALL, *arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_the_contract(capsys):
+    """Guarded unless told otherwise; the named fields, counts by node."""
+    result = figures_of(capsys, "--start", "one-node", "--stall", "n0:500")
+    assert (result["moves"], result["moves_min"]) == (12, 12)
+    assert sorted(result["counts"].values()) == [4, 4, 4, 5]
+    assert list(result["counts"]) == ["n0", "n1", "n2", "n3"]
+    assert result["double_owned_ms"] == 0
+    assert 0 < result["unowned_ms_max"] < 2_000
+    assert result["rule"] == "guarded"
+
+
+def test_the_blogs_rule_under_load(capsys):
+    """It moves on and on; the same seed moves the same, another one differs."""
+    stalled = ("--rule", "blog", "--stall", "n0:500", "--seed", "7")
+    result = figures_of(capsys, *stalled)
+    assert result["moves"] > 50
+    assert result["moves_min"] == 0
+    assert result == figures_of(capsys, *stalled)
+    assert result["moves"] != figures_of(capsys, *stalled[:-1], "8")["moves"]
+
+
+def test_quick_times_and_troubles(capsys):
+    """All times are options; nodes that die and come; messages that are lost."""
+    quick = (
+        *("--normal-lease-ms", "1000", "--max-lease-ms", "3000", "--max-shutdown-ms", "800"),
+        *("--min-grab-ms", "200", "--held-delay-ms", "20", "--handler-stop-ms", "100"),
+    )
+    troubles = ("--crash", "n1:9000", "--join", "n3:5000", "--message-loss", "0.5")
+    result = figures_of(capsys, *quick, *troubles)
+    assert result["counts"]["n1"] == 0
+    assert sum(result["counts"].values()) == 17
+    assert 0 < result["unowned_ms_max"] < 3_000 + 1_100 + 1_000
+
+
+def test_a_table_for_people(capsys):
+    """On stderr; with a note where the blog's rule cannot be safe."""
+    assert main(["sim", "leases", *SMALL[:4], "--periods", "2", "--partitions", "120"]) == 0
+    out, err = capsys.readouterr()
+    assert (out, "moves, at least" in err, "note:" in err) == ("", True, False)
+    many = ("--nodes", "2", "--partitions", "120", "--periods", "2", "--rule", "blog")
+    assert main(["sim", "leases", *many]) == 0
+    assert "note: the blog's rule is safe up to 100 partitions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--nodes", "0"), "--nodes: expected at least 1, got 0"),
+        (("--partitions", "0"), "partitions: expected at least 1, got 0"),
+        (("--periods", "0"), "periods: expected at least 1, got 0"),
+        (("--periods", "2.5"), "--periods: expected a whole number, got '2.5'"),
+        (("--stall", "n4:500"), "--stall: expected a node of n0..n3, got 'n4'"),
+        (("--stall", "n01:500"), "--stall: expected a node of n0..n3, got 'n01'"),
+        (("--stall", "500"), "--stall: expected NODE:MS, such as n0:500, got '500'"),
+        (("--stall", "n0:-5"), "--stall: expected a number of at least 0, got '-5'"),
+        (("--stall", "n0:1", "--stall", "n0:2"), "--stall: expected each node once, got 'n0'"),
+        (("--crash", "n9:5"), "--crash: expected a node of n0..n3, got 'n9'"),
+        (("--message-loss", "2"), "--message-loss: expected a share of 0..1, got '2'"),
+        (("--max-lease-ms", "170000"), "max_lease_ms: expected at least three renewals"),
+        (("--min-grab-ms", "60000"), "min_grab_ms: expected less than normal_lease_ms"),
+        (("--held-delay-ms", "0"), "--held-delay-ms: expected a number above 0, got '0'"),
+        (("--rule", "fair"), "--rule: invalid choice: 'fair'"),
+        (("--start", "random"), "--start: invalid choice: 'random'"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(capsys, arguments, told):
+    """Exit status 2, nothing on stdout, the field and what was expected."""
+    try:
+        status = main(["sim", "leases", *SMALL, *arguments, "--json"])
+    except SystemExit as ended:
+        status = ended.code
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert told in err
