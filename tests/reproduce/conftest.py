@@ -23,7 +23,7 @@ def line():
         parts = {
             "title": "A line & its <end>",
             "explanation": "It goes <b>up</b>.",
-            "compute": lambda effort, seed, tell: {"x": [1, 2, seed]},
+            "compute": lambda *given: {"x": [1, 2, given[1]]},
             "claims": lambda values: [
                 Claim("x < 3 grows", "by 1 & more", f"ends at {values['x'][-1]}", holds=True),
                 Claim("x falls", "falls", "does not", holds=False),

@@ -11,7 +11,6 @@ from spillover.reproduce.membership import (
     CLIENTS,
     EVENTS,
     FIGURES,
-    _compute,
     _looked_at,
     reconfigurations,
 )
@@ -23,10 +22,12 @@ BY_NAME = {figure.name: figure for figure in FIGURES}
 @pytest.fixture(scope="module")
 def computed():
     told = []
-    values = {
-        name: json.loads(json.dumps(figure.compute(Effort(full=False), 1, told.append)))
-        for name, figure in BY_NAME.items()
-    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spillover.reproduce.membership.RUNS", 60)
+        values = {
+            name: json.loads(json.dumps(figure.compute(Effort(full=False), 1, told.append)))
+            for name, figure in BY_NAME.items()
+        }
     assert told.count(1.0) == len(BY_NAME)
     assert all(0 < done <= 1 for done in told)
     return values
@@ -68,7 +69,8 @@ def test_claims_can_fail(computed):
 
     assert held("membership-2", coins) == [True, False, False]
     assert held("membership-2", circle)[0] is False
-    assert held("membership-3", coins, coins, coins) == [False, False, False]
+    # Coins, too, move nobody in vain.
+    assert held("membership-3", coins, coins, coins) == [False, False, True]
     assert held("membership-4", baseline, coins, coins) == [False, False, False, False, False]
 
 
@@ -82,7 +84,7 @@ def test_summaries_hold_every_event(computed):
                 for field in ("max_over_mean", "min_over_mean", "moved", "moved_min"):
                     found = event[field]
                     assert found["min"] <= found["p05"] <= found["p95"] <= found["max"]
-                    assert found["min"] <= found["mean"] <= found["max"]
+                    assert found["min"] - 1e-9 <= found["mean"] <= found["max"] + 1e-9
                 assert event["min_over_mean"]["max"] <= 1 <= event["max_over_mean"]["min"]
             assert events[0]["moved"]["max"] == 0
 
@@ -103,9 +105,8 @@ def test_a_seed_is_a_result(monkeypatch):
 
     def values(seed):
         figure = BY_NAME["membership-4"]
-        return figure.compute(Effort(full=False), seed, lambda done: None)
+        return figure.compute(Effort(full=False), seed, lambda _: None)
 
     assert values(1) == values(1)
     assert values(1) != values(2)
     assert values(1)["runs"] == 2
-    assert _compute.__name__  # the one function behind all three

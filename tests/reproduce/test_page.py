@@ -48,7 +48,7 @@ class Checked(HTMLParser):
 @pytest.fixture
 def record(tmp_path, line):
     task = Task("membership-2", Effort(full=False), 7, tmp_path)
-    return reproduce(task, line(), lambda done: None)
+    return reproduce(task, line(), lambda _: None)
 
 
 def test_the_page_is_whole_and_needs_nothing(record, tmp_path):
@@ -68,7 +68,7 @@ def test_the_page_is_whole_and_needs_nothing(record, tmp_path):
 
 
 def test_the_page_tells_what_the_record_says(record, tmp_path):
-    """Title, explanation, both statements with what was measured, seed; what is missing is named."""
+    """Title, both statements with what was measured, seed; what is missing is named."""
     page = Checked(reproduction_page([record], tmp_path))
     words = " ".join(page.text.split())
     for told in (

@@ -36,6 +36,7 @@ class Heard:
         self.told.append(("started", name))
 
     def progressed(self, name, done):
+        assert ("started", name) in self.told
         assert 0.0 <= done <= 1.0
         act, self._act = self._act, lambda: None
         act()
@@ -67,7 +68,7 @@ def quiet():
 
 @pytest.mark.usefixtures("quiet")
 def test_one_that_fails_leaves_the_others(tmp_path):
-    """It is told in one line; the others are complete, and not computed again; others fail again."""
+    """It is told in one line; the others are complete, and not computed again."""
     plan = plan_of(tmp_path, "membership-2", "membership-77")
     outcome, told = run(plan)
     assert list(outcome.computed) == ["membership-2"]
@@ -116,7 +117,7 @@ def test_a_process_that_dies_is_one_figure(tmp_path):
 
 
 def reproduced(figure, directory, seed=1, effort=DEFAULT):
-    return reproduce(Task(figure.name, effort, seed, directory), figure, lambda done: None)
+    return reproduce(Task(figure.name, effort, seed, directory), figure, lambda _: None)
 
 
 def test_a_record_reads_back_as_written(tmp_path, line):
@@ -146,7 +147,7 @@ def test_claims_and_drawing_see_what_the_file_holds(tmp_path, line):
     figure = line(
         compute=lambda *_: {1: (2, 3)},
         claims=claims,
-        draw=lambda values, canvas: seen.append(values),
+        draw=lambda values, _: seen.append(values),
     )
     reproduced(figure, tmp_path)
     assert seen == [{"1": [2, 3]}] * 3
@@ -182,8 +183,8 @@ def test_files_are_written_whole(tmp_path):
     """What was there stays until the new one is complete; drafts of the dead are swept."""
     path = tmp_path / "a.json"
     write_whole(path, b"old")
+    (tmp_path / "b").mkdir()
     with pytest.raises(IsADirectoryError):
-        (tmp_path / "b").mkdir()
         write_whole(tmp_path / "b", b"new")
     assert {found.name for found in tmp_path.iterdir()} == {"a.json", "b"}
     (tmp_path / ".a.json.77.draft").write_bytes(b"half")

@@ -88,9 +88,12 @@ class SimCluster:
 
     def feed(self, event: Any) -> None:
         """Hand an event to the machine and carry out what it commands."""
-        for command in self.machine.handle(event, self._world.now_s):
-            self._interpreters[type(command)](command)
-        self.queue_length_max = max(self.queue_length_max, self.machine.queue_length)
+        machine, interpreters = self.machine, self._interpreters
+        for command in machine.handle(event, self._world.now_s):
+            interpreters[type(command)](command)
+        queue_length = machine.queue_length
+        if queue_length > self.queue_length_max:
+            self.queue_length_max = queue_length
         self._arm()
 
     def _arm(self) -> None:

@@ -29,8 +29,8 @@ class World:
 
     def run(self, done: Callable[[], bool]) -> None:
         """Let things happen in order of time until `done`, or until nothing is left to happen."""
-        heap = self._heap
+        heap, pop = self._heap, heapq.heappop
         while heap and not done():
-            self.now_s, _, happen, args = heapq.heappop(heap)
+            self.now_s, _, happen, args = pop(heap)
             self.happened += 1
             happen(*args)

@@ -30,13 +30,22 @@ import math
 from dataclasses import dataclass
 
 from spillover.sim.theory.probing_root import rising_root
-from spillover.sim.theory.probing_producer import ProducerState, few_sources, log_sum, many_sources
+from spillover.sim.theory.probing_producer import (
+    ProducerState,
+    few_sources,
+    log_geometric_sum,
+    log_sum,
+    many_sources,
+)
 from spillover.sim.theory.probing_system import ProbingFigures, ProbingSystem
 
 LOG_ODDS = (-1e5, 1e5)
 """Of p_mt: wide enough for 1 000 buffers that are never empty."""
 LOG_RATES = (-600.0, 600.0)
 """Of the rate of probes relative to what is produced."""
+
+FEW = 1000
+"""With more consumers at a producer, (3) and (4) are the same, and (3) takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,8 @@ def share_of(log_odds: float) -> float:
 
 
 def probes_mean(empty: float, max_hops: int) -> float:
-    """h_avg = 1 + p_mt + ... + p_mt^(h_max - 1) (7), as a sum: no 0/0 at p_mt = 1."""
-    total = 0.0
-    for _ in range(max_hops):
-        total = total * empty + 1.0
-    return total
+    """h_avg = 1 + p_mt + ... + p_mt^(h_max - 1) (7); no 0/0 at p_mt = 1."""
+    return math.exp(log_geometric_sum(math.log(empty), max_hops - 1)) if empty > 0.0 else 1.0
 
 
 def parking_share(empty: float, max_hops: int) -> float:
@@ -149,9 +155,10 @@ def _states(
     as good a parameter and saves a root. Otherwise group k gets the share frac_k of what really
     comes: a producer that cannot take that much counts as always empty.
     """
-    chain = few_sources if system.is_restricted else many_sources
 
     def state_of(group: _Group, rate: float) -> ProducerState:
+        few = system.is_restricted and group.room <= FEW
+        chain = few_sources if few else many_sources
         return chain(group.rate, rate, parking, group.room, system.buffers)
 
     def state_with(group: _Group, mean: float) -> ProducerState:

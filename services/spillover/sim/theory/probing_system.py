@@ -12,6 +12,10 @@ from dataclasses import asdict, dataclass
 from spillover.model.errors import InputError
 
 SOURCE = "probing"
+MOST = 1_000_000
+"""Of anything that is counted."""
+LEAST_RATE, MOST_RATE = 1e-12, 1e12
+"""What keeps products and quotients of rates and times well inside the floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +110,12 @@ def fast_and_slow(
     `access` is the share of the probes that goes to the fast ones; without it, all producers are
     equally likely to be probed. Raises InputError unless both kinds have a producer.
     """
+    _count("producers", producers)
     fast = round(producers * share)
     if not 0 < fast < producers:
         expected = f"expected a share that leaves fast and slow ones, got {share:g} of {producers}"
         raise InputError(SOURCE, "fast_share", expected)
-    _positive("fast_factor", factor)
+    _rate("fast_factor", factor)
     to_fast = fast / producers if access is None else access
     if not 0.0 <= to_fast <= 1.0:
         raise InputError(SOURCE, "fast_access", f"expected a share of 0 to 1, got {to_fast:g}")
@@ -123,34 +128,36 @@ def fast_and_slow(
 def _check(system: ProbingSystem) -> None:
     if not system.kinds:
         raise InputError(SOURCE, "kinds", "expected at least one kind of producers, got none")
+    _count("producers", system.producers)
     for kind in system.kinds:
-        _at_least_one("producers", kind.count)
-        _positive("production_rate", kind.rate)
+        _count("producers", kind.count)
+        _rate("production_rate", kind.rate)
         if not 0.0 <= kind.access <= 1.0:
             raise InputError(SOURCE, "access", f"expected a share of 0 to 1, got {kind.access:g}")
     if not math.isclose(math.fsum(kind.access for kind in system.kinds), 1.0, rel_tol=1e-9):
         raise InputError(SOURCE, "access", "expected shares that add up to 1")
-    _at_least_one("consumers", system.consumers)
-    _positive("consumption_rate", system.consumption_rate)
-    if not 0.0 <= system.message_time < math.inf:
-        expected = f"expected a number of at least 0, got {system.message_time:g}"
+    _count("consumers", system.consumers)
+    _rate("consumption_rate", system.consumption_rate)
+    if not 0.0 <= system.message_time <= MOST_RATE:
+        expected = f"expected a number of 0 to {MOST_RATE:g}, got {system.message_time:g}"
         raise InputError(SOURCE, "message_time", expected)
-    _at_least_one("buffers", system.buffers)
-    _at_least_one("max_hops", system.max_hops)
+    _count("buffers", system.buffers)
+    _count("max_hops", system.max_hops)
     probed = system.producers_per_consumer
     if probed is not None and not 1 <= probed <= system.producers:
         expected = f"expected 1 to {system.producers}, the number of producers, got {probed}"
         raise InputError(SOURCE, "producers_per_consumer", expected)
     if system.is_restricted and len(system.kinds) > 1:
-        expected = "expected producers of one kind: with several, it is not modeled"
+        expected = "expected only where all producers are alike: together they are not modeled"
         raise InputError(SOURCE, "producers_per_consumer", expected)
 
 
-def _at_least_one(field: str, value: int) -> None:
-    if value < 1:
-        raise InputError(SOURCE, field, f"expected a whole number of at least 1, got {value}")
+def _count(field: str, value: int) -> None:
+    if not 1 <= value <= MOST:
+        raise InputError(SOURCE, field, f"expected a whole number of 1 to {MOST}, got {value}")
 
 
-def _positive(field: str, value: float) -> None:
-    if not 0.0 < value < math.inf:
-        raise InputError(SOURCE, field, f"expected a number above 0, got {value:g}")
+def _rate(field: str, value: float) -> None:
+    if not LEAST_RATE <= value <= MOST_RATE:
+        expected = f"expected a number of {LEAST_RATE:g} to {MOST_RATE:g}, got {value:g}"
+        raise InputError(SOURCE, field, expected)

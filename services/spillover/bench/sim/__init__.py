@@ -1,0 +1,11 @@
+"""`spillover bench sim`: how fast the engines of the simulator are, beside SimPy and Ciw.
+
+The models in `simpy_model` and `ciw_model` are written as users of those libraries would, from the
+paper alone; tests hold their means against ours.
+"""
+
+from __future__ import annotations
+
+from spillover.bench.sim import scale, speed
+
+STAGES = (*speed.STAGES, *scale.STAGES)

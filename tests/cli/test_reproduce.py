@@ -1,0 +1,119 @@
+"""`spillover reproduce` from the outside: files, exit status, what is skipped, what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from spillover.cli import main
+
+WITHIN_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _extras(require):
+    for package in ("matplotlib", "numba", "numpy"):
+        require(importlib.util.find_spec(package), f"{package}, from the extras")
+
+
+def test_figures_page_and_resumption(tmp_path, capsys):
+    """One object on stdout, a line for each figure on stderr; again, all is there already."""
+    out = tmp_path / "new" / "figures"
+    command = ("reproduce", "membership-2", "--out", str(out), "--seed", "3", "--json")
+    assert main(command) == 0
+    stdout, stderr = capsys.readouterr()
+    (figure,) = json.loads(stdout)["figures"]
+    assert (figure["name"], figure["skipped"]) == ("membership-2", False)
+    assert "membership-2: computed in " in stderr
+    assert {path.name for path in out.iterdir()} == {
+        "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
+    }  # fmt: skip
+    assert json.loads((out / "membership-2.json").read_text())["seed"] == 3
+
+    before = (out / "membership-2.json").stat().st_mtime_ns
+    assert main(command) == 0
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["figures"][0]["skipped"] is True
+    assert "membership-2: there already" in stderr
+    assert (out / "membership-2.json").stat().st_mtime_ns == before
+
+    values = (out / "membership-2.json").read_text().partition('"values"')[2]
+    assert main((*command[:-1], "--fresh")) == 0
+    assert capsys.readouterr().out == ""
+    assert (out / "membership-2.json").stat().st_mtime_ns > before
+    assert (out / "membership-2.json").read_text().partition('"values"')[2] == values
+
+
+def test_ctrl_c_ends_with_130(tmp_path):
+    """Soon, without a traceback, and without half a figure."""
+    arguments = ("reproduce", "membership", "--full", "--out", str(tmp_path))
+    process = subprocess.Popen(
+        (sys.executable, "-m", "spillover", *arguments),
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        # The workers have begun once they are children of their own.
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        deadline_s = time.monotonic() + WITHIN_S
+        while len(open(children, encoding="utf-8").read().split()) < 2:  # noqa: SIM115, PTH123
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=WITHIN_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert process.returncode == 130
+    assert "interrupted, what is finished stays" in stderr
+    assert "Traceback" not in stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("membershop", "--out", "{}"), "figure 'membershop': expected one of lai-polak, leases,"),
+        (("--out", "{}/file/x"), "--out: expected a directory that can be written to, got "),
+        (("--out", "{}/file"), "--out: expected a directory that can be written to, got "),
+        ((), "required: --out"),
+        (("--out", "{}", "--jobs", "0"), "--jobs: expected a whole number from 1 to 64, got '0'"),
+        (("--out", "{}", "--seed", "x"), "--seed: expected a whole number, got 'x'"),
+    ],
+)
+def test_bad_input(tmp_path, capsys, arguments, complaint):
+    """One line, exit status 2, nothing written."""
+    (tmp_path / "file").touch()
+    filled = [argument.format(tmp_path) for argument in arguments]
+    assert main(("reproduce", *filled)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert complaint in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "numba"])
+def test_without_the_extras(tmp_path, missing):
+    """One line that says what to install."""
+    hidden = (
+        "import sys, importlib.util as util; find = util.find_spec; "
+        f"util.find_spec = lambda name, *a: None if name == {missing!r} else find(name, *a); "
+        "from spillover.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = (sys.executable, "-c", hidden, "reproduce", "membership-2", "--out", str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert missing in done.stderr
+    assert "pip install 'spillover[" in done.stderr
