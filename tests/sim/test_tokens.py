@@ -155,10 +155,18 @@ def test_intervals_hold_the_exact_value_as_often_as_they_say(tokens, exact):
     assert 51 <= sum(held) <= 60
 
 
-@pytest.mark.parametrize("sizes", ["det", "hyper-by-class"])
-@pytest.mark.parametrize("policy", ["dynamic", "static-best"])
+@pytest.mark.parametrize(
+    ("policy", "sizes"),
+    [
+        ("dynamic", "det"),
+        ("dynamic", "hyper-by-class"),
+        ("static-best", "det"),
+        ("static-best", "hyper"),
+    ],
+)
 def test_balanced_fairness_does_not_feel_the_law_within_a_class(tokens, exact, sizes, policy):
-    """Insensitive (section III-C, last part): the exponential's exact values under other laws."""
+    """Insensitive (section III-C, last part): the exponential's exact values under other laws.
+    Where classes are drawn whatever the state, a law by type is one within each class too."""
     for pool in (pooled().at_load(1.0), load_pool("comte11").at_load(1.6)):
         run = tokens.run_tokens(pool, 300_000, 2, policy, sizes=sizes)
         assert max(misses(run, exact(pool, policy))) < WIDE
@@ -243,10 +251,13 @@ def test_short_runs_have_no_interval(tokens):
         (0, {}, "--jobs: expected at least 1, got 0"),
         (10, {"interruptions": -1.0}, "--interruptions: expected 0 to 10000, got -1"),
         (10, {"interruptions": 1e9}, "--interruptions: expected 0 to 10000, got 1e"),
+        (10, {"policy": "ideal"}, "--policy: expected dynamic or one of static-best, "),
+        (10, {"discipline": "lifo"}, "--discipline: expected ps or fcfs, got 'lifo'"),
+        (10, {"sizes": "pareto"}, "--sizes: expected one of exp, hyper, "),
     ],
 )
 def test_bad_input(tokens, jobs, options, complaint):
     """One line that names the option."""
     with pytest.raises(InputError) as refused:
-        tokens.run_tokens(pooled(), jobs, 1, discipline="fcfs", **options)
+        tokens.run_tokens(pooled(), jobs, 1, **options)
     assert str(refused.value).startswith(complaint)

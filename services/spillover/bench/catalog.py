@@ -17,6 +17,7 @@ from spillover.model.errors import InputError
 
 BENCHES = {
     "node": "spillover.bench.node",
+    "sim": "spillover.bench.sim",
 }
 """Name to module, loaded only when it is run."""
 

@@ -87,7 +87,8 @@ class Pool:
         """
         if not 0 < rho < math.inf:
             _fail("load", f"expected a number above 0, got {rho:g}")
-        factor = rho / self.load
+        arrivals = sum(each.rate for each in self.types)
+        factor = rho * sum(each.rate for each in self.servers) / arrivals
         types = tuple(replace(each, rate=each.rate * factor) for each in self.types)
         return replace(self, types=types)
 

@@ -7,9 +7,11 @@ A process computes (`worker`); here they are started, fed, listened to and ended
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -85,7 +87,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         connection, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs,), daemon=True)
-        process.start()
+        with _interrupts_for_us_alone():
+            process.start()
         theirs.close()
         return cls(process, connection)
 
@@ -100,6 +103,21 @@ class _Worker:
         self.process.close()
         if process_id is not None:
             remove_drafts(directory, process_id)
+
+
+@contextmanager
+def _interrupts_for_us_alone() -> Iterator[None]:
+    """Processes started within do not feel Ctrl-C, which goes to all of a terminal's: we end them.
+
+    A process inherits what its parent blocks. An interrupt that comes meanwhile is not lost.
+    """
+    # Starting it lazily, as the first process would do, unblocks what is blocked here.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import time
 import traceback
 import warnings
@@ -63,8 +62,6 @@ News: TypeAlias = Share | Finished | Failed
 def work(connection: Connection) -> None:
     """Compute each `Task` that comes through the connection, and send `News` of it, until it is
     closed from the other side."""
-    # Ctrl-C goes to every process of the terminal; the one that started this one ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
             task = connection.recv()

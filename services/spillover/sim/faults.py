@@ -29,11 +29,20 @@ class Faults:
 
     @property
     def healed(self) -> bool:
-        """Whether all is now as if nothing had ever gone wrong, clocks aside."""
-        return all(
-            cluster.alive and not cluster.paused and cluster.slowness == 1.0
+        """Whether all is now as if nothing had ever gone wrong, what clocks show aside."""
+        sound = all(
+            cluster.alive
+            and not cluster.paused
+            and cluster.slowness == 1.0
+            and cluster.clock.rate == 1.0
             for cluster in self._clusters.values()
-        ) and not any(channel.impaired for channel in self._channels.values())
+        )
+        return sound and not any(channel.impaired for channel in self._channels.values())
+
+    @property
+    def longest_delay_s(self) -> float:
+        """Of the links as they are now, one way."""
+        return max((channel.delay_s for channel in self._channels.values()), default=0.0)
 
     def _happen(self, fault: Fault) -> None:
         self.happened += 1

@@ -21,12 +21,15 @@ from spillover.sim.faults import Faults
 from spillover.sim.faulty_cluster import build_faulty_federation
 from spillover.sim.federation import request_of
 from spillover.sim.overflow import PROGRESS_EVERY, OverflowRun, new_run, sum_up
-from spillover.sim.world import World
+from spillover.sim.world import World, rare_collections
 
 PATIENCE_S = 5.0
 """Beyond its deadline, a client waits that long for its answer; as in the load generator."""
 
 UNREACHABLE = "unreachable"
+
+SETTLE_WAYS = 20
+"""How many times a link's delay comes on top of SETTLE_S: streams are opened anew in so many."""
 
 LOOK_S = 0.25
 """How often it is looked whether all has settled."""
@@ -48,9 +51,8 @@ def run_faulty_overflow(
     started_s = time.perf_counter()
     checker = Checker(seed, topology.max_hops, replay=replay) if check else None
     history = _History(topology, seed, faults, checker, on_progress, keyed=keyed)
-    for number, arrival in enumerate(schedule):
-        history.world.at(arrival.time_s, history.submit, number, arrival)
-    history.play(len(schedule), schedule[-1].time_s if schedule else 0.0)
+    with rare_collections():
+        history.play(schedule)
     run = history.run
     sum_up(run, history.world, history.clusters, time.perf_counter() - started_s)
     return run
@@ -82,7 +84,7 @@ class _History:
         """The longest service so far."""
         self._servers_min = min(cluster.servers for cluster in topology.clusters)
 
-    def submit(self, number: int, arrival: Arrival) -> None:
+    def _submit(self, number: int, arrival: Arrival) -> None:
         home = self.clusters[arrival.cluster]
         if not home.alive:
             self._ended(UNREACHABLE)
@@ -100,9 +102,11 @@ class _History:
             partial(self._lost, client),
         )
 
-    def play(self, count: int, last_arrival_s: float) -> None:
+    def play(self, schedule: Schedule) -> None:
         """Let it all happen, until every request has come to an end."""
-        calm_s = max(last_arrival_s, self._last_fault_s)
+        count, times_s = len(schedule), [arrival.time_s for arrival in schedule]
+        self.world.at_each(times_s, lambda number: self._submit(number, schedule[number]))
+        calm_s = max([self._last_fault_s, *times_s])
         if self._checker is not None:
             self._until(calm_s, lambda: False)
             self._settle(self._checker, calm_s)
@@ -119,7 +123,9 @@ class _History:
         if self._faults.healed:
             left = checker.outstanding(self.clusters.values())
             backlog_s = min(backlog_s, 2.0 * left * self._longest_s / self._servers_min)
-        until_s = calm_s + backlog_s + SETTLE_S
+        slowest = min(1.0, *(cluster.clock.rate for cluster in self.clusters.values()))
+        settle_s = SETTLE_S + SETTLE_WAYS * self._faults.longest_delay_s
+        until_s = calm_s + (backlog_s + settle_s) / slowest
         while self.world.now_s < until_s and not self._calm(checker):
             self._until(min(until_s, self.world.now_s + LOOK_S), lambda: False)
         checker.settled(self.clusters, self.world.now_s, healed=self._faults.healed)

@@ -92,7 +92,7 @@ class SimCluster:
         for command in machine.handle(event, self._world.now_s):
             interpreters[type(command)](command)
         queue_length = machine.queue_length
-        if queue_length > self.queue_length_max:
+        if queue_length > self.queue_length_max:  # noqa: PLR1730 - a call less per event
             self.queue_length_max = queue_length
         self._arm()
 

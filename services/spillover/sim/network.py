@@ -76,9 +76,10 @@ class Channel:
 
     @property
     def impaired(self) -> bool:
-        """Whether anything is otherwise than the topology says."""
+        """Whether anything is otherwise than the topology says, or still under way from then."""
         more = self._jitter_s or self._loss or self._duplicate or self._reorder
-        return self.cut or bool(more) or self._delay_s != self._nominal_delay_s
+        late = self._last_due_s > self._world.now_s + self._nominal_delay_s
+        return self.cut or late or bool(more) or self._delay_s != self._nominal_delay_s
 
     def change(self, fault: LinkFault) -> None:
         """Have this fault from now on; None leaves things as they are."""

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
-from spillover.model.schedule import Arrival, Schedule
+from spillover.model.schedule import Schedule
 from spillover.model.statistics import summarize
 from spillover.model.topology import Topology
 from spillover.sim.federation import SimCluster, build_federation, request_of
-from spillover.sim.world import World
+from spillover.sim.world import World, rare_collections
 
 PROGRESS_EVERY = 1000
 """Requests between two calls of `on_progress`."""
@@ -111,7 +111,9 @@ def run_overflow(
     _schedule_arrivals(world, clusters, schedule, run, on_progress, keyed=keyed)
     if observe is not None:
         observe(world, clusters)
-    world.run(lambda: run.ended == len(schedule))
+    count = len(schedule)
+    with rare_collections():
+        world.run(lambda: run.ended == count)
     for cluster in clusters.values():
         cluster.machine.check()
     sum_up(run, world, clusters, time.perf_counter() - started_s)
@@ -154,7 +156,8 @@ def _schedule_arrivals(
         if on_progress is not None and run.ended % PROGRESS_EVERY == 0:
             on_progress(run.ended)
 
-    def submit(number: int, arrival: Arrival) -> None:
+    def submit(number: int) -> None:
+        arrival = schedule[number]
         home = arrival.cluster
 
         def answered(answer: Answer) -> None:
@@ -170,8 +173,7 @@ def _schedule_arrivals(
         request = request_of(number, arrival.id, work, arrival.type, keyed=keyed)
         clusters[home].submit(request, world.now_s + deadline_s, answered, refused)
 
-    for number, arrival in enumerate(schedule):
-        world.at(arrival.time_s, submit, number, arrival)
+    world.at_each([arrival.time_s for arrival in schedule], submit)
 
 
 def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:

@@ -101,8 +101,7 @@ def access_rows(system: ProbingSystem, random: Random) -> list[Row]:
     if not system.is_restricted:
         shares = [kind.access / kind.count for kind in system.kinds for _ in range(kind.count)]
         return [list(enumerate(shares))]
-    assert system.producers_per_consumer is not None
-    width = system.producers_per_consumer
+    width = system.probed
     taken = [0] * system.producers
     rows = []
     for _ in range(system.consumers):

@@ -8,9 +8,10 @@ engines is used here, only the description of the federation.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise, repeat
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import ciw
@@ -32,8 +33,8 @@ class Table:
         self.rng = rng
         self.servers = [cluster.servers for cluster in topology.clusters]
         self.heard: list[dict[int, tuple[float, float]]] = [{} for _ in place]
-        self.door = [1 + x for x in range(count)]
-        self.queue = [1 + count + x for x in range(count)]
+        self.doors = [1 + x for x in range(count)]
+        self.queues = [1 + count + x for x in range(count)]
         self.reports = [1 + 2 * count + x for x in range(count)]
         self.roads: list[dict[int, int]] = [{} for _ in place]
         for number, (x, y) in enumerate([*ends, *(end[::-1] for end in ends)]):
@@ -41,7 +42,7 @@ class Table:
 
     def waiting(self, simulation: Any, x: int) -> int:
         """N of cluster x now."""
-        there: int = simulation.nodes[self.queue[x]].number_of_individuals
+        there: int = simulation.nodes[self.queues[x]].number_of_individuals
         return max(0, there - self.servers[x])
 
     def accept(self, simulation: Any, x: int) -> float:
@@ -52,21 +53,20 @@ class Table:
 class Door(ciw.routing.NodeRouting):  # type: ignore[misc]
     """Keep a request or hand it on."""
 
-    def __init__(self, table: Table, x: int) -> None:
+    def __init__(self, x: int) -> None:
         super().__init__()
-        self.table = table
         self.x = x
 
     def next_node(self, ind: Any) -> Any:
-        nodes = self.simulation.nodes
-        table, x = self.table, self.x
-        queue = nodes[table.queue[x]]
+        """The queue here, or the road to a neighbor."""
+        nodes, table, x = self.simulation.nodes, self.simulation.table, self.x
+        queue = nodes[table.queues[x]]
         if queue.number_of_individuals < table.servers[x]:
             return queue
-        visited = ind.__dict__.setdefault("visited", set())
         accept = table.accept(self.simulation, x)
         if table.rng.random() < accept:
             return queue
+        visited = ind.__dict__.setdefault("visited", set())
         visited.add(x)
         heard = table.heard[x]
         ways = [y for y in table.roads[x] if y in heard and y not in visited]
@@ -77,42 +77,111 @@ class Door(ciw.routing.NodeRouting):  # type: ignore[misc]
         return nodes[table.roads[x][y]]
 
 
-class Delivery(ciw.routing.NodeRouting):  # type: ignore[misc]
+class Reported(ciw.routing.NodeRouting):  # type: ignore[misc]
     """A report has come: put it where each neighbor looks."""
 
-    def __init__(self, table: Table, x: int) -> None:
+    def __init__(self, x: int) -> None:
         super().__init__()
-        self.table = table
         self.x = x
 
     def next_node(self, ind: Any) -> Any:
-        for y in self.table.roads[self.x]:
-            self.table.heard[y][self.x] = ind.report
+        """Out of the network."""
+        table = self.simulation.table
+        for y in table.roads[self.x]:
+            table.heard[y][self.x] = ind.report
         return self.simulation.nodes[-1]
 
 
-class Way(ciw.dists.Distribution):  # type: ignore[misc]
-    """The way of a report, which says what is so when it leaves."""
+class ReportWay(ciw.dists.Distribution):  # type: ignore[misc]
+    """The way of a report, which tells what is so when it leaves."""
 
-    def __init__(self, table: Table, x: int, delay_s: float) -> None:
-        self.table = table
+    def __init__(self, x: int, delay_s: float) -> None:
         self.x = x
         self.delay_s = delay_s
 
     def sample(self, t: float | None = None, ind: Any = None) -> float:  # noqa: ARG002
-        accept = self.table.accept(ind.simulation, self.x)
+        """The delay."""
+        table = ind.simulation.table
+        accept = table.accept(ind.simulation, self.x)
         reject = 1.0 - accept
-        for neighbor_accept, _ in self.table.heard[self.x].values():
+        for neighbor_accept, _ in table.heard[self.x].values():
             reject *= 1.0 - neighbor_accept
         ind.report = (accept, 1.0 - reject)
         return self.delay_s
 
 
 class Gaps(ciw.dists.Distribution):  # type: ignore[misc]
-    """One time between arrivals after the other; at the end, none comes any more."""
+    """These times between arrivals, then always the last."""
 
-    def __init__(self, gaps_s: Iterator[float]) -> None:
-        self.gaps_s = gaps_s
+    def __init__(self, gaps_s: Sequence[float], last_s: float) -> None:
+        self.rest_s = list(reversed(gaps_s))
+        self.last_s = last_s
 
     def sample(self, t: float | None = None, ind: Any = None) -> float:  # noqa: ARG002
-        return next(self.gaps_s, float("inf"))
+        """The next one."""
+        return self.rest_s.pop() if self.rest_s else self.last_s
+
+
+def run_ciw(topology: Topology, schedule: Sequence[Arrival], seed: int) -> list[float]:
+    """The system times in s of all requests.
+
+    All links must be alike, since a report goes to all neighbors at once.
+    """
+    ciw.seed(seed)
+    table = Table(topology, random.Random(seed))
+    simulation = ciw.Simulation(_network(topology, schedule, table))
+    simulation.table = table
+    last_s = schedule[-1].time_s if schedule else 0.0
+    simulation.simulate_until_max_time(last_s + AFTER_S)
+    return _system_times_s(simulation, topology, table)
+
+
+def _network(topology: Topology, schedule: Sequence[Arrival], table: Table) -> Any:
+    clusters = range(len(topology.clusters))
+    (delay_s,) = {link.delay_ms / 1e3 for link in topology.links}
+    period_s = topology.gossip_period_ms / 1e3
+    doors = []
+    for cluster in topology.cluster_ids:
+        times_s = [arrival.time_s for arrival in schedule if arrival.cluster == cluster]
+        doors.append(Gaps([b - a for a, b in pairwise([0.0, *times_s])], math.inf))
+    reports = [Gaps([table.rng.random() * period_s], period_s) for _ in clusters]
+    ends = {node: y for roads in table.roads for y, node in roads.items()}
+    on_road = ciw.dists.Deterministic(delay_s)
+    services = [ciw.dists.Deterministic(c.service_ms / 1e3) for c in topology.clusters]
+    return ciw.create_network(
+        arrival_distributions=[*doors, *(None for _ in clusters), *reports, *(None for _ in ends)],
+        service_distributions=[
+            *(ciw.dists.Deterministic(0.0) for _ in clusters),
+            *services,
+            *(ReportWay(x, delay_s) for x in clusters),
+            *(on_road for _ in ends),
+        ],
+        number_of_servers=[
+            *(math.inf for _ in clusters),
+            *table.servers,
+            *(math.inf for _ in clusters),
+            *(math.inf for _ in ends),
+        ],
+        routing=ciw.routing.NetworkRouting(
+            routers=[
+                *(Door(x) for x in clusters),
+                *(ciw.routing.Leave() for _ in clusters),
+                *(Reported(x) for x in clusters),
+                *(ciw.routing.Direct(to=table.doors[ends[node]]) for node in sorted(ends)),
+            ]
+        ),
+    )
+
+
+def _system_times_s(simulation: Any, topology: Topology, table: Table) -> list[float]:
+    """From the first record of each request, at a door, to its last, at a queue."""
+    came_s: dict[int, float] = {}
+    times_s = []
+    records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
+    for record in records:
+        came_s.setdefault(record.id_number, record.arrival_date)
+    for record in records:
+        if record.node in table.queues:
+            delivery_s = topology.clusters[table.queues.index(record.node)].delivery_ms / 1e3
+            times_s.append(record.service_end_date + delivery_s - came_s[record.id_number])
+    return times_s

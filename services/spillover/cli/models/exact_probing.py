@@ -27,7 +27,9 @@ LABELS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_system_options(parser)
-    parser.add_argument("--seed", type=whole_number, default=1, help="taken; nothing is random here")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, help="taken; nothing is random here"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

@@ -36,9 +36,9 @@ def refresh(s: State, link: int) -> None:
     delay_s = s.table.delays_s[link]
     place = end.mirror - sender.links_from
     # What has left the ring arrived long ago.
-    newest = max(end.seen, sender.sequence - sender.ring_size)
+    newest = max(end.seen, sender.sequence - sender.ring_mask - 1)
     while newest < sender.sequence:
-        report = s.reports[sender.ring_from + (newest + 1) % sender.ring_size]
+        report = s.reports[sender.ring_from + ((newest + 1) & sender.ring_mask)]
         if not has_arrived(s, report.at_s + delay_s, report.made + place):
             break
         newest += 1
@@ -52,7 +52,7 @@ def _believe(s: State, link: int, number: int) -> None:
     """One that does not hear us accepts nothing from us, whatever it says of itself."""
     end, table = s.links[link], s.table
     sender = s.clusters[end.peer]
-    report = s.reports[sender.ring_from + number % sender.ring_size]
+    report = s.reports[sender.ring_from + (number & sender.ring_mask)]
     hears_us = number >= s.links[end.mirror].hears_from
     table.lengths[link] = report.waiting
     table.accepting[link] = report.accepting and hears_us
@@ -73,7 +73,7 @@ def publish(s: State, x: int) -> None:
         accept, table.accept[start:stop], table.known[start:stop]
     )
     cluster.sequence += 1
-    report = s.reports[cluster.ring_from + cluster.sequence % cluster.ring_size]
+    report = s.reports[cluster.ring_from + (cluster.sequence & cluster.ring_mask)]
     report.at_s = run.now_s
     report.made = run.made + 1
     report.accept = accept

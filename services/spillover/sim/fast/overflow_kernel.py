@@ -35,7 +35,7 @@ from spillover.sim.fast.overflow_queue import (
     unqueue,
 )
 from spillover.sim.fast.overflow_rules import FREE, TOO_LATE, choose, objection
-from spillover.sim.fast.overflow_state import TRIED_BITS, State
+from spillover.sim.fast.overflow_state import TRIED_MASK, TRIED_SHIFT, State
 
 GOES_ON = 0
 NEEDS_ROOM = 1
@@ -134,7 +134,7 @@ def place_again(s: State, slot: int) -> None:
     x = come_back(s, slot)
     under.network_s[slot, one.depth] += run.now_s - one.since_s
     y = under.legs[slot, one.depth] - s.clusters[x].links_from
-    under.tried[slot, y // TRIED_BITS] |= 1 << (y % TRIED_BITS)
+    under.tried[slot, y >> TRIED_SHIFT] |= 1 << (y & TRIED_MASK)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
     elif s.clusters[x].free > 0:

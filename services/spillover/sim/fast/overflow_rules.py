@@ -18,7 +18,7 @@ from spillover.policy.choosers import CHOOSERS
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow_draws import draw
 from spillover.sim.fast.overflow_gossip import refresh
-from spillover.sim.fast.overflow_state import TRIED_BITS, State
+from spillover.sim.fast.overflow_state import TRIED_MASK, TRIED_SHIFT, State
 
 PAPER = list(CHOOSERS).index("paper")
 TWO_CHOICE = list(CHOOSERS).index("two-choice")
@@ -88,7 +88,7 @@ def mark_eligible(s: State, slot: int, x: int) -> None:
             if under.path[slot, back] == s.links[link].peer:
                 eligible = False
         y = link - cluster.links_from
-        if (under.tried[slot, y // TRIED_BITS] >> (y % TRIED_BITS)) & 1:
+        if (under.tried[slot, y >> TRIED_SHIFT] >> (y & TRIED_MASK)) & 1:
             eligible = False
         table.eligible[link] = eligible
 

@@ -31,8 +31,9 @@ TWISTER_WORDS = 624
 
 SLOTS_AT_FIRST = 1024
 
-TRIED_BITS = 32
-"""Neighbors to a word of `Under.tried`."""
+TRIED_SHIFT = 5
+TRIED_MASK = 31
+"""Neighbor y is bit `y & TRIED_MASK` of word `y >> TRIED_SHIFT` of `Under.tried`."""
 
 RUN = np.dtype(
     [
@@ -52,11 +53,12 @@ CLUSTER = np.dtype(
         ("work_s", "f8"), ("delivery_s", "f8"),
         ("service_s", "f8"), ("variance_s2", "f8"), ("served", "i8"),
         ("links_from", "i8"), ("links_to", "i8"),
-        ("sequence", "i8"), ("ring_from", "i8"), ("ring_size", "i8"), ("twister_at", "i8"),
+        ("sequence", "i8"), ("ring_from", "i8"), ("ring_mask", "i8"), ("twister_at", "i8"),
     ]
 )  # fmt: skip
 """`work_s` is what a service takes, `service_s` and `variance_s2` what has been seen of it;
-`sequence` numbers the last report made, the newest of which are in a ring of `Reports`."""
+`sequence` numbers the last report made, the newest `ring_mask` + 1 of which, a
+power of two, are in a ring of `reports`."""
 
 LINK = np.dtype(
     [("owner", "i8"), ("peer", "i8"), ("mirror", "i8"), ("seen", "i8"), ("hears_from", "i8")]
@@ -173,7 +175,7 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> State:
     degree_max = int((clusters["links_to"] - clusters["links_from"]).max())
     run["slots_free"] = SLOTS_AT_FIRST
     events_besides = len(clusters) + len(links)
-    depths, words = int(run["max_hops"][0]) + 2, 1 + degree_max // TRIED_BITS
+    depths, words = int(run["max_hops"][0]) + 2, 1 + (degree_max >> TRIED_SHIFT)
     under = _make_under(SLOTS_AT_FIRST, depths, words, events_besides)
     nothing = np.empty(0), np.empty(0, np.int64)
     return State(run, clusters, links, table, reports, twisters, under, requests, *nothing)
@@ -218,7 +220,8 @@ def _federation(topology: Topology) -> tuple[Records, Records, NDArray[np.float6
         settings = NodeSettings.of(topology, topology.cluster_ids[x])
         # Reports on the way to the farthest neighbor, each out of turn included, all fit.
         farthest_s = max((delay_s for _, delay_s in own), default=0.0)
-        ring_size = 4 + len(own) + int(farthest_s / settings.gossip_period_s)
+        room = 4 + len(own) + int(farthest_s / settings.gossip_period_s)
+        ring_size = 1 << (room - 1).bit_length()
         row = clusters[x]
         row["servers"] = row["free"] = settings.servers
         row["first"] = row["last"] = NOBODY
@@ -228,7 +231,7 @@ def _federation(topology: Topology) -> tuple[Records, Records, NDArray[np.float6
         row["work_s"] = row["service_s"] = settings.service_s
         row["delivery_s"] = settings.delivery_s
         row["links_from"], row["links_to"] = len(place), len(place) + len(own)
-        row["ring_from"], row["ring_size"] = ring_from, ring_size
+        row["ring_from"], row["ring_mask"] = ring_from, ring_size - 1
         ring_from += ring_size
         place |= {(x, y): len(place) + index for index, (y, _) in enumerate(own)}
     links = np.zeros(len(place), LINK)

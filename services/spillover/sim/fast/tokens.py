@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillover.model.errors import InputError
 from spillover.model.pool import Pool
 from spillover.sim.fast.tokens_fcfs import advance_fcfs, nobody_waiting
 from spillover.sim.fast.tokens_jobs import NOW, Laws, Setting, draws_of, no_jobs
 from spillover.sim.fast.tokens_layout import Floats, Ints, graph_of, sharing_of
 from spillover.sim.fast.tokens_ps import advance_ps, nobody_served
+
+SIZES = ("exp", "hyper", "hyper-by-class", "det")
 
 LONG_MEANS = (2.0, 5.0)
 """Of figure 13's laws: type 1's jobs have mean 2 or 1/2, type 2's 5 or 1/5. Further types take
@@ -51,7 +54,7 @@ class TokenSystem:
     `shares`: None for the token policy, else the static policy's assignment probabilities, for each
     type by its classes. `sizes`: exp, hyper, hyper-by-class or det, see `laws_of`. `quantum`: None
     for processor sharing, else FCFS with this mean work between interruptions, infinite for none.
-    Raises InputError where the pool is too large to be simulated.
+    Raises InputError where the pool is too large to be simulated, and for other sizes.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class TokenSystem:
         quantum: float | None = None,
     ) -> None:
         graph = graph_of(pool)
-        self._sharing = sharing_of(pool, graph) if quantum is None else None
+        self._sharing = sharing_of(graph) if quantum is None else None
         draws = draws_of(seed)
         self._setting = Setting(
             graph=graph,
@@ -101,7 +104,11 @@ def laws_of(sizes: str, types: int, classes: int) -> Laws:
                     the second and so on in turns, mean m with probability 1 / (m + 1), else 1 / m
     hyper-by-class  the same laws by class, whatever the type: here insensitivity is exact
     det             every size is 1
+
+    Raises InputError for any other name.
     """
+    if sizes not in SIZES:
+        raise InputError("--sizes", "", f"expected one of {', '.join(SIZES)}, got {sizes!r}")
     by_class = sizes == "hyper-by-class"
     count = classes if by_class else types
     mean = np.array([LONG_MEANS[k % len(LONG_MEANS)] for k in range(count)])

@@ -20,7 +20,7 @@ from spillover.sim.fast.compile import kernel
 Ints: TypeAlias = Any
 Floats: TypeAlias = Any
 
-TOKENS_MAX = 1_000_000
+TOKENS_MAX = 100_000
 """Tokens of a whole pool that are simulated."""
 
 STATES_MAX = 4_000_000
@@ -107,7 +107,7 @@ def rows(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     return start, np.array([value for row in lists for value in row], dtype=np.int64)
 
 
-def sharing_of(pool: Pool, graph: Graph) -> Sharing:
+def sharing_of(graph: Graph) -> Sharing:
     """The table of balanced fair rates (Comte, section II-B).
 
     Raises InputError where one group has too many states for a table.

@@ -34,12 +34,10 @@ from spillover.sim.fast.tokens_layout import Floats, Graph, Ints, Sharing
 
 
 class Shared(NamedTuple):
-    """Jobs in service, by class; `ends` by class and job, in no order."""
+    """Jobs in service, by class; `ends` by class and job, each class's as a heap."""
 
     held: Ints
     ends: Floats
-    least: Floats
-    """The first of a class's ends, infinite without jobs."""
     work: Floats
     """The class's clock of work, as it stood at `settled_s`."""
     settled_s: Floats
@@ -57,7 +55,6 @@ def nobody_served(graph: Graph, sharing: Sharing) -> Shared:
     return Shared(
         held=np.zeros(classes, dtype=np.int64),
         ends=np.zeros(int(graph.limits.sum())),
-        least=np.full(classes, math.inf),
         work=np.zeros(classes),
         settled_s=np.zeros(classes),
         rate=np.zeros(classes),
@@ -76,7 +73,7 @@ def settle(sharing: Sharing, shared: Shared, group: int, now: float) -> None:
 
 
 @inlined
-def share_anew(sharing: Sharing, shared: Shared, group: int, now: float) -> None:
+def share_anew(graph: Graph, sharing: Sharing, shared: Shared, group: int, now: float) -> None:
     """Give a group the rates of its new state; its clocks are up to now."""
     row = sharing.start[group] + shared.place[group] * sharing.width[group]
     for m in range(sharing.member_start[group], sharing.member_start[group + 1]):
@@ -87,7 +84,7 @@ def share_anew(sharing: Sharing, shared: Shared, group: int, now: float) -> None
             shared.due_s[i] = math.inf
         else:
             shared.rate[i] = sharing.rates[row + sharing.column[i]] / shared.held[i]
-            left = max(shared.least[i] - shared.work[i], 0.0)
+            left = max(shared.ends[graph.first[i]] - shared.work[i], 0.0)
             shared.due_s[i] = now + left / shared.rate[i]
 
 
@@ -95,25 +92,31 @@ def share_anew(sharing: Sharing, shared: Shared, group: int, now: float) -> None
 def start_job(graph: Graph, sharing: Sharing, shared: Shared, i: int, size: float) -> None:
     """One job more in class i, whose clock is up to now."""
     end = shared.work[i] + size
-    shared.ends[graph.first[i] + shared.held[i]] = end
-    shared.least[i] = min(shared.least[i], end)
+    ends, root, place = shared.ends, graph.first[i], shared.held[i]
+    while place > 0 and ends[root + ((place - 1) >> 1)] > end:
+        ends[root + place] = ends[root + ((place - 1) >> 1)]
+        place = (place - 1) >> 1
+    ends[root + place] = end
     shared.held[i] += 1
     shared.place[sharing.group[i]] += sharing.stride[i]
 
 
 @inlined
 def end_job(graph: Graph, sharing: Sharing, shared: Shared, i: int) -> None:
-    """The job of class i that ends first leaves."""
-    start, stop = graph.first[i], graph.first[i] + shared.held[i]
-    gone = start
-    while shared.ends[gone] != shared.least[i]:
-        gone += 1
-    shared.ends[gone] = shared.ends[stop - 1]
-    least = math.inf
-    for place in range(start, stop - 1):
-        least = min(least, shared.ends[place])
-    shared.least[i] = least
-    shared.held[i] -= 1
+    """The job of class i that ends first leaves; the last of the heap sinks from its place."""
+    ends, root, left = shared.ends, graph.first[i], shared.held[i] - 1
+    sinking = ends[root + left]
+    place = 0
+    while 2 * place + 1 < left:
+        child = 2 * place + 1
+        if child + 1 < left and ends[root + child + 1] < ends[root + child]:
+            child += 1
+        if sinking <= ends[root + child]:
+            break
+        ends[root + place] = ends[root + child]
+        place = child
+    ends[root + place] = sinking
+    shared.held[i] = left
     shared.place[sharing.group[i]] -= sharing.stride[i]
 
 
@@ -133,7 +136,7 @@ def advance_ps(
             settle(sharing, shared, group, now)
             end_job(graph, sharing, shared, i)
             leave(graph, jobs, i, now)
-            share_anew(sharing, shared, group, now)
+            share_anew(graph, sharing, shared, group, now)
             continue
         now = arrival
         arrival = now + draws.gaps.standard_exponential() / graph.arrival_rate
@@ -149,6 +152,6 @@ def advance_ps(
         settle(sharing, shared, group, now)
         start_job(graph, sharing, shared, i, size)
         enter(graph, jobs, i, now)
-        share_anew(sharing, shared, group, now)
+        share_anew(graph, sharing, shared, group, now)
     settle_idle(jobs, now)
     jobs.clock[NOW], jobs.clock[ARRIVAL] = now, arrival

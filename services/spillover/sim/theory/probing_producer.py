@@ -15,7 +15,7 @@ Errata of the document, and why:
 * (4) lets requests arrive in state -M too, when every consumer is parked there. None can: here the
   rate is 0 in that state, its mean is mu_c, and p_mt is what arrivals see. Then what producers make
   is exactly what consumers get, T = M U_c mu = N lambda U_p, and M = N = 1 is solved exactly. In
-  the document's own cases p(-M) is below 1e-40 and nothing changes.
+  the document's own cases p(-M) is below 1e-16 and nothing changes.
 * (5) and (6) divide 0 by 0 at lambda = mu_c and at lambda = p_b mu_c. All their parts are sums of
   1, x, ..., x^n: n + 1 at x = 1, and without cancellation near 1 by expm1. The mean of that law,
   which B_c needs, is n/2 at x = 1: B_c = p(0)/p_mt M (M + 1) / (2 lambda).
@@ -46,24 +46,6 @@ class ProducerState:
     """mu_c: mean rate of requests."""
     parked_time: float
     """B_c: mean time parked, of a request that parks."""
-
-
-def occupancy(
-    production_rate: float, arrival_rate: float, parking_share: float, room: int, buffers: int
-) -> dict[int, float]:
-    """p(s) for s = -room..buffers by equation 5, degenerate cases included.
-
-    `room` is M, the number of requests that may be parked.
-    """
-    ratio = arrival_rate / production_rate
-    logs = {s: -s * math.log(ratio) for s in range(buffers + 1)}
-    if parking_share * ratio > 0.0:
-        logs.update({-k: k * math.log(parking_share * ratio) for k in range(1, room + 1)})
-    else:
-        logs.update({-k: -math.inf for k in range(1, room + 1)})
-    top = max(logs.values())
-    total = math.fsum(math.exp(log - top) for log in logs.values())
-    return {s: math.exp(logs[s] - top) / total for s in sorted(logs)}
 
 
 def many_sources(
@@ -105,7 +87,7 @@ def few_sources(
 
 @lru_cache(maxsize=8)
 def _log_falling(room: int) -> list[float]:
-    """log of M (M - 1) ... (M - k + 1) / M^k, for k = 0..M."""
+    """Logarithms of M (M - 1) ... (M - k + 1) / M^k, for k = 0..M."""
     logs = [0.0]
     for k in range(room):
         logs.append(logs[-1] + math.log((room - k) / room))

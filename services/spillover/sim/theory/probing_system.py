@@ -60,9 +60,14 @@ class ProbingSystem:
         return sum(kind.count for kind in self.kinds)
 
     @property
+    def probed(self) -> int:
+        """How many producers a consumer may probe."""
+        return self.producers_per_consumer or self.producers
+
+    @property
     def is_restricted(self) -> bool:
         """Whether consumers may probe some of the producers only."""
-        return self.producers_per_consumer not in {None, self.producers}
+        return self.probed < self.producers
 
     @property
     def capacity(self) -> float:
@@ -71,7 +76,7 @@ class ProbingSystem:
 
     @property
     def load(self) -> float:
-        """l = M mu / (N lambda) (section 4.1.1): above 1, the consumers want more than is made."""
+        """M mu / (N lambda) (section 4.1.1): above 1, the consumers want more than can be made."""
         return self.consumers * self.consumption_rate / self.capacity
 
 
@@ -143,9 +148,9 @@ def _check(system: ProbingSystem) -> None:
         raise InputError(SOURCE, "message_time", expected)
     _count("buffers", system.buffers)
     _count("max_hops", system.max_hops)
-    probed = system.producers_per_consumer
-    if probed is not None and not 1 <= probed <= system.producers:
-        expected = f"expected 1 to {system.producers}, the number of producers, got {probed}"
+    most = system.producers_per_consumer
+    if most is not None and not 1 <= most <= system.producers:
+        expected = f"expected 1 to {system.producers}, the number of producers, got {most}"
         raise InputError(SOURCE, "producers_per_consumer", expected)
     if system.is_restricted and len(system.kinds) > 1:
         expected = "expected only where all producers are alike: together they are not modeled"

@@ -9,7 +9,7 @@ How each policy is solved is in `tokens_grid`, `tokens_static` and `tokens_bottl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,42 +49,43 @@ def exact_tokens(pool: Pool, policy: str = "dynamic") -> TokenFigures:
 
     Raises InputError if the pool is too large for its method.
     """
-    return next(exact_curve(pool, [pool.load], policy))
+    return next(_solved(pool, [(pool, 1.0)], policy))
 
 
 def exact_curve(
     pool: Pool, loads: Iterable[float], policy: str = "dynamic"
 ) -> Iterator[TokenFigures]:
     """The figures of the pool at each of the loads, what they have in common computed once."""
+    return _solved(pool, ((pool.at_load(load), load / pool.load) for load in loads), policy)
+
+
+def _solved(
+    pool: Pool, scaled: Iterable[tuple[Pool, float]], policy: str
+) -> Iterator[TokenFigures]:
+    """For each pool that differs from the first by that factor in its types' rates."""
     match policy:
         case "dynamic":
-            return _dynamic(pool, loads)
+            return _dynamic(pool, scaled)
         case "static-best" | "static-uniform":
-            return _static(pool, loads, static_split(pool, policy))
+            split = static_split(pool, policy)
+            return (_figures(each, *static_probabilities(each, split)) for each, _ in scaled)
         case "ideal":
             blocks = bottlenecks(pool)
-            return (_ideal(pool.at_load(load), load / pool.load, blocks) for load in loads)
+            return (_ideal(each, factor, blocks) for each, factor in scaled)
     raise ValueError(f"expected one of {', '.join(POLICIES)}, got {policy!r}")
 
 
-def _dynamic(pool: Pool, loads: Iterable[float]) -> Iterator[TokenFigures]:
+def _dynamic(pool: Pool, scaled: Iterable[tuple[Pool, float]]) -> Iterator[TokenFigures]:
     """Token balancing: equation (9), part by part; a server that no class uses is idle."""
     laws = [solve_part(part) for part in parts_of(pool)]
-    for load in loads:
+    for each, factor in scaled:
         blocking: dict[str, float] = {}
-        idle = dict.fromkeys((each.id for each in pool.servers), 1.0)
+        idle = dict.fromkeys((server.id for server in pool.servers), 1.0)
         for law in laws:
-            blocked_here, idle_here = law.probabilities(load / pool.load)
+            blocked_here, idle_here = law.probabilities(factor)
             blocking.update(blocked_here)
             idle.update(idle_here)
-        yield _figures(pool, blocking, idle)
-
-
-def _static(
-    pool: Pool, loads: Iterable[float], split: Mapping[str, Mapping[str, float]]
-) -> Iterator[TokenFigures]:
-    for load in loads:
-        yield _figures(pool, *static_probabilities(pool.at_load(load), split))
+        yield _figures(each, blocking, idle)
 
 
 def _figures(pool: Pool, blocking: Mapping[str, float], idle: Mapping[str, float]) -> TokenFigures:
@@ -98,29 +99,27 @@ def _figures(pool: Pool, blocking: Mapping[str, float], idle: Mapping[str, float
     )
 
 
-def _ideal(pool: Pool, factor: float, blocks: Iterable[Bottleneck]) -> TokenFigures:
+def _ideal(pool: Pool, factor: float, blocks: Sequence[Bottleneck]) -> TokenFigures:
     """The least blocking that is stable: each bottleneck serves what its servers can.
 
     By (11) and (12), and by the maximum flow from types to servers that is behind both. Only the
     average is fixed: types in overloaded bottlenecks can be blocked in many proportions, and work
     placed in many ways on servers that are not full.
     """
-    arrivals = math.fsum(each.rate for each in pool.types)
-    blocked = 0.0
+    served = math.fsum(min(block.rate * factor, block.capacity) for block in blocks)
+    blocked = math.fsum(max(0.0, block.rate * factor - block.capacity) for block in blocks)
     idle: dict[str, float | None] = {each.id: 1.0 for each in pool.servers}
     per_type: dict[str, float | None] = {}
     for block in blocks:
         excess = block.rate * factor - block.capacity
-        blocked += max(0.0, excess)
         idle.update(dict.fromkeys(block.servers, 0.0 if excess >= 0 else None))
         per_type.update(dict.fromkeys(block.types, None if excess > 0 else 0.0))
     overloaded = [each for each in pool.types if per_type[each.id] is None]
     if len(overloaded) == 1:
         per_type[overloaded[0].id] = blocked / overloaded[0].rate
-    blocking = blocked / arrivals
     return TokenFigures(
-        blocking=blocking,
+        blocking=blocked / math.fsum(each.rate for each in pool.types),
         blocking_per_type={each.id: per_type[each.id] for each in pool.types},
-        occupancy=pool.load * (1 - blocking),
+        occupancy=served / math.fsum(each.rate for each in pool.servers),
         idle=idle,
     )

@@ -1,0 +1,264 @@
+"""Fixed odds, and the ideal: against the network as a chain, linear programming by hand, and the
+paper's words."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillover.inputs.pool_file import load_pool
+from spillover.model.errors import InputError
+from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.sim.theory.queues import mm1k_blocking, mm1k_distribution
+from spillover.sim.theory.tokens_bottlenecks import bottlenecks, even_split
+
+quarters = st.integers(1, 16).map(lambda count: count / 4)
+
+
+@pytest.fixture(scope="module")
+def theory():
+    """The module of the policies; imported late, since it needs numpy."""
+    from spillover.sim.theory import tokens
+
+    return tokens
+
+
+@st.composite
+def pools(draw, tokens_max=2, count_max=4):
+    """Small pools of any shape in which every server has a class."""
+    count = draw(st.integers(1, count_max))
+    rates = draw(st.lists(quarters, min_size=count, max_size=count))
+    extra = draw(st.lists(st.sets(st.integers(0, count - 1), min_size=1), max_size=2))
+    members = [*({k} for k in range(count)), *extra]
+    kinds = st.tuples(quarters, st.sets(st.integers(0, len(members) - 1), min_size=1))
+    types = draw(st.lists(kinds, min_size=1, max_size=count_max))
+    return Pool(
+        name="test",
+        servers=tuple(PoolServer(id=f"s{k}", rate=rate) for k, rate in enumerate(rates)),
+        classes=tuple(
+            PoolClass(
+                id=f"c{k}",
+                servers=tuple(f"s{s}" for s in sorted(own)),
+                tokens=draw(st.integers(1, tokens_max)),
+            )
+            for k, own in enumerate(members)
+        ),
+        types=tuple(
+            PoolType(id=f"t{k}", rate=rate, classes=tuple(f"c{c}" for c in sorted(joined)))
+            for k, (rate, joined) in enumerate(types)
+        ),
+    )
+
+
+def chain_of(pool, arrivals):
+    """P(class full) and P(server idle) of jobs in order of arrival, first come first served."""
+    import numpy as np
+
+    limits = {each.id: each.tokens for each in pool.classes}
+    servers = {each.id: each.servers for each in pool.classes}
+    number, rows, waiting = {(): 0}, [], [()]
+    while waiting:
+        jobs = waiting.pop()
+        steps = [
+            (rate, (*jobs, name))
+            for name, rate in arrivals.items()
+            if rate and jobs.count(name) < limits[name]
+        ]
+        taken = set()
+        for place, name in enumerate(jobs):
+            own = [s for s in pool.servers if s.id in servers[name] and s.id not in taken]
+            taken.update(each.id for each in own)
+            steps.append((sum(each.rate for each in own), jobs[:place] + jobs[place + 1 :]))
+        for rate, after in steps:
+            if after not in number:
+                number[after] = len(number)
+                waiting.append(after)
+            rows.append((number[jobs], number[after], rate))
+    flows = np.zeros((len(number), len(number)))
+    for before, after, rate in rows:
+        flows[after, before] += rate
+        flows[before, before] -= rate
+    flows[0] = 1.0
+    shares = dict(zip(number, np.linalg.solve(flows, np.eye(len(number))[0]), strict=True))
+    full = {
+        name: sum(p for jobs, p in shares.items() if jobs.count(name) == limit)
+        for name, limit in limits.items()
+    }
+    idle = {
+        server.id: sum(
+            p for jobs, p in shares.items() if not any(server.id in servers[name] for name in jobs)
+        )
+        for server in pool.servers
+    }
+    return full, idle
+
+
+@settings(max_examples=30)
+@given(pool=pools(count_max=2), policy=st.sampled_from(["static-best", "static-uniform"]))
+def test_the_open_network_as_a_chain(theory, pool, policy):
+    """Equation (3) against first come first served, for which it holds as well."""
+    from spillover.sim.theory.tokens_static import static_split
+
+    split = static_split(pool, policy)
+    arrivals = dict.fromkeys((each.id for each in pool.classes), 0.0)
+    for kind in pool.types:
+        for name, share in split[kind.id].items():
+            arrivals[name] += kind.rate * share
+    full, idle = chain_of(pool, arrivals)
+    figures = theory.exact_tokens(pool, policy)
+    blocked = {k: sum(p * full[name] for name, p in own.items()) for k, own in split.items()}
+    assert figures.blocking_per_type == pytest.approx(blocked, abs=1e-10)
+    assert figures.idle == pytest.approx(idle, abs=1e-10)
+
+
+@given(pool=pools(tokens_max=3), policy=st.sampled_from(["static-best", "static-uniform", "ideal"]))
+def test_what_is_accepted_is_served(theory, pool, policy):
+    """Equation (11) again: rho (1 - beta) = eta."""
+    figures = theory.exact_tokens(pool, policy)
+    assert pool.load * (1 - figures.blocking) == pytest.approx(figures.occupancy, rel=1e-9)
+
+
+@given(pool=pools(tokens_max=3))
+def test_nobody_blocks_less_than_ideal(theory, pool):
+    """And ideal is the maximum flow: the least cut over all sets of types."""
+    ideal = theory.exact_tokens(pool, "ideal").blocking
+    for policy in ("dynamic", "static-best", "static-uniform"):
+        assert theory.exact_tokens(pool, policy).blocking >= ideal - 1e-9
+    servers_of = {each.id: each.servers for each in pool.classes}
+    rates = {each.id: each.rate for each in pool.servers}
+    cuts = []
+    for count in range(len(pool.types) + 1):
+        for some in combinations(pool.types, count):
+            places = {s for kind in some for name in kind.classes for s in servers_of[name]}
+            others = sum(kind.rate for kind in pool.types if kind not in some)
+            cuts.append(others + sum(rates[name] for name in places))
+    arrivals = sum(kind.rate for kind in pool.types)
+    assert ideal == pytest.approx(1 - min(cuts) / arrivals, abs=1e-12)
+
+
+@given(pool=pools())
+def test_the_best_odds_load_servers_as_evenly_as_can_be(pool):
+    """Every type goes to where the load is least among what it can reach; bottlenecks are even."""
+    split = even_split(pool)
+    blocks = bottlenecks(pool)
+    load_of = {s: block.rate / block.capacity for block in blocks for s in block.servers}
+    servers_of = {each.id: each.servers for each in pool.classes}
+    for kind in pool.types:
+        assert math.fsum(split[kind.id].values()) == pytest.approx(1, rel=1e-12)
+        reach = {s for name in kind.classes for s in servers_of[name]}
+        least = min(load_of[s] for s in reach)
+        for name, share in split[kind.id].items():
+            assert share >= 0
+            if share > 1e-12:
+                assert min(load_of[s] for s in servers_of[name]) == pytest.approx(least, rel=1e-6)
+    assert sum(block.rate for block in blocks) == pytest.approx(sum(k.rate for k in pool.types))
+
+
+@given(pool=pools(), policy=st.sampled_from(["static-best", "static-uniform"]))
+def test_with_a_class_for_each_server_they_are_queues_of_their_own(theory, pool, policy):
+    """M/M/1/K, one by one; and the best odds give every server its bottleneck's load."""
+    from spillover.sim.theory.tokens_static import static_split
+
+    own = {f"c{k}": each for k, each in enumerate(pool.servers)}
+    types = tuple(
+        PoolType(id=k.id, rate=k.rate, classes=tuple(c for c in k.classes if c in own) or ("c0",))
+        for k in pool.types
+    )
+    classes = pool.classes[: len(own)]
+    plain = Pool(name="plain", servers=pool.servers, classes=classes, types=types)
+    split = static_split(plain, policy)
+    arrivals = {name: sum(k.rate * split[k.id].get(name, 0) for k in types) for name in own}
+    figures = theory.exact_tokens(plain, policy)
+    for each in classes:
+        law = mm1k_distribution(arrivals[each.id] / own[each.id].rate, each.tokens)
+        assert figures.idle[own[each.id].id] == pytest.approx(law[0], rel=1e-9)
+    if policy == "static-best":
+        for block in bottlenecks(plain):
+            for name in (c for c in own if own[c].id in block.servers):
+                even = block.rate / block.capacity
+                assert arrivals[name] / own[name].rate == pytest.approx(even, rel=1e-6)
+
+
+def test_the_odds_of_the_paper():
+    """Figure 8: by capacity. Figure 11: type 1 to the first two alone, type 2 evenly."""
+    split = even_split(load_pool("comte8"))["t1"]
+    assert list(split.values()) == pytest.approx([1 / 25] * 5 + [4 / 25] * 5, rel=1e-12)
+    split = even_split(load_pool("comte11").at_load(1.7))
+    assert list(split["t1"].values()) == pytest.approx([0.5, 0.5, 0, 0], abs=1e-12)
+    assert list(split["t2"].values()) == pytest.approx([0.25] * 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.8, 1.0, 5 / 3, 2.5])
+def test_figures_9_and_12(theory, rho):
+    """Closed forms for fixed odds and for ideal, at every load."""
+    slow_fast, two_types = (load_pool(name).at_load(rho) for name in ("comte8", "comte11"))
+
+    def blocking(pool, policy):
+        return theory.exact_tokens(pool, policy).blocking
+
+    assert blocking(slow_fast, "static-best") == pytest.approx(mm1k_blocking(rho, 6), rel=1e-11)
+    uniform = (mm1k_blocking(2.5 * rho, 6) + mm1k_blocking(2.5 * rho / 4, 6)) / 2
+    assert blocking(slow_fast, "static-uniform") == pytest.approx(uniform, rel=1e-11)
+    assert blocking(slow_fast, "ideal") == pytest.approx(max(0, 1 - 1 / rho), abs=1e-15)
+    nu = 6 * rho / 5
+    best = (mm1k_blocking(nu / 2, 6) + 4 * mm1k_blocking(nu, 6)) / 5
+    assert blocking(two_types, "static-best") == pytest.approx(best, rel=1e-11)
+    least = max(0, 0.8 * (1 - 5 / 6 / rho), 1 - 1 / rho)
+    assert blocking(two_types, "ideal") == pytest.approx(least, abs=1e-14)
+
+
+def test_what_ideal_leaves_open(theory):
+    """Only the average is fixed; what must be so is told."""
+    pool = load_pool("comte11")
+    low, middle, high = (theory.exact_tokens(pool.at_load(r), "ideal") for r in (0.5, 1.2, 2))
+    assert low.blocking_per_type == {"t1": 0, "t2": 0}
+    assert middle.blocking_per_type == pytest.approx({"t1": 0, "t2": 1 - 4 / 5.76})
+    assert list(middle.idle.values()) == [None, None, 0, 0, 0, 0]
+    assert high.blocking_per_type == {"t1": None, "t2": None}
+    assert set(high.idle.values()) == {0}
+
+
+def test_curves_are_their_points(theory):
+    """Whatever is computed once for all loads."""
+    pool, loads = load_pool("comte11"), [0.3, 1.0, 2.2]
+    for policy, load in product(theory.POLICIES, loads):
+        curve = list(theory.exact_curve(pool, loads, policy))
+        point = theory.exact_tokens(pool.at_load(load), policy)
+        assert curve[loads.index(load)].blocking == pytest.approx(point.blocking, rel=1e-12)
+        assert curve[loads.index(load)].occupancy == pytest.approx(point.occupancy, rel=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["dynamic", "static-best", "static-uniform", "ideal"])
+def test_rates_that_are_worlds_apart(theory, policy):
+    """Probabilities they remain, whatever floats can hold."""
+    servers = (PoolServer(id="s0", rate=1e-300), PoolServer(id="s1", rate=1e300))
+    classes = tuple(PoolClass(id=f"c{k}", servers=(f"s{k}",), tokens=3) for k in range(2))
+    for slow, fast in ((1e-300, 1e300), (1e300, 1e-300), (1e-300, 1e-300), (1e300, 1e300)):
+        types = (
+            PoolType(id="t0", rate=slow, classes=("c0", "c1")),
+            PoolType(id="t1", rate=fast, classes=("c1",)),
+        )
+        pool = Pool(name="apart", servers=servers, classes=classes, types=types)
+        figures = theory.exact_tokens(pool, policy)
+        shares = (figures.blocking, figures.occupancy, *figures.idle.values())
+        assert all(0 <= share <= 1 for share in shares if share is not None)
+        assert pool.load * (1 - figures.blocking) == pytest.approx(figures.occupancy, rel=1e-9)
+
+
+def test_pools_too_large(theory):
+    """Classes that share servers have states together; entangled types have many subsets."""
+    ring = tuple(
+        PoolClass(id=f"c{k}", servers=(f"s{k}", f"s{(k + 1) % 20}"), tokens=6) for k in range(20)
+    )
+    servers = tuple(PoolServer(id=f"s{k}", rate=1.0) for k in range(20))
+    types = tuple(PoolType(id=f"t{k}", rate=1.0, classes=(f"c{k}",)) for k in range(20))
+    pool = Pool(name="ring", servers=servers, classes=ring, types=types)
+    with pytest.raises(InputError, match="at most 4000000 states together, got 7979"):
+        theory.exact_tokens(pool, "static-uniform")
+    for policy in ("static-best", "ideal"):
+        with pytest.raises(InputError, match="at most 14 types with unlike servers, got 20"):
+            theory.exact_tokens(pool, policy)
