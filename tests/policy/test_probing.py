@@ -14,9 +14,7 @@ from spillover.policy.probing import HOP, PARK, SERVE, meet, pick_producer, pick
 
 LAST_DRAW = 1.0 - 2.0**-53
 weights = st.lists(st.integers(0, 8), min_size=1, max_size=9).filter(any)
-draws = st.one_of(
-    st.just(0.0), st.just(LAST_DRAW), st.floats(0, 1, exclude_max=True), st.just(0.5)
-)
+draws = st.one_of(st.just(0.0), st.just(LAST_DRAW), st.floats(0, 1, exclude_max=True), st.just(0.5))
 
 
 def twin(shares, draw):

@@ -6,6 +6,7 @@ paper alone; tests hold their means against ours.
 
 from __future__ import annotations
 
-from spillover.bench.sim import scale, speed
+from spillover.bench.sim.scale import STAGES as SCALE_STAGES
+from spillover.bench.sim.speed import STAGES as SPEED_STAGES
 
-STAGES = (*speed.STAGES, *scale.STAGES)
+STAGES = (*SPEED_STAGES, *SCALE_STAGES)

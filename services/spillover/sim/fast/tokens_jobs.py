@@ -192,8 +192,8 @@ def settle_idle(jobs: Jobs, now: float) -> None:
 @inlined
 def soonest(due: Floats) -> int:
     """The class with the earliest end of service."""
-    chosen = 0
+    chosen, first = 0, due[0]
     for i in range(1, len(due)):
-        if due[i] < due[chosen]:
-            chosen = i
+        if due[i] < first:
+            chosen, first = i, due[i]
     return chosen
