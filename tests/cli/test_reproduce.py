@@ -52,34 +52,53 @@ def test_figures_page_and_resumption(tmp_path, capsys):
     assert (out / "membership-2.json").read_text().partition('"values"')[2] == values
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-@pytest.mark.parametrize("after_s", [0.0, 1.5])
-def test_ctrl_c_ends_with_130(tmp_path, after_s):
-    """Soon, also while the workers are starting, without a traceback, and without half a figure."""
-    arguments = ("reproduce", "membership", "--full", "--out", str(tmp_path))
+def interrupted_when(condition, directory):
+    """Reproduce two figures in one process, press Ctrl-C once `condition(process)` is true."""
+    arguments = ("membership-2", "membership-4", "--jobs", "1", "--out", str(directory))
     process = subprocess.Popen(
-        (sys.executable, "-m", "spillover", *arguments),
+        (sys.executable, "-m", "spillover", "reproduce", *arguments),
         stderr=subprocess.PIPE,
         start_new_session=True,
         text=True,
     )
     try:
-        # Two workers, and what multiprocessing starts for itself.
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         deadline_s = time.monotonic() + WITHIN_S
-        while len(children.read_text(encoding="utf-8").split()) < 3:
+        while not condition(process):
             assert time.monotonic() < deadline_s
-            time.sleep(0.05)
-        time.sleep(after_s)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.02)
         os.killpg(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=WITHIN_S)
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait()
+        process.wait()
+        process.stderr.close()
     assert process.returncode == 130
-    assert "interrupted, what is finished stays" in stderr
     assert "Traceback" not in stderr
+    return stderr
+
+
+def test_ctrl_c_leaves_finished_figures(tmp_path):
+    """Exit status 130; what is finished stays, of the rest there is nothing."""
+    stderr = interrupted_when(lambda _: (tmp_path / "membership-2.json").exists(), tmp_path)
+    assert "1 computed, 0 there already; interrupted, what is finished stays" in stderr
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_ctrl_c_while_a_worker_starts(tmp_path):
+    """It goes to the worker too, which says nothing."""
+
+    def worker_is_there(process):
+        # The worker, and what multiprocessing starts for itself.
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        return len(children.read_text(encoding="utf-8").split()) == 2
+
+    stderr = interrupted_when(worker_is_there, tmp_path)
+    assert stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 

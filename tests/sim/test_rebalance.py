@@ -87,6 +87,18 @@ def test_expected_moves_over_many_runs():
         )  # 300 / 9 is no whole number
 
 
+def test_uniform_after_any_sequence_of_changes():
+    """Twenty random changes, 40 sequences: chi-square is that of clients placed at random, neither
+    above (uneven) nor below (they would not be independent)."""
+    total, freedom = 0.0, 0
+    for seed in range(40):
+        lists = random_lists(seed, 20)
+        last = rebalance(2000, lists, start="random", seed=seed)[-1]
+        total += sum((count - last.mean) ** 2 / last.mean for count in last.clients.values())
+        freedom += len(last.servers) - 1
+    assert abs(total - freedom) < 3.3 * (2 * freedom) ** 0.5
+
+
 def test_stratified_stays_even_where_coins_do_not():
     """Twenty random changes, 20 seeds: within 5 clients of even, moves within a few of the least;
     coins are an order of magnitude farther off."""

@@ -110,10 +110,10 @@ DOCUMENTS = (
             "fixed odds: with all rates known (best static) and without (uniform static)."
         ),
         left_open=(
-            "The paper calls the mechanism insensitive: the result should depend on the mean "
-            "size of jobs alone. That is exact for sizes that vary within a server's jobs, but not "
-            "for sizes that depend on the type, as in its figure 13; a careful simulation shows "
-            "the small difference."
+            "The paper calls the mechanism insensitive: what comes out should depend on the mean "
+            "size of jobs alone. That is exact where all jobs on a server have sizes of one "
+            "distribution, but not where sizes depend on the type of job, as in its figure 13; a "
+            "careful simulation shows the small difference."
         ),
     ),
     Document(

@@ -96,8 +96,7 @@ def draw_hops(data: dict[str, Any], figure: Figure) -> None:
     floor = [0.0] * len(clusters)
     for hop in range(1, most + 1):
         shares = [100 * own.get(str(hop), 0) / sum(own.values()) for own in data["hops"].values()]
-        shade = 1 - 0.75 * (hop - 1) / max(1, most - 1)
-        color = (0.0, 0.45 * shade, 0.7 * shade + 0.15)
+        color = COLORS[(hop - 1) % len(COLORS)]
         axes.bar(range(len(clusters)), shares, 0.7, bottom=floor, color=color, label=str(hop))
         floor = [low + share for low, share in zip(floor, shares, strict=True)]
     axes.set_title("forwarded requests, % of the population's", fontsize=10, loc="left")

@@ -113,11 +113,11 @@ def _interrupts_for_us_alone() -> Iterator[None]:
     """
     # Starting it lazily, as the first process would do, unblocks what is blocked here.
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

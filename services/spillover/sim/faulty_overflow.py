@@ -132,10 +132,10 @@ class _History:
 
     def _calm(self, checker: Checker) -> bool:
         """Whether nothing is left that could need time."""
-        if not self._faults.healed or checker.outstanding(self.clusters.values()):
+        if checker.waiting or checker.outstanding(self.clusters.values()):
             return False
         machines = [cluster.machine for cluster in self.clusters.values()]
-        return checker.waiting == 0 and all(all(m.neighbors.accepting) for m in machines)
+        return not self._faults.healed or all(all(m.neighbors.accepting) for m in machines)
 
     def _until(self, until_s: float, done: Callable[[], bool]) -> None:
         """Let things happen up to this instant, or until `done`."""

@@ -95,7 +95,7 @@ def test_the_chains_are_solved_exactly(made, asked, parking, room, buffers):
 @pytest.mark.parametrize("room", [1, 2, 7])
 @pytest.mark.parametrize("buffers", [1, 2, 5])
 def test_degenerate_cases_have_a_closed_form(room, buffers):
-    """lambda = mu_c, lambda = p_b mu_c, and both at once."""
+    """With lambda = mu_c, lambda = p_b mu_c, and both at once."""
     for asked, parking in ((1, Fraction(1, 3)), (2, Fraction(1, 2)), (1, Fraction(1))):
         check(Fraction(1), Fraction(asked), parking, room, buffers)
 

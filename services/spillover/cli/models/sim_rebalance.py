@@ -65,8 +65,11 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             on_progress=on_progress,
         )
+    on_circle = options.rule == "consistent-hash"
     result = {
         "rule": options.rule,
+        "start": "circle" if on_circle else options.start,
+        "virtual_nodes": options.virtual_nodes if on_circle else None,
         "clients": options.clients,
         "seed": options.seed,
         "steps": [step.as_dict() for step in steps],

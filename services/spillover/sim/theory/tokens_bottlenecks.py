@@ -25,6 +25,8 @@ _TIE = 1e-9
 
 _ROUNDS_MAX = 20_000
 _ROUNDING = 1e-14
+_TINY = 1e-100
+"""The least share of a bottleneck that is reckoned with, so that nothing is divided by 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +71,22 @@ def even_split(pool: Pool) -> dict[str, dict[str, float]]:
     split = {each.id: dict.fromkeys(each.classes, 0.0) for each in pool.types}
     for block in bottlenecks(pool):
         inside = set(block.servers)
-        flows = _balanced_flows(pool, block, servers_of)
-        for row, name in enumerate(block.types):
-            per_server = dict(zip(block.servers, flows[row], strict=True))
-            total = 0.0
-            for each in kinds[name].classes:
-                into = sum(per_server[server] for server in servers_of[each] if server in inside)
-                split[name][each] = into
-                total += into
-            split[name] = {each: into / total for each, into in split[name].items()}
+        pull = dict(zip(block.servers, _pulls(pool, block, servers_of), strict=True))
+        for name in block.types:
+            pulls = {
+                each: math.fsum(pull[server] for server in servers_of[each] if server in inside)
+                for each in kinds[name].classes
+            }
+            total = math.fsum(pulls.values())
+            split[name] = {each: own / total for each, own in pulls.items()}
     return split
 
 
-def _balanced_flows(
+def _pulls(
     pool: Pool, block: Bottleneck, servers_of: Mapping[str, Sequence[str]]
-) -> list[list[float]]:
-    """By type and server of the block, the rate that each way between them carries: `a_k b_s`,
-    with the a and b that give every type its rate and every server its share (Sinkhorn)."""
+) -> Sequence[float]:
+    """By server of the block the b_s, such that ways between type k and server s that carry
+    `a_k b_s` each give every type its rate and every server its share (Sinkhorn's iteration)."""
     kinds = {each.id: each for each in pool.types}
     capacities = {each.id: each.rate for each in pool.servers}
     ways = [
@@ -95,10 +96,9 @@ def _balanced_flows(
         ]
         for name in block.types
     ]
-    rates = [kinds[name].rate / block.rate for name in block.types]
-    shares = [capacities[server] / block.capacity for server in block.servers]
+    rates = [max(kinds[name].rate / block.rate, _TINY) for name in block.types]
+    shares = [max(capacities[server] / block.capacity, _TINY) for server in block.servers]
     of_servers = shares
-    of_types = rates
     for _ in range(_ROUNDS_MAX):
         of_types = [
             rate / math.fsum(way * b for way, b in zip(row, of_servers, strict=True))
@@ -114,7 +114,7 @@ def _balanced_flows(
         of_servers = wanted
         if settled:
             break
-    return [[a * b for b in of_servers] for a in of_types]
+    return of_servers
 
 
 def _connected_types(pool: Pool) -> Iterable[list[PoolType]]:
@@ -173,7 +173,7 @@ def _tightest(
     Smallest, because a larger one that is equally tight has flows that must be 0, which the even
     split would only come to in the limit.
     """
-    best, servers = 0.0, frozenset[str]()
+    best, servers = -1.0, frozenset[str]()  # loads may be too small for floats
     for count in range(1, len(left) + 1):
         for some in combinations(left, count):
             places = frozenset[str]().union(*(each for each, _ in some))

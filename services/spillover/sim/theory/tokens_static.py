@@ -66,7 +66,7 @@ def static_probabilities(
         idle.update(idle_here)
     blocked = {
         kind.id: math.fsum(
-            share * full[number[name]] for name, share in split[kind.id].items() if share > 0
+            share * full[number[name]] for name, share in split[kind.id].items() if name in number
         )
         for kind in pool.types
     }

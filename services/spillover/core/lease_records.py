@@ -1,0 +1,168 @@
+"""What a store of partition leases holds and answers, and how its two hashes are sorted out.
+
+The store on Redis and the twin in memory give the same values, and both count with the same
+functions here. Instants are ms of the store's own clock; nodes are given by id. How values are
+written in Redis is in `live.redis_values`; what a member does with them in `core.lease_member`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spillover.model.errors import InputError
+from spillover.model.lease_times import LeaseTimes
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+"""Ids of nodes and names of groups: neither `|` nor a brace can occur in them."""
+
+
+def check_name(source: str, field_name: str, name: str) -> None:
+    """Raise InputError unless `name` can name a node or a group."""
+    if NAME.fullmatch(name) is None:
+        expected = f"expected 1 to 63 of A-Z a-z 0-9 . _ -, got {name!r}"
+        raise InputError(source, field_name, expected)
+
+
+@dataclass(slots=True)
+class Allocation:
+    """Who serves a partition. It outlives its lease: the epoch is needed for the next one."""
+
+    owner: str
+    epoch: int
+    since_ms: float
+    lease_to_ms: float
+    stop_to_ms: float = 0.0
+    """When the holder must have stopped; 0: the partition is not being handed over."""
+
+    @property
+    def over_ms(self) -> float:
+        if self.stop_to_ms:
+            return min(self.lease_to_ms, self.stop_to_ms)
+        return self.lease_to_ms
+
+
+@dataclass(slots=True)
+class Grab:
+    """Who won the partition, and until when that blocks further challenges."""
+
+    node: str
+    since_ms: float
+    to_ms: float
+
+
+@dataclass(slots=True)
+class Registration:
+    """A member: until when it counts as alive, and which process of that id it is."""
+
+    alive_to_ms: float
+    incarnation: str
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """All that is stored of a group, read at one instant. Partitions that were never served have
+    no allocation."""
+
+    now_ms: float
+    era: str
+    allocations: Mapping[int, Allocation]
+    grabs: Mapping[int, Grab]
+    members: Mapping[str, Registration]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Whether the member is in. If not, another one of its id has still so long to live."""
+
+    ok: bool
+    other_alive_ms: float
+    era: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What became of a renewal."""
+
+    era: str
+    """Another than before: the store lost data, or is another server."""
+    held: list[tuple[int, bool, bool]]
+    """For each pair sent: (partition, whether it is still held, whether another has won it)."""
+    displaced: bool = False
+    """Another process of that id is the member now: nothing was renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The epoch of the new holder; or None, and in how many ms the partition is free at the
+    latest: 0 for a node that has not won it."""
+
+    epoch: int | None
+    free_in_ms: float
+
+
+@dataclass(slots=True)
+class Standing:
+    """The counts of intended owners among living members."""
+
+    held: dict[str, int]
+    lately: dict[str, int]
+    """How many of them came within one normal lease time."""
+    above: int
+    """How many members hold more than partitions // members."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a member makes of the hashes at each poll."""
+
+    era: str
+    standing: Standing
+    free: list[int] = field(default_factory=list)
+    """Partitions that nobody serves and nobody has won."""
+    mine: list[int] = field(default_factory=list)
+    """Won by the member that asks, and not yet started."""
+    held: list[tuple[int, str, float]] = field(default_factory=list)
+    """Not under challenge and served by another: (partition, owner, ms that it has been there)."""
+
+
+def standing_of(snapshot: Snapshot, partitions: int, times: LeaseTimes) -> Standing:
+    """Counts by intended owner: a won partition counts for the winner already."""
+    now_ms = snapshot.now_ms
+    held = {node: 0 for node, member in snapshot.members.items() if member.alive_to_ms > now_ms}
+    lately = dict.fromkeys(held, 0)
+    recent_ms = now_ms - times.normal_lease_ms
+    for partition in range(partitions):
+        grab = snapshot.grabs.get(partition)
+        if grab is not None and grab.to_ms > now_ms:
+            node, since_ms = grab.node, grab.since_ms
+        else:
+            allocation = snapshot.allocations.get(partition)
+            if allocation is None or allocation.over_ms <= now_ms:
+                continue
+            node, since_ms = allocation.owner, allocation.since_ms
+        if node in held:
+            held[node] += 1
+            lately[node] += since_ms > recent_ms
+    floor = partitions // len(held) if held else 0
+    return Standing(held, lately, sum(count > floor for count in held.values()))
+
+
+def survey_of(snapshot: Snapshot, partitions: int, times: LeaseTimes, node: str) -> Survey:
+    """What there is to do for `node`."""
+    now_ms = snapshot.now_ms
+    survey = Survey(snapshot.era, standing_of(snapshot, partitions, times))
+    for partition in range(partitions):
+        allocation = snapshot.allocations.get(partition)
+        if allocation is not None and allocation.over_ms <= now_ms:
+            allocation = None
+        grab = snapshot.grabs.get(partition)
+        if grab is not None and grab.to_ms > now_ms:
+            if grab.node == node and (allocation is None or allocation.owner != node):
+                survey.mine.append(partition)
+        elif allocation is None:
+            survey.free.append(partition)
+        elif allocation.owner != node:
+            survey.held.append((partition, allocation.owner, now_ms - allocation.since_ms))
+    return survey

@@ -1,0 +1,32 @@
+-- The era of a group's data; it stands after common.lua where a script needs it. Whoever comes
+-- first to an empty dataset, or to one that another server holds now (a restart, a promoted
+-- replica), begins a new era. Whoever knew another one sets a grace within which nothing is won,
+-- so that holders can say first what they hold. A group that is new to all has no grace.
+
+local function server_id()
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- Arguments of scripts that use it: known era, fresh era, partitions, rule, grace in ms. The era
+-- and when its grace ends; or nil and an error reply, if the group is another than was meant.
+local function enter_era(known, fresh, partitions, rule, grace_ms)
+  local stored = redis.call('HMGET', GROUP, 'partitions', 'rule', 'era', 'server', 'grace_to_ms')
+  if stored[1] and stored[1] ~= partitions then
+    return nil, redis.error_reply('PARTITIONS ' .. stored[1])
+  end
+  if stored[2] and stored[2] ~= rule then
+    return nil, redis.error_reply('RULE ' .. stored[2])
+  end
+  local era, server, grace_to_ms = stored[3], server_id(), tonumber(stored[5] or nil)
+  if not era or stored[4] ~= server then
+    era, grace_to_ms = fresh, nil
+    redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'era', era, 'server', server)
+    redis.call('HDEL', GROUP, 'grace_to_ms')
+  end
+  if known ~= '' and known ~= era and not grace_to_ms then
+    grace_to_ms = now_ms + grace_ms
+    redis.call('HSET', GROUP, 'grace_to_ms', text(grace_to_ms))
+  end
+  return era, grace_to_ms or 0
+end

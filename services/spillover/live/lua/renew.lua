@@ -1,0 +1,65 @@
+-- Sign of life of a member and of all that it holds.
+-- Arguments: the five of enter_era, node, incarnation, maximum lease in ms, then partition and
+-- epoch in turn. Answer: {era, 1 if another process is the member now, flags}, one flag for each
+-- pair: 0 lost, 1 kept, 2 kept and won by another node.
+local era, refused = enter_era(ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]))
+if not era then
+  return refused
+end
+local node, incarnation, max_lease_ms = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local count = (#ARGV - 8) / 2
+local other = living_member(redis.call('HGET', MEMBERS, node))
+if other and other ~= incarnation then
+  return { era, 1, string.rep('0', count) }
+end
+set_member(node, incarnation, max_lease_ms)
+
+local new_to_caller = ARGV[1] ~= '' and ARGV[1] ~= era
+
+-- What is stored, to be renewed, or what the store forgot: an epoch is given to one holder only,
+-- so that a higher one than is stored comes from data that were lost. A lease that ran out is not
+-- renewed, unless the store went back to older data.
+local function kept(stored, epoch)
+  if not stored or epoch > stored.epoch then
+    local since = math.min(epoch, now_ms)
+    return { node = node, epoch = epoch, since = since, lease_to = 0, stop_to = 0 }
+  end
+  if stored.node ~= node or stored.epoch ~= epoch then
+    return nil
+  end
+  local stopped = stored.stop_to > 0 and stored.stop_to <= now_ms
+  if stopped or (stored.lease_to <= now_ms and not new_to_caller) then
+    return nil
+  end
+  return stored
+end
+
+-- Lua passes a few thousand arguments at most.
+local SLICE = 1000
+local flags = {}
+for first = 0, count - 1, SLICE do
+  local partitions = {}
+  for i = first, math.min(first + SLICE, count) - 1 do
+    partitions[#partitions + 1] = ARGV[9 + 2 * i]
+  end
+  local allocations = redis.call('HMGET', ALLOCATION, unpack(partitions))
+  local grabs = redis.call('HMGET', GRAB, unpack(partitions))
+  local changes = {}
+  for i, partition in ipairs(partitions) do
+    local epoch = tonumber(ARGV[8 + 2 * (first + i)])
+    local own = kept(read_allocation(allocations[i]), epoch)
+    local flag = '0'
+    if own then
+      own.lease_to = now_ms + max_lease_ms
+      changes[#changes + 1] = partition
+      changes[#changes + 1] = allocation_text(own)
+      local winner = live_winner(grabs[i])
+      flag = winner and winner ~= node and '2' or '1'
+    end
+    flags[#flags + 1] = flag
+  end
+  if #changes > 0 then
+    redis.call('HSET', ALLOCATION, unpack(changes))
+  end
+end
+return { era, 0, table.concat(flags) }
