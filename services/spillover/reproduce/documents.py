@@ -82,8 +82,9 @@ DOCUMENTS = (
             "wait only spreads the contenders, and what the store counts decides."
         ),
         left_open=(
-            "The document has no figures, so this experiment is ours. Its formula for the wait is "
-            "printed in two ways that do not agree; the one that its sentences describe is used."
+            "The document has no figures, so this experiment is ours. Its formulas for the wait are "
+            "each printed in two ways that do not agree: we run three readings and say where they "
+            "differ."
         ),
     ),
     Document(

@@ -2,9 +2,9 @@
 
 What is measured and what is claimed, of figures 5 and 6 in `watched_queues`; drawing is in
 `networked_queues_drawing`. The paper's pictures of its topologies are lost: ours are rings in which
-each cluster is linked to the next one (5 clusters) or the next two (10 and 20). Figures 5 and 6 come
-from the services' own code under a virtual clock, figures 7 to 9, which want many seeds, from the
-same rules compiled.
+each cluster is linked to the next one (5 clusters) or the next two (10 and 20). Figures 5 and 6
+come from the services' own code under a virtual clock, figures 7 to 9, which want many seeds, from
+the same rules compiled.
 """
 
 from __future__ import annotations
