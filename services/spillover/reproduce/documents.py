@@ -82,9 +82,9 @@ DOCUMENTS = (
             "wait only spreads the contenders, and what the store counts decides."
         ),
         left_open=(
-            "The document has no figures, so this experiment is ours. Its formulas for the wait are "
-            "each printed in two ways that do not agree: we run three readings and say where they "
-            "differ."
+            "The document has no figures, so this experiment is ours. Its formulas for the wait "
+            "are each printed in two ways that do not agree: we run three readings and say where "
+            "they differ."
         ),
     ),
     Document(
