@@ -26,7 +26,7 @@ test: .venv/.complete
 
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
-	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py $(ARGS)
+	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/sim/test_sweep.py $(ARGS)
 
 format: .venv/.complete
 	$(BIN)/ruff check --fix .

@@ -5,7 +5,9 @@ SpilloverError
 ├── RunError           the run itself failed; exit status 1, one line
 └── PeerError          a call to another process failed
     ├── NotDelivered   it surely was not accepted there: deciding again is safe
+    │   └── StoreRefused      the store of the leases said no: read-only, wants a password
     └── OutcomeUnknown bytes had left and no answer came: it may have run
+        └── StoreUnreachable  no answer from the store of the leases: later, perhaps
 
 Refusals between nodes are values, not errors: see `model.request.Refusal`.
 """
@@ -44,3 +46,13 @@ class NotDelivered(PeerError):
 
 class OutcomeUnknown(PeerError):
     """The call had left and no answer came back: whether it was carried out is not known."""
+
+
+class StoreRefused(NotDelivered):
+    """The store of the leases answered that it will not: it is read-only, wants a password, is
+    full, or is not what it should be. Whoever runs it is to blame; trying again seldom helps."""
+
+
+class StoreUnreachable(OutcomeUnknown):
+    """The store of the leases gave no answer in time, or is not ready. A later call can succeed;
+    what became of this one is not known, and a holder counts it as not granted."""

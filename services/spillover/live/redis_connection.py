@@ -1,0 +1,153 @@
+"""The way to Redis: a few connections, scripts by their digest, and errors that say who is to blame.
+
+The library is loaded when the first store is made, not before: nodes need no Redis. It never tries
+again by itself: what came of a call is for the member to judge. What the scripts mean is in
+`live.redis_store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+NOT_READY = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "FAILOVER")
+"""Answers of a server that will be able to later: the first word."""
+
+CONNECTIONS_MAX = 8
+"""Of one store. More calls than that wait for a free one, within their time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script of live/lua, and the digest by which Redis knows it."""
+
+    text: str
+    digest: str
+
+    @classmethod
+    def of(cls, text: str) -> Script:
+        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+    @classmethod
+    def load(cls, *names: str) -> Script:
+        """The files of these names, one after another: Lua in Redis has no `require`."""
+        folder = resources.files("spillover.live") / "lua"
+        return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
+
+
+def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
+    """A client that has connected nowhere yet. `timeout_s` holds for connecting, for each answer
+    and for a free connection. Raises InputError without the library, or if `url` is none."""
+    try:
+        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415
+        from redis.asyncio.retry import Retry  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+    except ImportError:
+        expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
+        raise InputError("redis", "", expected) from None
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",
+            protocol=2,
+        )
+    except ValueError:
+        expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
+        raise InputError("redis", "url", expected) from None
+    return Redis(connection_pool=pool)
+
+
+def place_of(url: str) -> str:
+    """The address as it may be shown: without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
+    """What an error of the library means for whoever asked."""
+    from redis import exceptions  # noqa: PLC0415
+
+    said = str(error).partition("\n")[0] or type(error).__name__
+    if isinstance(error, exceptions.AuthenticationError):
+        return StoreRefused(f"{place} wants a user or password other than given: {said}")
+    if isinstance(error, exceptions.ReadOnlyError):
+        return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")
+    if isinstance(error, exceptions.BusyLoadingError) or said.startswith(NOT_READY):
+        return StoreUnreachable(f"{place} is not ready: {said}")
+    if isinstance(error, exceptions.ResponseError):
+        return StoreRefused(f"{place} refused: {said}")
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
+        return StoreUnreachable(f"{place} did not answer in time")
+    return StoreUnreachable(f"{place} cannot be reached: {said}")
+
+
+class RedisLink:
+    """One store's connections. `round_trips` counts what was sent and waited for."""
+
+    def __init__(self, url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> None:
+        self._client = open_client(url, timeout_s, connections)
+        self._timeout_s = timeout_s
+        self.place = place_of(url)
+        self.round_trips = 0
+
+    async def call(self, *command: str | float) -> Any:
+        """One command. Raises StoreRefused, StoreUnreachable."""
+        return await self._told(self._client.execute_command(*command))
+
+    async def calls(self, *commands: Sequence[str | float]) -> list[Any]:
+        """Several commands on one way there and back, in order, with others' in between."""
+        pipe = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        answers: list[Any] = await self._told(pipe.execute())
+        return answers
+
+    async def run(self, script: Script, keys: Sequence[str], *arguments: str | float) -> Any:
+        """One script: by its digest, and once in full if the server does not know it (any more).
+        An error that the script itself answers is raised as StoreRefused."""
+        from redis.exceptions import NoScriptError  # noqa: PLC0415
+
+        given = (len(keys), *keys, *arguments)
+        try:
+            return await self._told(
+                self._client.execute_command("EVALSHA", script.digest, *given), NoScriptError
+            )
+        except NoScriptError:
+            return await self.call("EVAL", script.text, *given)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        await self._client.connection_pool.disconnect()
+
+    async def _told(self, answer: Awaitable[Any], *passed: type[Exception]) -> Any:
+        from redis.exceptions import ReadOnlyError, RedisError  # noqa: PLC0415
+
+        self.round_trips += 1
+        try:
+            # The library's limit is for each read; this one is for the whole call.
+            async with asyncio.timeout(2.0 * self._timeout_s):
+                return await answer
+        except passed:
+            raise
+        except ReadOnlyError as error:
+            # The name may lead to another server by now: connect anew.
+            await self._client.connection_pool.disconnect()
+            raise told_error(error, self.place) from None
+        except (RedisError, OSError) as error:
+            raise told_error(error, self.place) from None

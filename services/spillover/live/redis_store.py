@@ -1,0 +1,228 @@
+"""The store of partition leases on Redis: one script for each operation, one round trip each.
+
+Rules are in `live/lua` (and, for the counts, in `policy.leasing`, whose twin grab.lua is); the twin
+in memory with the same operations is `sim.lease_twin`, and one suite of tests, tests/contract,
+holds for both. Hints over channels are in `live.redis_hints`, the blog's rule in `live.redis_blog`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.core.lease_records import (
+    Activation,
+    Joined,
+    Renewed,
+    Snapshot,
+    Survey,
+    check_name,
+    survey_of,
+)
+from spillover.live.redis_connection import RedisLink, Script
+from spillover.live.redis_values import GroupKeys, read_snapshot
+from spillover.model.errors import InputError, StoreRefused
+from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+
+TIMEOUT_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """All scripts of a group, ready to be sent."""
+
+    join: Script
+    leave: Script
+    renew: Script
+    is_wanted: Script
+    grab: Script
+    drain: Script
+    release: Script
+    activate: Script
+    survey: Script
+
+    @classmethod
+    def load(cls) -> Scripts:
+        return cls(
+            join=Script.load("common", "era", "join"),
+            leave=Script.load("common", "leave"),
+            renew=Script.load("common", "era", "renew"),
+            is_wanted=Script.load("common", "is_wanted"),
+            grab=Script.load("common", "era", "grab"),
+            drain=Script.load("common", "drain"),
+            release=Script.load("common", "release"),
+            activate=Script.load("common", "activate"),
+            survey=Script.load("common", "survey"),
+        )
+
+
+class RedisLeaseStore:
+    """One group. Every operation raises StoreUnreachable if no answer came (what became of it is
+    not known), StoreRefused if Redis will not, and InputError if the group in Redis has another
+    number of partitions or another rule.
+
+    It remembers the era that it saw last. One that comes back after data were lost lets the scripts
+    know; see lua/era.lua. `timeout_s`: for each answer, else half a renewal period, 5 s at most.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        group: str,
+        partitions: int,
+        times: LeaseTimes,
+        *,
+        rule: str = "guarded",
+        timeout_s: float | None = None,
+    ) -> None:
+        if partitions < 1:
+            raise InputError("lease group", "partitions", f"expected at least 1, got {partitions}")
+        if rule not in LEASE_RULES:
+            expected = f"expected one of {', '.join(LEASE_RULES)}, got {rule!r}"
+            raise InputError("lease group", "rule", expected)
+        self._keys = GroupKeys.of(group)
+        self._partitions = partitions
+        self._times = times
+        self._rule = rule
+        if timeout_s is None:
+            timeout_s = min(times.renewal_period_ms / 2000.0, TIMEOUT_S_MAX)
+        self._link = RedisLink(url, timeout_s)
+        self._scripts = Scripts.load()
+        self._era = ""
+
+    @property
+    def place(self) -> str:
+        """Where the store is, as it may be shown."""
+        return self._link.place
+
+    @property
+    def round_trips(self) -> int:
+        return self._link.round_trips
+
+    async def join(self, node: str, incarnation: str) -> Joined:
+        """Become the member of that id, unless another process of it lives."""
+        check_name("lease group", "node", node)
+        check_name("lease group", "incarnation", incarnation)
+        self._era = ""
+        ok, other_alive_ms, era = await self._run(
+            self._scripts.join, *self._group_arguments(), node, incarnation, self._max_lease_ms
+        )
+        self._era = era
+        return Joined(bool(ok), float(other_alive_ms), era)
+
+    async def leave(self, node: str, incarnation: str) -> None:
+        """Be no member any more, if it is still this process that is."""
+        await self._run(self._scripts.leave, node, incarnation)
+
+    async def renew(self, node: str, incarnation: str, held: Sequence[tuple[int, int]]) -> Renewed:
+        """Sign of life of a member and of its (partition, epoch) pairs.
+
+        Send only what is still held by the local deadline: after data were lost, this registers
+        it anew, as long as the store knows of no later epoch.
+        """
+        pairs = [number for pair in held for number in pair]
+        era, displaced, flags = await self._run(
+            self._scripts.renew,
+            *self._group_arguments(),
+            node,
+            incarnation,
+            self._max_lease_ms,
+            *pairs,
+        )
+        self._era = era
+        answers = [
+            (partition, flag != "0", flag == "2")
+            for (partition, _), flag in zip(held, flags, strict=True)
+        ]
+        return Renewed(era, answers, bool(displaced))
+
+    async def is_wanted(self, partition: int, node: str, epoch: int) -> bool:
+        """Whether another node has won what this one serves."""
+        return bool(await self._run(self._scripts.is_wanted, partition, node, epoch))
+
+    async def grab(self, partition: int, node: str, free_for_ms: float) -> bool:
+        """Win the partition, if the counts allow it; `free_for_ms`: seen free for so long."""
+        granted, era = await self._run(
+            self._scripts.grab,
+            *self._group_arguments(),
+            partition,
+            node,
+            int(free_for_ms),
+            round(self._times.grab_limit_ms),
+            round(self._times.normal_lease_ms),
+            round(self._times.min_residency_ms),
+        )
+        self._era = era
+        return bool(granted)
+
+    async def drain(self, partition: int, node: str, epoch: int) -> bool:
+        """The holder begins to stop; from now on it has the maximum shutdown time."""
+        limit_ms = round(self._times.max_shutdown_ms)
+        return bool(await self._run(self._scripts.drain, partition, node, epoch, limit_ms))
+
+    async def release(self, partition: int, node: str, epoch: int) -> bool:
+        """The holder has stopped: the partition is free. A stale epoch changes nothing."""
+        return bool(await self._run(self._scripts.release, partition, node, epoch))
+
+    async def activate(self, partition: int, node: str) -> Activation:
+        """The winner takes over what is free."""
+        grab_ms = round(self._times.min_grab_ms)
+        epoch, free_in_ms = await self._run(
+            self._scripts.activate, partition, node, self._max_lease_ms, grab_ms
+        )
+        return Activation(int(epoch) if epoch else None, float(free_in_ms))
+
+    async def snapshot(self) -> Snapshot:
+        """All that is stored of the group, at one instant."""
+        return read_snapshot(await self._run(self._scripts.survey))
+
+    async def survey(self, node: str) -> Survey:
+        """Both hashes and the members, sorted out for `node`."""
+        return survey_of(await self.snapshot(), self._partitions, self._times, node)
+
+    async def publish_challenge(self, *partitions: int) -> None:
+        """On the channel grab-lease, to all, the sender included; one message for each."""
+        await self._publish(self._keys.grab_channel, partitions)
+
+    async def publish_allocated(self, *partitions: int) -> None:
+        """On the channel allocated-lease, to all."""
+        await self._publish(self._keys.allocated_channel, partitions)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    @property
+    def _max_lease_ms(self) -> int:
+        return round(self._times.max_lease_ms)
+
+    def _group_arguments(self) -> tuple[str | float, ...]:
+        """What lua/era.lua takes; the fresh era is used only where there is none."""
+        grace_ms = round(self._times.renewal_period_ms)
+        return self._era, uuid.uuid4().hex, self._partitions, self._rule, grace_ms
+
+    async def _publish(self, channel: str, partitions: Sequence[int]) -> None:
+        if partitions:
+            await self._link.calls(*(("PUBLISH", channel, p) for p in partitions))
+
+    async def _run(self, script: Script, *arguments: str | float) -> Any:
+        try:
+            return await self._link.run(script, self._keys.hashes, *arguments)
+        except StoreRefused as refused:
+            self._check_group(str(refused))
+            raise
+
+    def _check_group(self, said: str) -> None:
+        """Raise InputError if a script says that the group is another than was meant."""
+        words = said.partition(" refused: ")[2].split()
+        for word, name, given in (
+            ("PARTITIONS", "partitions", self._partitions),
+            ("RULE", "rule", self._rule),
+        ):
+            if words[:1] == [word]:
+                expected = (
+                    f"expected {words[1]}, as the group has it, got {given}: take another group, "
+                    f"or stop all its members and delete the key {self._keys.group}"
+                )
+                raise InputError("lease group", name, expected) from None
