@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -41,8 +41,28 @@ def nodes() -> ModuleType:
 
     Tests are no package, so it is loaded by path.
     """
-    name = "nodes_of_tests"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "federation.py")
+    return _load("nodes_of_tests", "federation.py")
+
+
+@pytest.fixture(scope="session")
+def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
+    """The module that starts Redis: `with redis_servers.running(tmp_path) as server`."""
+    module = _load("redis_servers_of_tests", "redis_server.py")
+    require(module.is_installed(), "redis-server on the PATH, and the extra `leases`")
+    return module
+
+
+@pytest.fixture(scope="session")
+def redis_server(
+    redis_servers: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[object]:
+    """One running server for all tests: take a group of your own, `redis_servers.new_name()`."""
+    with redis_servers.running(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+def _load(name: str, file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from dataclasses import asdict, replace
+from statistics import fmean
 
 import pytest
 
@@ -52,9 +53,9 @@ def differences(system, objects, seed=1):
 def test_the_model_is_within_a_per_cent_off_load_100(load, max_hops):
     """All that is measured in time, with half of the simulation's own interval on top; probes
     within 1.5 %, since at h_max = 10 they feel most that there are 100 producers only."""
-    apart, half = differences(paper(load, max_hops), 300_000)
+    apart, half = differences(paper(load, max_hops), 200_000)
     for name in ("wait_mean", "throughput", "consumer_utilization", "producer_utilization"):
-        assert half[name] < 0.016
+        assert half[name] < 0.02
         assert abs(apart[name]) < 0.01 + half[name] / 2, name
     assert abs(apart["probes_mean"]) < 0.015
 
@@ -62,9 +63,10 @@ def test_the_model_is_within_a_per_cent_off_load_100(load, max_hops):
 def test_at_load_100_the_difference_is_that_of_finitely_many_producers():
     """Waits lie several per cent above the model at N = 100, and near it at N = 1000."""
     apart = {}
-    for producers, objects in ((100, 500_000), (1000, 1_500_000)):
+    for producers, objects in ((100, 150_000), (1000, 500_000)):
         system = paper(producers, 5, kinds=alike(producers, 0.01))
-        apart[producers] = -differences(system, objects)[0]["wait_mean"]
+        waits = [run(system, objects, seed).figures.wait_mean for seed in (1, 2, 3, 4)]
+        apart[producers] = fmean(waits) / solve(system).wait_mean - 1
     assert apart[100] > 0.06
     assert abs(apart[1000]) < 0.04
 
@@ -132,15 +134,15 @@ def test_the_same_seed_gives_the_same_numbers():
 def test_avoiding_visited_producers_finds_an_object_sooner():
     """Three producers, all of which a request may probe."""
     system = paper(3, 3, kinds=alike(3, 0.01), message_time=0.1)
-    avoiding = run(system, 200_000, avoid_visited=True).figures
-    assert avoiding.wait_mean < 0.9 * run(system, 200_000).figures.wait_mean
+    avoiding = run(system, 60_000, avoid_visited=True).figures
+    assert avoiding.wait_mean < 0.9 * run(system, 60_000).figures.wait_mean
 
 
 def test_uniform_production_times_shorten_waits():
     """Figure 6: less variance, less waiting; the model is somewhat pessimistic."""
     system = paper(150, 3, kinds=alike(100, 1 / 75))
-    uniform = run(system, 200_000, production_spread=1 / 3).figures
-    assert uniform.wait_mean < run(system, 200_000).figures.wait_mean
+    uniform = run(system, 50_000, production_spread=1 / 3).figures
+    assert uniform.wait_mean < run(system, 50_000).figures.wait_mean
     assert uniform.wait_mean < solve(system).wait_mean
 
 

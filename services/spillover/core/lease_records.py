@@ -33,6 +33,7 @@ class Allocation:
     epoch: int
     since_ms: float
     lease_to_ms: float
+    """0: its holder has given it back."""
     stop_to_ms: float = 0.0
     """When the holder must have stopped; 0: the partition is not being handed over."""
 
@@ -123,6 +124,9 @@ class Survey:
     """Partitions that nobody serves and nobody has won."""
     mine: list[int] = field(default_factory=list)
     """Won by the member that asks, and not yet started."""
+    own: list[tuple[int, int]] = field(default_factory=list)
+    """What the store takes the member for the holder of: (partition, epoch). One that it does not
+    know of was granted in an answer that was lost: releasing it frees it at once."""
     held: list[tuple[int, str, float]] = field(default_factory=list)
     """Not under challenge and served by another: (partition, owner, ms that it has been there)."""
 
@@ -157,6 +161,8 @@ def survey_of(snapshot: Snapshot, partitions: int, times: LeaseTimes, node: str)
         allocation = snapshot.allocations.get(partition)
         if allocation is not None and allocation.over_ms <= now_ms:
             allocation = None
+        elif allocation is not None and allocation.owner == node:
+            survey.own.append((partition, allocation.epoch))
         grab = snapshot.grabs.get(partition)
         if grab is not None and grab.to_ms > now_ms:
             if grab.node == node and (allocation is None or allocation.owner != node):

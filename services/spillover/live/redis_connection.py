@@ -1,4 +1,4 @@
-"""The way to Redis: a few connections, scripts by their digest, and errors that say who is to blame.
+"""The way to Redis: a few connections, scripts by digest, and errors that say who is to blame.
 
 The library is loaded when the first store is made, not before: nodes need no Redis. It never tries
 again by itself: what came of a call is for the member to judge. What the scripts mean is in
@@ -108,7 +108,7 @@ class RedisLink:
 
     async def call(self, *command: str | float) -> Any:
         """One command. Raises StoreRefused, StoreUnreachable."""
-        return await self._told(self._client.execute_command(*command))
+        return await self._told(self._execute(*command))
 
     async def calls(self, *commands: Sequence[str | float]) -> list[Any]:
         """Several commands on one way there and back, in order, with others' in between."""
@@ -125,15 +125,16 @@ class RedisLink:
 
         given = (len(keys), *keys, *arguments)
         try:
-            return await self._told(
-                self._client.execute_command("EVALSHA", script.digest, *given), NoScriptError
-            )
+            return await self._told(self._execute("EVALSHA", script.digest, *given), NoScriptError)
         except NoScriptError:
             return await self.call("EVAL", script.text, *given)
 
     async def close(self) -> None:
         await self._client.aclose()
         await self._client.connection_pool.disconnect()
+
+    def _execute(self, *command: str | float) -> Awaitable[Any]:
+        return self._client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def _told(self, answer: Awaitable[Any], *passed: type[Exception]) -> Any:
         from redis.exceptions import ReadOnlyError, RedisError  # noqa: PLC0415

@@ -46,15 +46,15 @@ class Scripts:
     @classmethod
     def load(cls) -> Scripts:
         return cls(
-            join=Script.load("common", "era", "join"),
-            leave=Script.load("common", "leave"),
-            renew=Script.load("common", "era", "renew"),
-            is_wanted=Script.load("common", "is_wanted"),
-            grab=Script.load("common", "era", "grab"),
-            drain=Script.load("common", "drain"),
-            release=Script.load("common", "release"),
-            activate=Script.load("common", "activate"),
-            survey=Script.load("common", "survey"),
+            join=Script.load("group", "era", "join"),
+            leave=Script.load("group", "leave"),
+            renew=Script.load("group", "era", "renew"),
+            is_wanted=Script.load("group", "is_wanted"),
+            grab=Script.load("group", "era", "grab"),
+            drain=Script.load("group", "drain"),
+            release=Script.load("group", "release"),
+            activate=Script.load("group", "activate"),
+            survey=Script.load("group", "survey"),
         )
 
 

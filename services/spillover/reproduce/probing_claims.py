@@ -206,6 +206,10 @@ def claims_7(data: dict[str, Any]) -> list[Claim]:
         for point in high
     ]
     lowest, highest = min(pessimism), max(pessimism)
+    ones = {
+        kind: [points[0][kind]["wait_mean"] for points in (moderate, high)]
+        for kind in ("model", "simulated")
+    }
     return [
         Claim(
             "Moderately unlike producers (67/50): three probes bring most of what ten bring",
@@ -236,12 +240,11 @@ def claims_7(data: dict[str, Any]) -> list[Claim]:
             "At h_max = 1 the equations have no solution that iteration finds",
             "did not converge",
             "solved with bracketed roots: "
-            + " and ".join(f"{points[0]['model']['wait_mean']:.1f}" for points in (moderate, high))
+            + " and ".join(f"{wait:.1f}" for wait in ones["model"])
             + ", simulated "
-            + " and ".join(f"{_simulated(points[0], 'wait_mean'):.1f}" for points in (moderate, high)),
+            + " and ".join(f"{wait:.1f}" for wait in ones["simulated"]),
             holds=all(
-                abs(points[0]["model"]["wait_mean"] / _simulated(points[0], "wait_mean") - 1) < 0.05
-                for points in (moderate, high)
+                abs(one / other - 1) < 0.05 for one, other in zip(*ones.values(), strict=True)
             ),
         ),
     ]
@@ -252,10 +255,7 @@ def claims_8(data: dict[str, Any]) -> list[Claim]:
     claims = []
     for name, points in data["curves"].items():
         made = data["made_by_fast"][name]
-        best = {
-            kind: min(points, key=lambda point, kind=kind: float(point[kind]["wait_mean"]))["x"]
-            for kind in ("model", "simulated")
-        }
+        best = {kind: _shortest(points, kind) for kind in ("model", "simulated")}
         claims.append(
             Claim(
                 f"{name}: waits are shortest where probes go where objects are made",
@@ -266,6 +266,12 @@ def claims_8(data: dict[str, Any]) -> list[Claim]:
             )
         )
     return claims
+
+
+def _shortest(points: list[Point], kind: str) -> float:
+    """Where the wait is shortest."""
+    waits = {float(point["x"]): float(point[kind]["wait_mean"]) for point in points}
+    return min(waits, key=waits.__getitem__)
 
 
 def claims_9(data: dict[str, Any]) -> list[Claim]:

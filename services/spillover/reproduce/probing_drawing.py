@@ -46,7 +46,7 @@ def draw_3(data: dict[str, Any], figure: Figure) -> None:
     right.set_xticks([point["x"] for point in points], [str(point["x"]) for point in points])
     right.minorticks_off()
     right.set_xlabel("producers, and consumers")
-    right.set_title("load 100 %: simulated above the equations, %")
+    right.set_title("load 100 %: simulated, % above")
     right.legend()
 
 
@@ -74,6 +74,7 @@ def draw_5(data: dict[str, Any], figure: Figure) -> None:
     right.set_title("share of the time in which a producer is blocked")
     for axes in (left, right):
         axes.set_xlabel("buffers at each producer")
+        axes.set_xticks(range(0, 21, 5))
         axes.set_ylim(0, 1.02)
     right.legend()
 

@@ -177,7 +177,7 @@ FIGURES = (
             "each type. Below, magnified: how far the marks are from the lines, with 95 % "
             "intervals. Where the law belongs to the server&rsquo;s jobs (squares) they lie on the "
             "line, as theory says; where it belongs to the type (circles), type 1 lies a little "
-            "above it, and type 2 below."
+            "above it."
         ),
         compute=compute_13,
         claims=claims.claims_13,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -166,11 +167,15 @@ def trace(random, topology, *, count, spread_s):
     ]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.randoms(use_true_random=False), st.sampled_from(sorted(CHOOSERS)), st.integers(0, 9))
-def test_unlike_federations_give_the_same(fast, random, policy, seed):
-    """Every bound is met somewhere: queues, what is away, hops, deadlines, refusals that return."""
-    topology = unlike_federation(random, policy)
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32))
+def test_unlike_federations_give_the_same(fast, seed):
+    """Every bound is met somewhere: queues, what is away, hops, deadlines, refusals that return.
+    Drawn from a seed, since simple values, which Hypothesis likes, meet few of them."""
+    random = Random(seed)
+    topology = unlike_federation(
+        random, random.choice(("paper", "paper", "two-choice", "isolated"))
+    )
     spread_s = random.choice((0.3, 2.0))
-    schedule = trace(random, topology, count=random.randint(0, 100), spread_s=spread_s)
+    schedule = trace(random, topology, count=random.randint(0, 150), spread_s=spread_s)
     assert_alike(fast, topology, schedule, seed)

@@ -6,14 +6,7 @@ what happens to them as section III-C of Comte says.
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def _numpy(require):
-    require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
 
 
 @pytest.fixture(scope="session")

@@ -128,7 +128,7 @@ def check_bounds(system, figures):
 
 
 @given(systems(kinds=False))
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_what_is_made_is_what_is_consumed(system):
     """T = M U_c mu = N lambda U_p, to the last digits, and no parameters at which it fails."""
     figures = solve(system)
@@ -138,12 +138,21 @@ def test_what_is_made_is_what_is_consumed(system):
 
 
 @given(systems())
+@settings(max_examples=60)
 def test_kinds_conserve_objects_too(system):
     """But for a slow kind at which nearly all consumers are parked: there, to 2 %."""
     figures = solve(system)
     check_bounds(system, figures)
     made = system.capacity * figures.producer_utilization
     assert made == pytest.approx(figures.throughput, rel=0.02)
+
+
+def test_kinds_that_hardly_anybody_probes():
+    """Shares of probes down to the least float."""
+    for access in (5e-324, 1e-200, 1e-12):
+        kinds = fast_and_slow(100, 0.01, share=0.5, factor=1.0, access=access)
+        expected = solve(paper(kinds=(*alike(50, 0.01), replace(kinds[0], access=0.0))))
+        assert solve(paper(kinds=kinds)).wait_mean == pytest.approx(expected.wait_mean, rel=1e-6)
 
 
 @given(systems(kinds=False))
@@ -164,6 +173,7 @@ def test_more_helps(system):
 
 
 @given(systems(kinds=False), st.integers(1, 10))
+@settings(max_examples=60)
 def test_more_hops_help_where_messages_are_free(system, max_hops):
     """With message times they may cost more than they bring."""
     few = replace(system, message_time=0.0, max_hops=max_hops)
@@ -211,9 +221,9 @@ def test_probes_in_proportion_to_rates_are_best(share, factor, best):
         access: solve(
             paper(kinds=fast_and_slow(100, slow, share=share, factor=factor, access=access))
         ).wait_mean
-        for access in [best, *(k / 100 for k in range(5, 100, 5))]
+        for access in [best, *(k / 100 for k in range(10, 100, 10))]
     }
-    assert min(waits, key=waits.__getitem__) == pytest.approx(best, abs=0.051)
+    assert min(waits, key=waits.__getitem__) == pytest.approx(best, abs=0.101)
 
 
 def test_restricted_access_comes_close_to_none_as_producers_get_more():

@@ -3,6 +3,7 @@ the figures that are known."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from dataclasses import replace
 
@@ -21,8 +22,9 @@ quarters = st.integers(1, 16).map(lambda count: count / 4)
 
 
 @pytest.fixture(scope="module")
-def solve():
+def solve(require):
     """The method under test; imported late, since it needs numpy."""
+    require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
     from spillover.sim.theory.tokens import exact_tokens
 
     return exact_tokens

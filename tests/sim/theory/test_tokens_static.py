@@ -3,6 +3,7 @@ paper's words."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from itertools import combinations, product
 
@@ -20,8 +21,9 @@ quarters = st.integers(1, 16).map(lambda count: count / 4)
 
 
 @pytest.fixture(scope="module")
-def theory():
+def theory(require):
     """The module of the policies; imported late, since it needs numpy."""
+    require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
     from spillover.sim.theory import tokens
 
     return tokens

@@ -1,4 +1,4 @@
--- The era of a group's data; it stands after common.lua where a script needs it. Whoever comes
+-- The era of a group's data; it stands after group.lua where a script needs it. Whoever comes
 -- first to an empty dataset, or to one that another server holds now (a restart, a promoted
 -- replica), begins a new era. Whoever knew another one sets a grace within which nothing is won,
 -- so that holders can say first what they hold. A group that is new to all has no grace.

@@ -19,15 +19,16 @@ local new_to_caller = ARGV[1] ~= '' and ARGV[1] ~= era
 -- What is stored, to be renewed, or what the store forgot: an epoch is given to one holder only,
 -- so that a higher one than is stored comes from data that were lost. A lease that ran out is not
 -- renewed, unless the store went back to older data.
+-- Second value: whether it was forgotten; marks of winners from before that are void.
 local function kept(stored, epoch)
   if not stored or epoch > stored.epoch then
     local since = math.min(epoch, now_ms)
-    return { node = node, epoch = epoch, since = since, lease_to = 0, stop_to = 0 }
+    return { node = node, epoch = epoch, since = since, lease_to = 0, stop_to = 0 }, true
   end
   if stored.node ~= node or stored.epoch ~= epoch then
     return nil
   end
-  local stopped = stored.stop_to > 0 and stored.stop_to <= now_ms
+  local stopped = stored.lease_to == 0 or (stored.stop_to > 0 and stored.stop_to <= now_ms)
   if stopped or (stored.lease_to <= now_ms and not new_to_caller) then
     return nil
   end
@@ -47,13 +48,17 @@ for first = 0, count - 1, SLICE do
   local changes = {}
   for i, partition in ipairs(partitions) do
     local epoch = tonumber(ARGV[8 + 2 * (first + i)])
-    local own = kept(read_allocation(allocations[i]), epoch)
+    local own, forgotten = kept(read_allocation(allocations[i]), epoch)
     local flag = '0'
     if own then
       own.lease_to = now_ms + max_lease_ms
       changes[#changes + 1] = partition
       changes[#changes + 1] = allocation_text(own)
-      local winner = live_winner(grabs[i])
+      local winner, since = live_winner(grabs[i])
+      if winner and forgotten and since < epoch then
+        winner = nil
+        redis.call('HDEL', GRAB, partition)
+      end
       flag = winner and winner ~= node and '2' or '1'
     end
     flags[#flags + 1] = flag

@@ -126,7 +126,7 @@ def _point(system: ProbingSystem, groups: tuple[_Group, ...], log_odds: float) -
     parking = parking_share(empty, system.max_hops)
 
     def states_at(log_rate: float) -> list[tuple[float, ProducerState]]:
-        return _states(system, groups, parking, math.exp(log_rate) * system.capacity)
+        return _states(system, groups, parking, log_rate + math.log(system.capacity))
 
     def too_empty(log_rate: float) -> float:
         """Log odds that a probe finds nothing (11), beyond those asked for."""
@@ -151,32 +151,35 @@ def _point(system: ProbingSystem, groups: tuple[_Group, ...], log_odds: float) -
 
 
 def _states(
-    system: ProbingSystem, groups: tuple[_Group, ...], parking: float, probes_rate: float
+    system: ProbingSystem, groups: tuple[_Group, ...], parking: float, log_probes: float
 ) -> list[tuple[float, ProducerState]]:
-    """frac_k and the state of a producer, for each group, at a rate of all probes.
+    """frac_k and the state of a producer, for each group; `log_probes` is of the rate of all
+    probes.
 
-    Where there is only one group, `probes_rate` is what would come with nobody parked, which is
+    Where there is only one group, that is what would come with nobody parked, which is
     as good a parameter and saves a root. Otherwise group k gets the share frac_k of what really
     comes: a producer that cannot take that much counts as always empty.
     """
 
-    def state_of(group: _Group, rate: float) -> ProducerState:
+    def state_of(group: _Group, log_rate: float) -> ProducerState:
         few = system.is_restricted and group.room <= FEW
         chain = few_sources if few else many_sources
-        return chain(group.rate, rate, parking, group.room, system.buffers)
+        return chain(
+            group.rate, math.exp(log_rate) * group.rate, parking, group.room, system.buffers
+        )
 
-    def state_with(group: _Group, mean: float) -> ProducerState:
+    def state_with(group: _Group, log_mean: float) -> ProducerState:
         def beyond(log_rate: float) -> float:
-            state = state_of(group, math.exp(log_rate) * group.rate)
-            return math.log(state.arrival_rate) - math.log(mean)
+            return math.log(state_of(group, log_rate).arrival_rate) - log_mean
 
-        return state_of(group, math.exp(rising_root(beyond, *LOG_RATES)) * group.rate)
+        return state_of(group, rising_root(beyond, *LOG_RATES))
 
     if len(groups) == 1:
-        return [(1.0, state_of(groups[0], probes_rate / groups[0].count))]
+        only = groups[0]
+        return [(1.0, state_of(only, log_probes - math.log(only.count * only.rate)))]
     return [
-        (group.access, state_with(group, probes_rate * group.access / group.count))
-        for group in groups
+        (g.access, state_with(g, log_probes + math.log(g.access) - math.log(g.count)))
+        for g in groups
     ]
 
 

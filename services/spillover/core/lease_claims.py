@@ -1,0 +1,264 @@
+"""The partitions that a member wants: steps 1 to 5 from its side, by the guarded rule.
+
+A survey says what is free, what is elsewhere, and how the counts stand. What is free is shared out
+in thought, each to whom it evens out most: every member does this from the same counts, so that
+each challenges its own part, and hundreds that start at once do not all run for everything. From
+living holders it challenges what the store would grant. It challenges nothing that cannot succeed,
+and races for no more than its own share, also where another one challenges.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from enum import Enum
+
+from spillover.core import lease_events as ev
+from spillover.core.lease_desk import Desk
+from spillover.core.lease_holdings import Holdings
+from spillover.core.lease_records import Activation, Standing, Survey
+from spillover.policy.leasing import may_give, may_receive, move_budget, spread_wait_ms
+
+
+class Stage(Enum):
+    """How far a claim has come."""
+
+    WAITING = "waiting"
+    """Step 2."""
+    GRABBING = "grabbing"
+    """Step 3: the store is asked."""
+    WON = "won"
+    """Step 4: to be activated as soon as it is free."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """One partition that this member wants."""
+
+    partition: int
+    stage: Stage
+    number: int = 0
+    """Of the ask whose answer counts."""
+
+
+class Claims:
+    """By partition. `poll_soon(now_s)` is called where a survey is worth more than waiting."""
+
+    def __init__(self, desk: Desk, holdings: Holdings) -> None:
+        self._desk = desk
+        self._holdings = holdings
+        self.claims: dict[int, Claim] = {}
+        self.share = 0
+        """How many partitions this member may have, by the last survey."""
+        self.open = False
+        """Whether anything may be claimed: not before joining, not while leaving."""
+        self.missed = False
+        """Whether something that is free has been missed, so that a survey would help."""
+        self._seen_free_s: dict[int, float] = {}
+        """Since when a free partition has been seen free, by this member's own clock."""
+        self._surveyed = 0
+
+    # --- step 1: what to challenge -------------------------------------------------------------
+
+    def surveyed(self, ask: ev.AskSurvey, survey: Survey, now_s: float) -> None:
+        if ask.number <= self._surveyed:
+            return
+        self._surveyed = ask.number
+        for partition in survey.mine:
+            self._won(partition, now_s)
+        free = {p: self._seen_free_s.get(p, now_s) for p in survey.free}
+        self._seen_free_s = free
+        standing = survey.standing
+        if not self.open or self._desk.node not in standing.held:
+            self.share = 0
+            return
+        own = standing.held[self._desk.node]
+        nodes = len(standing.held)
+        floor = self._desk.partitions // nodes
+        room = may_receive(max(own, floor), standing.above, self._desk.partitions, nodes)
+        self.share = floor + 1 if own > floor or room else floor
+        for partition in self._own_part(standing, now_s):
+            self._challenge(partition, now_s)
+        self._consider_held(survey, now_s)
+
+    def _own_part(self, standing: Standing, now_s: float) -> list[int]:
+        """What is free and falls to this member; and a part of what nobody has taken for long."""
+        desk = self._desk
+        loads = [(held, node) for node, held in standing.held.items()]
+        heapq.heapify(loads)
+        mine = []
+        stuck = []
+        for partition, since_s in self._seen_free_s.items():
+            held, node = loads[0]
+            heapq.heapreplace(loads, (held + 1, node))
+            if node == desk.node:
+                mine.append(partition)
+            elif now_s - since_s >= desk.normal_s:
+                stuck.append(partition)
+        chosen = -(-len(stuck) // len(standing.held))
+        return mine + desk.random.sample(stuck, chosen)
+
+    def _consider_held(self, survey: Survey, now_s: float) -> None:
+        """Challenge only what the store would grant, from the largest holders first."""
+        desk = self._desk
+        held, above = survey.standing.held, survey.standing.above
+        partitions, nodes = desk.partitions, len(held)
+        own = held[desk.node] + self._racing
+        budget = move_budget(partitions, nodes) - survey.standing.lately[desk.node]
+        if budget <= 0 or not may_receive(own, above, partitions, nodes):
+            return
+        givers = [
+            (-held.get(owner, 0), desk.random.random(), partition)
+            for partition, owner, resident_ms in survey.held
+            if resident_ms >= desk.times.min_residency_ms
+            and may_give(held.get(owner, 0), above, partitions, nodes)
+        ]
+        for _, _, partition in heapq.nsmallest(min(budget, self.share - own), givers):
+            self._challenge(partition, now_s)
+
+    def _challenge(self, partition: int, now_s: float) -> None:
+        if self._may_claim(partition, now_s):
+            self._desk.tell(ev.CHALLENGED, partition)
+            self._desk.command(ev.PublishChallenge(partition))
+            self._wait(partition, now_s)
+
+    @property
+    def _racing(self) -> int:
+        """Claims that do not stand in the store yet."""
+        return sum(claim.stage is not Stage.WON for claim in self.claims.values())
+
+    def _may_claim(self, partition: int, now_s: float) -> bool:
+        holdings = self._holdings
+        return (
+            self.open
+            and 0 <= partition < self._desk.partitions
+            and partition not in self.claims
+            and not holdings.serves(partition)
+            and not holdings.stays_away(partition, now_s)
+        )
+
+    # --- steps 2 and 3: wait and grab ----------------------------------------------------------
+
+    def challenged(self, partition: int, now_s: float) -> None:
+        """Somebody challenges: race too, if that may succeed."""
+        has_room = self._holdings.kept + len(self.claims) < self.share
+        if has_room and self._may_claim(partition, now_s):
+            self._wait(partition, now_s)
+
+    def _wait(self, partition: int, now_s: float) -> None:
+        times = self._desk.times
+        held = len(self._holdings.held)
+        wait_ms = spread_wait_ms(held, times.held_delay_ms, times.longest_wait_ms)
+        claim = self.claims[partition] = Claim(partition, Stage.WAITING)
+        self._desk.at(now_s + wait_ms / 1000.0, self._grab, claim)
+
+    def _grab(self, claim: Claim, now_s: float) -> None:
+        if self.claims.get(claim.partition) is not claim or claim.stage is not Stage.WAITING:
+            return
+        free_for_s = now_s - self._seen_free_s.get(claim.partition, now_s)
+        claim.stage = Stage.GRABBING
+        ask = self._desk.ask(ev.AskGrab, now_s, claim.partition, free_for_s * 1000.0)
+        claim.number = ask.number
+        self._desk.at(now_s + self._desk.normal_s, self._give_up, claim, ask.number)
+
+    def _give_up(self, claim: Claim, number: int, now_s: float) -> None:
+        """No answer has come for long: if it was won after all, a survey will say so."""
+        del now_s
+        if self.claims.get(claim.partition) is claim and claim.number == number:
+            del self.claims[claim.partition]
+
+    def grabbed(self, ask: ev.AskGrab, granted: object, now_s: float) -> None:
+        claim = self._asked(ask.partition, ask.number)
+        if claim is None:
+            return
+        del self.claims[ask.partition]
+        if granted is True:
+            self._desk.tell(ev.GRABBED, ask.partition)
+            self._won(ask.partition, now_s)
+        else:
+            self.missed = self.missed or ask.partition in self._seen_free_s
+
+    # --- steps 4 and 5: wait until it is free, and activate ------------------------------------
+
+    def _won(self, partition: int, now_s: float) -> None:
+        if partition in self._holdings.held:
+            return  # the survey was made before it was activated
+        claim = self.claims.get(partition)
+        if claim is None or claim.stage is not Stage.WON:
+            claim = self.claims[partition] = Claim(partition, Stage.WON)
+            limit_s = now_s + self._desk.times.grab_limit_ms / 1000.0
+            self._desk.at(limit_s, self._forget, claim)
+        self._activate(claim, now_s)
+
+    def _forget(self, claim: Claim, now_s: float) -> None:
+        """The mark in the store is over."""
+        del now_s
+        if self.claims.get(claim.partition) is claim:
+            del self.claims[claim.partition]
+
+    def allocated(self, partition: int, now_s: float) -> bool:
+        """Whether the message was waited for here."""
+        claim = self.claims.get(partition)
+        if claim is None or claim.stage is not Stage.WON:
+            return False
+        self._activate(claim, now_s)
+        return True
+
+    def _activate(self, claim: Claim, now_s: float) -> None:
+        """Ask for it; and again after the longest that a handler may take to stop. While a fenced
+        handler of it still runs here, it is not asked for."""
+        if self._holdings.serves(claim.partition):
+            return
+        ask = self._desk.ask(ev.AskActivate, now_s, claim.partition)
+        claim.number = ask.number
+        self._activate_at(now_s + self._desk.max_shutdown_s, claim)
+
+    def _activate_at(self, due_s: float, claim: Claim) -> None:
+        self._desk.at(due_s, self._activate_again, claim, claim.number)
+
+    def _activate_again(self, claim: Claim, number: int, now_s: float) -> None:
+        if self.claims.get(claim.partition) is claim and claim.number == number:
+            self._activate(claim, now_s)
+
+    def activated(self, ask: ev.AskActivate, answer: Activation, now_s: float) -> None:
+        """An epoch counts, whoever still waits for it; else the claim goes on or is over."""
+        claim = self._asked(ask.partition, ask.number)
+        if answer.epoch is not None:
+            if answer.epoch <= self._holdings.epochs.get(ask.partition, -1):
+                return  # the answer has come twice
+            wanted = self.claims.pop(ask.partition, None) is not None
+            self._seen_free_s.pop(ask.partition, None)
+            take = self._holdings.start if wanted and self.open else self._holdings.give_back
+            take(ask.partition, answer.epoch, ask.sent_s, now_s)
+        elif claim is None:
+            return
+        elif answer.free_in_ms <= 0.0:
+            del self.claims[ask.partition]
+        elif answer.free_in_ms < self._desk.times.max_shutdown_ms:
+            self._activate_at(now_s + answer.free_in_ms / 1000.0, claim)
+
+    def failed(self, ask: ev.AskGrab | ev.AskActivate) -> None:
+        """Whether it was done is not known: a survey tells of a win, and of what is still won."""
+        if isinstance(ask, ev.AskGrab) and self._asked(ask.partition, ask.number) is not None:
+            del self.claims[ask.partition]
+
+    def _asked(self, partition: int, number: int) -> Claim | None:
+        """The claim whose ask that was; None if it is over, or another ask counts."""
+        claim = self.claims.get(partition)
+        return claim if claim is not None and claim.number == number else None
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def close(self, now_s: float) -> None:
+        """Claim nothing more. What is won already is taken if it comes free within the shutdown
+        time, and given back at once, so that its mark does not keep others away."""
+        self.open = False
+        for partition, claim in list(self.claims.items()):
+            if claim.stage is Stage.WON:
+                self._desk.at(now_s + self._desk.max_shutdown_s, self._forget, claim)
+            else:
+                del self.claims[partition]
+
+    def drop(self) -> None:
+        self.open = False
+        self.claims.clear()

@@ -1,0 +1,206 @@
+"""`spillover exact probing` and `sim probing` as a user meets them: the object of the contract, the
+seed, tables, and one line for what makes no sense."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from spillover.cli import main
+from spillover.sim.theory.probing import solve
+from spillover.sim.theory.probing_system import ProbingSystem, fast_and_slow
+
+NAMES = [
+    "probes_mean",
+    "wait_mean",
+    "empty_probability",
+    "producer_utilization",
+    "consumer_utilization",
+    "throughput",
+]
+OPTIONS = {
+    "--producers": "100",
+    "--consumers": "150",
+    "--production-rate": "0.01",
+    "--consumption-rate": "0.01",
+    "--message-time": "1",
+    "--buffers": "5",
+    "--max-hops": "3",
+}
+
+
+def line(model, **changes):
+    """A command line with the options of the document, some replaced or added."""
+    options = {**OPTIONS, **{f"--{name.replace('_', '-')}": v for name, v in changes.items()}}
+    return [model, "probing", *(part for pair in options.items() for part in pair)]
+
+
+@pytest.fixture
+def told(capsys):
+    """Run with --json: the one object on stdout."""
+
+    def run(*arguments):
+        assert main([*arguments, "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def numba(require):
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+
+
+def test_exact_gives_the_figures_of_the_contract(told):
+    """Those of the model, kinds of producers included."""
+    figures = told(*line("exact"))
+    assert list(figures) == NAMES
+    assert figures["wait_mean"] == pytest.approx(51.54, abs=0.01)
+    made = told(*line("exact", fast_share="0.1", fast_factor="9", fast_access="0.5"), "--seed", "2")
+    system = ProbingSystem(
+        kinds=fast_and_slow(100, 0.01, share=0.1, factor=9.0, access=0.5),
+        consumers=150,
+        consumption_rate=0.01,
+        message_time=1.0,
+        buffers=5,
+        max_hops=3,
+    )
+    assert made == solve(system).as_dict()
+    assert told(*line("exact", producers_per_consumer="7")) != figures
+
+
+def test_sim_gives_the_same_names_with_intervals(told, numba):
+    """Half widths, around values that are near the model's; repeatable by its seed."""
+    command = [*line("sim", objects="50000"), "--seed", "3"]
+    figures = told(*command)
+    assert list(figures)[:7] == [*NAMES, "ci95"]
+    assert list(figures["ci95"]) == NAMES
+    assert figures["objects"] == 50000
+    model = told(*line("exact"))
+    for name in NAMES:
+        assert figures[name] == pytest.approx(model[name], rel=0.05)
+        assert 0.0 < figures["ci95"][name] < 0.1 * model[name]
+    assert told(*command) == figures
+    assert told(*line("sim", objects="50000"), "--seed", "4") != figures
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fast_share": "0.5", "fast_factor": "2", "fast_access": "0.9"},
+        {"producers_per_consumer": "2"},
+        {"message_time": "0"},
+        {"max_hops": "1"},
+    ],
+)
+def test_the_options_reach_the_simulation(told, numba, changes):
+    """Each changes the figures."""
+    figures = told(*line("sim", objects="3000", **changes))
+    assert figures != told(*line("sim", objects="3000"))
+
+
+def test_avoiding_visited_producers_reaches_the_simulation(told, numba):
+    """The option that only the simulation has."""
+    command = line("sim", objects="3000", producers="3", consumers="9")
+    assert told(*command, "--avoid-visited") != told(*command)
+
+
+@pytest.mark.parametrize("model", ["exact", "sim"])
+def test_without_json_there_is_a_table_on_stderr(model, capsys, numba):
+    """And nothing on stdout."""
+    assert main(line(model)) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "wait for an object" in err
+    assert "5" in err
+
+
+@pytest.mark.parametrize("model", ["exact", "sim"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_hops": "0"}, "--max-hops: expected a whole number of 1 to 1000000, got 0"),
+        ({"max_hops": "9" * 30}, "--max-hops: expected a whole number of 1 to 1000000, got 999"),
+        ({"producers": "0"}, "--producers: expected a whole number of 1 to 1000000, got 0"),
+        ({"consumers": "-4"}, "--consumers: expected a whole number of 1 to 1000000, got -4"),
+        ({"buffers": "0"}, "--buffers: expected a whole number of 1 to 1000000, got 0"),
+        ({"producers": "many"}, "usage: --producers: expected a whole number, got 'many'"),
+        ({"production_rate": "0"}, "usage: --production-rate: expected a number above 0, got '0'"),
+        ({"consumption_rate": "nan"}, "usage: --consumption-rate: expected a finite number"),
+        ({"consumption_rate": "1e300"}, "--consumption-rate: expected a number of 1e-12 to 1e+12"),
+        ({"message_time": "-1"}, "usage: --message-time: expected a number of at least 0"),
+        (
+            {"producers_per_consumer": "101"},
+            "--producers-per-consumer: expected 1 to 100, the number of producers, got 101",
+        ),
+        ({"fast_factor": "2"}, "--fast-factor: expected along with --fast-share"),
+        ({"fast_access": "0.2"}, "--fast-access: expected along with --fast-share"),
+        ({"fast_share": "0.5"}, "--fast-factor: expected along with --fast-share"),
+        (
+            {"fast_share": "1", "fast_factor": "2"},
+            "--fast-share: expected a share that leaves fast and slow ones, got 1 of 100",
+        ),
+        (
+            {"fast_share": "0.5", "fast_factor": "2", "fast_access": "1.1"},
+            "--fast-access: expected a share of 0 to 1, got 1.1",
+        ),
+        (
+            {"fast_share": "0.5", "fast_factor": "2", "producers_per_consumer": "5"},
+            "--producers-per-consumer: expected only where all producers are alike",
+        ),
+    ],
+)
+def test_what_makes_no_sense_gets_one_line(model, changes, message, capsys):
+    """Exit status 2, whichever of the two it is."""
+    assert main(line(model, **changes)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"spillover: {message}")
+    assert err.count("\n") == 1
+
+
+def test_too_few_objects_get_one_line(numba, capsys):
+    """The option is named."""
+    assert main(line("sim", objects="10")) == 2
+    assert capsys.readouterr().err == (
+        "spillover: --objects: expected at least 30, one for each batch, got 10\n"
+    )
+
+
+WITHOUT = """
+import importlib.util, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"numba", "numpy", "matplotlib"}:
+            raise ModuleNotFoundError(name, name=name)
+
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba" else found(name, *rest)
+sys.meta_path.insert(0, Missing())
+from spillover.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_model_needs_no_extra_and_the_simulation_says_so():
+    """Without numba and numpy: `exact` works, `sim` names the extra in one line."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *line("exact"), "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["throughput"] == pytest.approx(0.9898, abs=1e-3)
+    failed = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *line("sim"), "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.count("\n") == 1
+    assert "pip install 'spillover[sim]'" in failed.stderr

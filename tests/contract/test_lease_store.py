@@ -1,0 +1,207 @@
+"""What each operation of a lease store does, on real Redis and in memory alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes()
+T = 1_000_000
+"""Where the store's clock stands at first, in ms."""
+
+
+def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
+    """Grab, activate; the mark stays and blocks others."""
+
+    async def story(group, a, b, _):
+        assert (await a.join(T)).ok
+        assert (await b.join(T)).ok
+        assert await a.grab(T, 0)
+        assert not await b.grab(T, 0, TIMES.normal_lease_ms)
+        assert (await b.activate(T, 0)).epoch is None
+        answer = await a.activate(T + 3, 0)
+        assert (answer.epoch, answer.free_in_ms) == (T + 3, 0.0)
+        survey = await a.survey(T + 4)
+        assert (survey.free, survey.mine, survey.own) == ([1], [], [(0, T + 3)])
+        # Until the mark is gone, nobody is told of it.
+        assert (await b.survey(T + 4)).held == []
+        gone = T + 3 + TIMES.min_grab_ms
+        assert (await b.survey(gone)).held == [(0, "a", TIMES.min_grab_ms)]
+
+    tell(2, story)
+
+
+def test_who_is_no_member_wins_nothing(tell):
+    """Neither before it has joined nor after it counts as dead, until it renews."""
+
+    async def story(group, a, _, __):
+        assert not await a.grab(T, 0)
+        await a.join(T)
+        dead = T + TIMES.max_lease_ms
+        assert await a.grab(dead - 1, 0)
+        assert not await a.grab(dead, 1)
+        await a.renew(dead)
+        assert await a.grab(dead, 1)
+
+    tell(2, story)
+
+
+def test_stale_epochs_and_other_nodes_change_nothing(tell):
+    """Renewing, draining, releasing, asking: nothing is stored differently afterwards."""
+
+    async def story(group, a, b, _):
+        ((_, epoch),) = await a.start(T, 0)
+        await b.join(T)
+        await b.renew(T + 9)
+        before = await group.snapshot(T + 9)
+        for member, stale in ((a, epoch - 1), (b, epoch), (b, epoch - 1)):
+            assert not await member.drain(T + 9, 0, stale)
+            assert not await member.release(T + 9, 0, stale)
+            assert not await member.is_wanted(T + 9, 0, stale)
+        assert not await a.drain(T + 9, 0, epoch + 1)
+        assert not await a.release(T + 9, 0, epoch + 1)
+        assert (await b.renew(T + 9, (0, epoch), (0, epoch - 1))).held == [(0, False, False)] * 2
+        after = await group.snapshot(T + 9)
+        assert (after.allocations, after.grabs) == (before.allocations, before.grabs)
+
+    tell(1, story)
+
+
+def test_a_living_holder_is_asked_and_never_robbed(tell):
+    """Won, drained, released, started: only then does the winner get an epoch."""
+
+    async def story(group, a, b, c):
+        held = await a.start(T, 0, 1)
+        epoch = held[0][1]
+        now = T + TIMES.normal_lease_ms
+        await a.renew(now, *held)
+        await b.join(now)
+        assert not await a.is_wanted(now, 0, epoch)
+        assert await b.grab(now, 0)
+        assert not await c.grab(now, 0)
+        assert await a.is_wanted(now, 0, epoch)
+        assert (await a.renew(now, *held)).held == [(0, True, True), (1, True, False)]
+        assert (await b.activate(now, 0)).free_in_ms == TIMES.max_lease_ms
+        assert (await c.activate(now, 0)).free_in_ms == 0.0
+        assert (await b.survey(now)).mine == [0]
+        assert await a.drain(now, 0, epoch)
+        assert await a.drain(now + 5, 0, epoch)
+        assert (await b.activate(now + 5, 0)).free_in_ms == TIMES.max_shutdown_ms - 5
+        assert await a.release(now + 6, 0, epoch)
+        assert not await a.release(now + 6, 0, epoch)
+        assert (await a.renew(now + 6, *held)).held[0] == (0, False, False)
+        assert (await b.activate(now + 6, 0)).epoch == now + 6
+
+    tell(2, story)
+
+
+def test_a_holder_that_never_stops_loses_it_at_the_limit_and_a_dead_winner_too(tell):
+    """Renewals do not put off the shutdown limit; the mark of a winner has its own."""
+
+    async def story(group, a, b, c):
+        held = await a.start(T, 0, 1)
+        now = T + TIMES.normal_lease_ms
+        await a.renew(now, *held)
+        await b.join(now)
+        assert await b.grab(now, 0)
+        assert await a.drain(now, *held[0])
+        over = now + TIMES.max_shutdown_ms
+        assert (await a.renew(over - 1, held[0])).held == [(0, True, True)]
+        assert (await a.renew(over, held[0])).held == [(0, False, False)]
+        freed = now + TIMES.grab_limit_ms
+        await c.join(freed)
+        assert not await c.grab(freed - 1, 0)
+        assert (await c.survey(freed)).free == [0]
+        assert await c.grab(freed, 0)
+        assert (await b.activate(freed, 0)).epoch is None
+        assert (await c.activate(freed, 0)).epoch == freed
+
+    tell(2, story)
+
+
+def test_a_lease_that_is_not_renewed_ends_and_its_epoch_is_remembered(tell):
+    """The last holder cannot renew it then. A clock that was set back gives a later epoch, too."""
+
+    async def story(group, a, b, _):
+        ((_, epoch),) = await a.start(T, 0)
+        over = T + TIMES.max_lease_ms
+        assert (await b.survey(over - 1)).free == []
+        assert (await b.survey(over)).free == [0]
+        assert (await a.renew(over, (0, epoch))).held == [(0, False, False)]
+        await b.join(over)
+        assert await b.grab(over, 0)
+        assert await a.release(over, 0, epoch) is False
+        assert (await b.activate(over, 0)).epoch == over
+        assert await b.release(over, 0, over)
+        later = over + TIMES.grab_limit_ms
+        await a.renew(later)
+        assert await a.grab(later, 0, TIMES.normal_lease_ms)
+        assert (await a.activate(over - 100, 0)).epoch == over + 1
+
+    tell(1, story)
+
+
+def test_what_evens_out_nothing_is_refused(tell):
+    """Five partitions on two nodes: two move, each after its residency, one in a period."""
+
+    async def story(group, a, b, _):
+        await a.start(T, *range(5))
+        await b.join(T)
+        assert not any([await b.grab(T + 1, p) for p in range(5)])
+        for moved in (1, 2):
+            now = T + TIMES.min_residency_ms + (moved - 1) * TIMES.normal_lease_ms
+            assert [await b.grab(now, p) for p in range(5)].count(True) == 1
+        now += TIMES.normal_lease_ms * 0.9
+        await a.renew(now)
+        await b.renew(now)
+        assert (await a.survey(now)).standing.held == {"a": 3, "b": 2}
+        assert not any([await m.grab(now, p) for p in range(5) for m in (a, b)])
+
+    tell(5, story)
+
+
+def test_a_free_partition_above_the_own_share_takes_patience(tell):
+    """Three partitions, two members: the larger share is one member's, unless nobody comes."""
+
+    async def story(group, a, b, _):
+        await a.start(T, 0, 1)
+        await b.join(T)
+        assert not await a.grab(T, 2, TIMES.normal_lease_ms - 1)
+        assert await a.grab(T, 2, TIMES.normal_lease_ms)
+
+    tell(3, story)
+
+
+def test_two_processes_of_one_id(tell, member_of):
+    """The second waits for the first to count as dead; the first is displaced then."""
+
+    async def story(group, a, b, _):
+        ((_, epoch),) = await a.start(T, 0)
+        rival = member_of(group, "a", "i2")
+        joined = await rival.join(T + 5)
+        assert (joined.ok, joined.other_alive_ms) == (False, TIMES.max_lease_ms - 5)
+        assert (await rival.renew(T + 5)).displaced
+        await rival.leave(T + 5)
+        assert (await a.renew(T + 6, (0, epoch))).held == [(0, True, False)]
+        dead = T + 6 + TIMES.max_lease_ms
+        assert (await rival.join(dead)).ok
+        answer = await a.renew(dead, (0, epoch))
+        assert (answer.displaced, answer.held) == (True, [(0, False, False)])
+        await a.leave(dead)
+        assert not (await rival.renew(dead)).displaced
+        await rival.leave(dead)
+        assert (await b.survey(dead)).standing.held == {}
+
+    tell(1, story)
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_nobody_is_told_of_partitions_that_do_not_exist(tell, partitions):
+    """And at first all are free."""
+
+    async def story(group, a, _, __):
+        assert (await a.survey(T)).free == list(range(partitions))
+        assert (await a.survey(T)).era == ""
+
+    tell(partitions, story)

@@ -1,0 +1,121 @@
+"""What a lease store does after data were lost, on real Redis and in memory alike."""
+
+from __future__ import annotations
+
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes()
+T = 1_000_000
+PATIENT = TIMES.normal_lease_ms
+
+
+def test_a_new_group_has_no_grace(tell):
+    """Nobody knew anything before."""
+
+    async def story(group, a, b, _):
+        first = await a.join(T)
+        assert await a.grab(T, 0, PATIENT)
+        assert (await b.join(T)).era == first.era
+
+    tell(2, story)
+
+
+def test_holders_say_first_what_they_hold(tell):
+    """All data lost: same epochs again for who holds, and no grabs for one renewal period."""
+
+    async def story(group, a, b, c):
+        held_a = await a.start(T, 0, 1)
+        held_b = await b.start(T, 2)
+        era = (await b.renew(T + 5, *held_b)).era
+        await group.lose_all()
+        now = T + 10
+        answer = await a.renew(now, *held_a)
+        assert answer.era != era
+        assert answer.held == [(0, True, False), (1, True, False)]
+        assert (await c.join(now)).era == answer.era
+        for member in (a, c):
+            assert not await member.grab(now + TIMES.renewal_period_ms - 1, 2, PATIENT)
+        assert (await b.renew(now + 7, *held_b)).held == [(2, True, False)]
+        after = now + TIMES.renewal_period_ms
+        assert (await c.survey(after)).held == [
+            (0, "a", after - T),
+            (1, "a", after - T),
+            (2, "b", after - T),
+        ]
+        assert (await c.survey(after)).free == [3]
+        assert await c.grab(after, 3, PATIENT)
+
+    tell(4, story)
+
+
+def test_who_wants_a_partition_after_a_loss_begins_the_grace_as_well(tell):
+    """The first to come may be one that holds nothing; a second era has a grace of its own."""
+
+    async def story(group, a, b, _):
+        await a.join(T)
+        await b.join(T)
+        for lost in (1, 2):
+            await group.lose_all()
+            now = T + lost * 200_000
+            assert not await a.grab(now, 0, PATIENT)
+            await a.renew(now)
+            assert not await b.grab(now + 1, 0, PATIENT)
+            await b.renew(now + 1)
+            over = now + TIMES.renewal_period_ms
+            assert not await b.grab(over - 1, 0, PATIENT)
+            assert await b.grab(over, 0, PATIENT)
+
+    tell(1, story)
+
+
+def test_epochs_grow_after_a_loss_and_the_forgotten_holder_is_told(tell):
+    """It did not come back within the grace: somebody else has the partition."""
+
+    async def story(group, a, b, _):
+        ((_, epoch),) = await a.start(T, 0)
+        await b.join(T)
+        await group.lose_all()
+        now = T + 10
+        assert not await b.grab(now, 0, PATIENT)
+        await b.renew(now)
+        after = now + TIMES.renewal_period_ms
+        assert await b.grab(after, 0, PATIENT)
+        later = (await b.activate(after, 0)).epoch
+        assert later > epoch
+        assert (await a.renew(after, (0, epoch))).held == [(0, False, False)]
+        assert (await b.renew(after, (0, later))).held == [(0, True, False)]
+
+    tell(1, story)
+
+
+def test_a_store_that_went_back_to_older_data_learns_of_later_epochs(tell):
+    """A replica that had not heard of the last owner believes it, and not the one before."""
+
+    async def story(group, a, b, _):
+        ((_, epoch),) = await a.start(T, 0)
+        await b.join(T)
+        await group.move()
+        later = epoch + 500
+        assert (await b.renew(T + 600, (0, later))).held == [(0, True, False)]
+        assert (await a.renew(T + 601, (0, epoch))).held == [(0, False, False)]
+        assert not await a.release(T + 602, 0, epoch)
+        assert (await a.survey(T + 602)).standing.held == {"a": 0, "b": 1}
+
+    tell(1, story)
+
+
+def test_leases_that_only_older_data_take_for_over_go_on(tell):
+    """A snapshot older than the leases: who holds goes on; what was released does not."""
+
+    async def story(group, a, b, _):
+        held = await a.start(T, 0, 1)
+        era = (await a.renew(T, *held)).era
+        assert await a.release(T + 1, *held[1])
+        now = T + 2 * TIMES.max_lease_ms
+        await group.move()
+        answer = await a.renew(now, *held)
+        assert answer.era != era
+        assert answer.held == [(0, True, False), (1, False, False)]
+        assert not await a.grab(now, 1, PATIENT)
+
+    tell(2, story)

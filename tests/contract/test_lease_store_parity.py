@@ -1,0 +1,112 @@
+"""Whatever is called when: Redis and the twin in memory answer and store the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes()
+MEMBERS = st.sampled_from([("a", "i1"), ("a", "i2"), ("b", "i1"), ("c", "i1")])
+NODES = st.sampled_from("abc")
+PARTITIONS = st.integers(0, 4)
+T = 1_000_000
+
+
+@pytest.fixture
+def both(new_redis_group, new_twin_group):
+    """A new pair of groups for each example."""
+    return lambda: (new_redis_group(5, TIMES), new_twin_group(5, TIMES))
+
+
+class InAnyOrder(RuleBasedStateMachine):
+    """Carries out each operation on both."""
+
+    def __init__(self, both):
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.groups = both()
+        self.now_ms = T
+        self.epochs = [[0] for _ in range(5)]
+        self.accepted = [0] * 5
+
+    def teardown(self):
+        for group in self.groups:
+            self.runner.run(group.close())
+        self.runner.close()
+
+    def do(self, node, operation, *arguments):
+        live, twin = (
+            self.runner.run(group.do(self.now_ms, node, operation, *arguments))
+            for group in self.groups
+        )
+        assert live == twin, operation
+        return live
+
+    @rule(ms=st.sampled_from([1, 5_000, 10_000, 30_000, 60_000, 180_000]))
+    def time_passes(self, ms):
+        self.now_ms += ms
+
+    @rule(member=MEMBERS, leaves=st.booleans())
+    def join_or_leave(self, member, leaves):
+        self.do(member[0], "leave" if leaves else "join", *member)
+
+    @rule(member=MEMBERS, data=st.data())
+    def renew(self, member, data):
+        partitions = data.draw(st.lists(PARTITIONS, unique=True))
+        held = [(p, data.draw(st.sampled_from(self.epochs[p][-3:]))) for p in partitions]
+        self.do(member[0], "renew", *member, held)
+
+    @rule(node=NODES, partition=PARTITIONS, free_for_ms=st.sampled_from([0.0, 60_000.0]))
+    def grab(self, node, partition, free_for_ms):
+        self.do(node, "grab", partition, node, free_for_ms)
+
+    @rule(node=NODES, partition=PARTITIONS)
+    def activate(self, node, partition):
+        epoch = self.do(node, "activate", partition, node).epoch
+        if epoch is not None:
+            assert epoch > self.accepted[partition]
+            self.accepted[partition] = epoch
+            self.epochs[partition].append(epoch)
+
+    @rule(node=NODES, partition=PARTITIONS, free_for_ms=st.sampled_from([0.0, 60_000.0]))
+    def take(self, node, partition, free_for_ms):
+        """Both at once, so that there is something to lose."""
+        self.grab(node, partition, free_for_ms)
+        self.activate(node, partition)
+
+    @rule(
+        operation=st.sampled_from(["is_wanted", "drain", "release"]),
+        node=NODES,
+        partition=PARTITIONS,
+        data=st.data(),
+    )
+    def hold(self, operation, node, partition, data):
+        epoch = data.draw(st.sampled_from(self.epochs[partition][-2:]))
+        self.do(node, operation, partition, node, epoch)
+
+    @rule(node=NODES)
+    def survey(self, node):
+        self.do(node, "survey", node)
+
+    @rule(everything=st.booleans())
+    def data_are_lost(self, everything):
+        self.now_ms += 1
+        for group in self.groups:
+            self.runner.run(group.lose_all() if everything else group.move())
+
+    @invariant()
+    def store_the_same(self):
+        live, twin = (self.runner.run(group.snapshot(self.now_ms)) for group in self.groups)
+        assert live == twin
+
+
+def test_redis_and_the_twin_agree(both):
+    run_state_machine_as_test(
+        lambda: InAnyOrder(both), settings=settings(max_examples=60, stateful_step_count=40)
+    )
