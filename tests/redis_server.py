@@ -46,9 +46,9 @@ async def until(condition, limit_s=LIMIT_S):
                 answer = await answer
             if answer:
                 return answer
-            turn = asyncio.get_running_loop().create_future()
-            turn.get_loop().call_later(0.005, turn.set_result, None)
-            await turn
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.005):
+                    await asyncio.get_running_loop().create_future()
 
 
 class RedisServer:
@@ -76,7 +76,8 @@ class RedisServer:
         from redis.retry import Retry
 
         listen = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory))
-        keep = () if "--appendonly" in self._options else ("--save", "", "--appendonly", "no")
+        keep = ("--repl-diskless-sync-delay", "0")
+        keep += () if "--appendonly" in self._options else ("--save", "", "--appendonly", "no")
         self.process = subprocess.Popen(
             ["redis-server", *listen, *keep, *self._options],
             stdout=subprocess.DEVNULL,
@@ -96,7 +97,8 @@ class RedisServer:
 
     def restart(self):
         """Kill it, as a crash would; the next one has the port, and what was kept on disk."""
-        self.stop(signal.SIGKILL)
+        if self.process.poll() is None:
+            self.stop(signal.SIGKILL)
         assert self._starts()
 
     def follow(self, port):

@@ -108,5 +108,5 @@ class InAnyOrder(RuleBasedStateMachine):
 
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
-        lambda: InAnyOrder(both), settings=settings(max_examples=60, stateful_step_count=40)
+        lambda: InAnyOrder(both), settings=settings(max_examples=40, stateful_step_count=40)
     )

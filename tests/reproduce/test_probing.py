@@ -69,6 +69,7 @@ def test_every_point_has_all_figures_by_model_and_simulation(measured):
             assert len(points) >= 9
             for point in points:
                 sides = {"model"} if name == "johnson-4" else {"model", "simulated", "ci95"}
+                sides |= {"printed"} if name == "johnson-9" else set()
                 assert point.keys() == {"x", *sides}
                 assert all(set(point[side]) == FIELDS for side in sides)
 
@@ -97,6 +98,9 @@ def test_what_the_equations_bear_out(predicted):
     assert told.pop("johnson-3")[0] == "So they do at load 100 %"
     assert [text[:29] for text in told.pop("johnson-6")] == ["With steadier production, wai"]
     assert [text[:32] for text in told.pop("johnson-7")] == ["For very unlike producers the eq"]
+    unmended, *rest = told.pop("johnson-9")
+    assert unmended.startswith("And hardly longer waits")
+    assert [text[-27:] for text in rest] == ["as printed foresee the waits"[-27:]]
     assert not any(told.values())
 
 

@@ -160,6 +160,16 @@ def test_restricted_access_is_spread_evenly(consumers, width):
     assert sum(counts) == consumers * width
 
 
+@pytest.mark.parametrize("max_hops", [1, 3, 5])
+@pytest.mark.parametrize("width", [1, 2, 5, 20])
+def test_restricted_access(width, max_hops):
+    """The mended equations: throughput within 1.5 %, waits within a tenth, from K = 1 on."""
+    system = paper(max_hops=max_hops, producers_per_consumer=width)
+    apart, half = differences(system, 100_000)
+    assert abs(apart["consumer_utilization"]) < 0.015 + half["consumer_utilization"] / 2
+    assert abs(apart["wait_mean"]) < 0.1 + half["wait_mean"] / 2
+
+
 def test_fewer_producers_to_probe_cost_throughput():
     """Figure 9: little once there are more of them than hops, a lot at one."""
     throughput = {

@@ -61,7 +61,7 @@ class Claims:
     # --- step 1: what to challenge -------------------------------------------------------------
 
     def surveyed(self, ask: ev.AskSurvey, survey: Survey, now_s: float) -> None:
-        if ask.number <= self._surveyed:
+        if ask.number <= self._surveyed or not self.open:
             return
         self._surveyed = ask.number
         for partition in survey.mine:
@@ -69,7 +69,7 @@ class Claims:
         free = {p: self._seen_free_s.get(p, now_s) for p in survey.free}
         self._seen_free_s = free
         standing = survey.standing
-        if not self.open or self._desk.node not in standing.held:
+        if self._desk.node not in standing.held:
             self.share = 0
             return
         own = standing.held[self._desk.node]

@@ -125,11 +125,12 @@ class Holdings:
                 continue
             if lease_s > one.lease_s:
                 one.lease_s = lease_s
-                extended.append((partition, epoch, one.fence_s))
+                extended.append(one)
             if wanted:
                 self.hand_over(one, now_s)
         if extended:
-            self._desk.command(ev.LeasesExtended(extended))
+            leases = [(one.partition, one.epoch, one.fence_s) for one in extended]
+            self._desk.command(ev.LeasesExtended(leases))
 
     def _watch(self, one: Holding, now_s: float) -> None:
         """Fence when the own lease is over."""
@@ -158,7 +159,9 @@ class Holdings:
         """The holder does not race: after its wait (step 2) it looks whether it has lost."""
         if one.stopping or now_s < one.checked_s:
             return
-        wait_s = holder_wait_ms(len(self.held), self._desk.times.held_delay_ms) / 1000.0
+        times = self._desk.times
+        wait_ms = holder_wait_ms(len(self.held), times.held_delay_ms)
+        wait_s = min(wait_ms, times.longest_wait_ms) / 1000.0
         one.checked_s = now_s + wait_s + self._desk.normal_s / 2.0
         self._desk.at(now_s + wait_s, self._look, one)
 

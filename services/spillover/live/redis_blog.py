@@ -54,7 +54,7 @@ class RedisBlogStore:
         await self._link.call("HDEL", self._keys.allocation, partition)
 
     async def clear_both(self, partition: int) -> None:
-        """Step 1, for a partition of which no challenge was heard for long."""
+        """Step 1, for a partition of which no challenge was heard for long; one way for both."""
         keys = self._keys
         await self._link.calls(("HDEL", keys.allocation, partition), ("HDEL", keys.grab, partition))
 

@@ -84,7 +84,8 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
     from redis import exceptions  # noqa: PLC0415
 
     said = str(error).partition("\n")[0] or type(error).__name__
-    if isinstance(error, exceptions.AuthenticationError):
+    # Without a password, Redis takes a long command for a flaw in the protocol.
+    if isinstance(error, exceptions.AuthenticationError) or "unauthenticated" in said:
         return StoreRefused(f"{place} wants a user or password other than given: {said}")
     if isinstance(error, exceptions.ReadOnlyError):
         return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")

@@ -22,13 +22,8 @@ def figures() -> dict[str, Figure]:
 
 def figures_of(document: Document) -> tuple[Figure, ...]:
     """The figures of one document, in its order."""
-    name = f"spillover.reproduce.{document.module}"
-    try:
-        found: tuple[Figure, ...] = importlib.import_module(name).FIGURES
-    except ModuleNotFoundError as error:  # TEMPORARY while the documents are being written
-        if error.name != name:
-            raise
-        return ()
+    module = importlib.import_module(f"spillover.reproduce.{document.module}")
+    found: tuple[Figure, ...] = module.FIGURES
     return found
 
 

@@ -63,12 +63,6 @@ def claims_3(data: dict[str, Any]) -> list[Claim]:
         for name, points in curves.items()
     }
     worst = max(steps[name] / (PRODUCTION + waits[name]) for name in curves)
-    gain = {
-        kind: _at(curves["load 100 %"], 5)[kind]["consumer_utilization"]
-        / _at(curves["load 100 %"], 3)[kind]["consumer_utilization"]
-        - 1
-        for kind in ("model", "simulated")
-    }
     slow, full = waits["load 50 %"], waits["load 100 %"]
     return [
         _agreement(curves, "wait_mean", "the equations and the simulation agree"),
@@ -98,14 +92,25 @@ def claims_3(data: dict[str, Any]) -> list[Claim]:
             f"at most {worst:.1%} of that time longer than with ten probes",
             holds=worst < 0.05,
         ),
-        Claim(
-            "Near load 100 %, h_max = 5 brings more objects than h_max = 3",
-            "about 2.8 % (conclusions: about 3 %)",
-            f"{gain['simulated']:.1%} simulated, {gain['model']:.1%} by the equations",
-            holds=0.02 < gain["simulated"] < 0.04 and abs(gain["model"] - 0.028) < 0.003,
-        ),
+        _five_for_three(curves),
         *_many_producers(data["many_producers"]),
     ]
+
+
+def _five_for_three(curves: Curves) -> Claim:
+    """What two more probes are worth."""
+    gain = {
+        kind: _at(curves["load 100 %"], 5)[kind]["consumer_utilization"]
+        / _at(curves["load 100 %"], 3)[kind]["consumer_utilization"]
+        - 1
+        for kind in ("model", "simulated")
+    }
+    return Claim(
+        "Near load 100 %, h_max = 5 brings more objects than h_max = 3",
+        "about 2.8 % (conclusions: about 3 %)",
+        f"{gain['simulated']:.1%} simulated, {gain['model']:.1%} by the equations",
+        holds=0.02 < gain["simulated"] < 0.04 and abs(gain["model"] - 0.028) < 0.003,
+    )
 
 
 def _many_producers(curves: Curves) -> Iterator[Claim]:
@@ -201,15 +206,6 @@ def claims_7(data: dict[str, Any]) -> list[Claim]:
     first, third, last = (_simulated(_at(moderate, hops), "wait_mean") for hops in (1, 3, 10))
     share = (first - third) / (first - last)
     far = _simulated(_at(high, 10), "wait_mean")
-    pessimism = [
-        (point["model"]["wait_mean"] / _simulated(point, "wait_mean") - 1, point["x"])
-        for point in high
-    ]
-    lowest, highest = min(pessimism), max(pessimism)
-    ones = {
-        kind: [points[0][kind]["wait_mean"] for points in (moderate, high)]
-        for kind in ("model", "simulated")
-    }
     return [
         Claim(
             "Moderately unlike producers (67/50): three probes bring most of what ten bring",
@@ -229,6 +225,22 @@ def claims_7(data: dict[str, Any]) -> list[Claim]:
             f"0.9 to the 10th is {0.9**10:.1%}",
             holds=round(0.9**10, 2) == 0.35,
         ),
+        *_equations_7(moderate, high),
+    ]
+
+
+def _equations_7(moderate: list[Point], high: list[Point]) -> list[Claim]:
+    """What is said of the equations for unlike producers."""
+    pessimism = [
+        (point["model"]["wait_mean"] / _simulated(point, "wait_mean") - 1, point["x"])
+        for point in high
+    ]
+    lowest, highest = min(pessimism), max(pessimism)
+    ones = {
+        kind: [points[0][kind]["wait_mean"] for points in (moderate, high)]
+        for kind in ("model", "simulated")
+    }
+    return [
         Claim(
             "For very unlike producers the equations promise too little",
             "close, somewhat pessimistic",
@@ -286,10 +298,10 @@ def claims_9(data: dict[str, Any]) -> list[Claim]:
         waits = [_simulated(point, "wait_mean") for point in (some, everything)]
         lost[name] = 1 - used[0] / used[1]
         longer[name] = (some["x"], *waits)
-    off = max(
-        1 - point["model"]["wait_mean"] / _simulated(point, "wait_mean")
-        for points in curves.values()
-        for point in points
+    few = [point for points in curves.values() for point in points if point["x"] <= 10]
+    printed, mended = (
+        max(abs(point[kind]["wait_mean"] / _simulated(point, "wait_mean") - 1) for point in few)
+        for kind in ("printed", "model")
     )
     return [
         Claim(
@@ -309,10 +321,16 @@ def claims_9(data: dict[str, Any]) -> list[Claim]:
             holds=all(short < 1.15 * all_ for _, short, all_ in longer.values()),
         ),
         Claim(
-            "The equations foresee the waits with few producers to choose from (ours)",
-            "not said: figure 9 may be theirs or simulated",
-            f"up to {off:.0%} too short",
-            holds=off < 0.1,
+            "With up to ten producers to choose from, the equations as printed foresee the waits",
+            "not said: the figure may be theirs",
+            f"off by up to {printed:.0%}",
+            holds=printed < 0.2,
+        ),
+        Claim(
+            "They do once it is taken into account that empty producers are probed again (ours)",
+            "not said",
+            f"off by up to {mended:.0%}",
+            holds=mended < 0.2,
         ),
     ]
 

@@ -114,6 +114,10 @@ def draw_9(data: dict[str, Any], figure: Figure) -> None:
     """Waits against the number of producers that a consumer may probe."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "wait_mean")
+    for place, points in enumerate(data["curves"].values()):
+        printed = [point["printed"]["wait_mean"] for point in points]
+        x = [point["x"] for point in points]
+        axes.plot(x, printed, color=f"C{place}", linestyle="--", linewidth=0.9)
     _log_waits(axes)
     axes.set_xscale("log")
     ticks = [1, 2, 3, 5, 10, 20, 50, 100]

@@ -111,6 +111,8 @@ class LeaseTwin:
             if own is not None:
                 own.lease_to_ms = now_ms + self._times.max_lease_ms
                 self.allocations[partition] = own
+                if self._winner(now_ms, partition) is None:
+                    self.grabs.pop(partition, None)
                 wanted = self._wanted(now_ms, partition, node)
             answers.append((partition, own is not None, wanted))
         return Renewed(group.era, answers)
@@ -200,7 +202,7 @@ class LeaseTwin:
         """What is stored, to be renewed, or what the store forgot; see lua/renew.lua."""
         stored = self.allocations.get(partition)
         if stored is None or epoch > stored.epoch:
-            grab = self._winner(now_ms, partition)
+            grab = self.grabs.get(partition)
             if grab is not None and grab.since_ms < epoch:
                 del self.grabs[partition]
             return Allocation(node, epoch, min(epoch, now_ms), 0.0)

@@ -1,7 +1,7 @@
 """`spillover sim leases`: partitions shared out over nodes, at the level of single messages.
 
-Sets the scene, lets it run, and reckons. The nodes are in `sim.leases_blog` and
-`sim.leases_guarded`, what surrounds them in `sim.leases_world`.
+Sets the scene, lets it run, and reckons. The nodes are the machines that run live, in the shell of
+`sim.leases_member`; what surrounds them is in `sim.leases_world`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_RULES, LeaseTimes
 from spillover.policy.leasing import WAIT_READINGS, minimum_moves
-from spillover.sim.leases_blog import BlogNode, BlogStore
-from spillover.sim.leases_guarded import GuardedNode
-from spillover.sim.leases_store import GuardedStore
+from spillover.sim.lease_twin import LeaseTwin
+from spillover.sim.leases_blog import BlogStore
+from spillover.sim.leases_member import Group, Journal, SimMember
 from spillover.sim.leases_watch import Tenure, Watch
 from spillover.sim.leases_world import Surroundings, Troubles
 
@@ -59,7 +59,7 @@ class LeaseScene:
 
     def _check_troubles(self) -> None:
         troubles = self.troubles
-        for name in ("stall_ms", "crash_ms", "join_ms"):
+        for name in ("stall_ms", "crash_ms", "join_ms", "drain_ms", "rejoin_ms"):
             for node, value in getattr(troubles, name).items():
                 if not 0 <= node < self.nodes:
                     expected = f"expected nodes 0..{self.nodes - 1}, got {node}"
@@ -102,6 +102,10 @@ class LeaseRun:
     store_calls: int
     moves_ms: list[float]
     tenures: list[list[Tenure]]
+    told: list[tuple[float, int, str, int | None]]
+    """The event log: (ms, node, event, partition)."""
+    finished: dict[int, str | None]
+    """Nodes that have left, with what they said."""
 
     def as_dict(self) -> dict[str, Any]:
         """Contract section 3, and a little more."""
@@ -119,28 +123,31 @@ class LeaseRun:
 
 
 def run_leases(
-    scene: LeaseScene, seed: int, on_progress: Callable[[float], None] | None = None
+    scene: LeaseScene,
+    seed: int,
+    on_progress: Callable[[float], None] | None = None,
+    journal: Journal | None = None,
 ) -> LeaseRun:
-    """Let the scene run to its end; `on_progress` gets the share done, once a period."""
+    """Let the scene run to its end; `on_progress` gets the share done, once a period. With a
+    journal, machines are checked after each event."""
     watch = Watch(scene.partitions)
     around = Surroundings(scene.times, scene.troubles, watch, seed)
-    make = _blog_nodes if scene.rule == "blog" else _guarded_nodes
-    nodes = make(scene, around)
+    make, lose = _makers(scene, around, seed, journal)
+    nodes = [make(node) for node in range(scene.nodes)]
     around.nodes.extend(nodes)
-    if scene.start != "empty":
-        first = scene.first_nodes
-        for partition in range(scene.partitions):
-            turn = partition % len(first) if scene.start == "balanced" else 0
-            nodes[first[turn]].own(partition)
-    for node in scene.first_nodes:
+    first = scene.first_nodes
+    for turn, node in enumerate(first):
+        if scene.start == "balanced":
+            nodes[node].hold(list(range(turn, scene.partitions, len(first))))
+        elif scene.start == "one-node":
+            nodes[node].hold(list(range(scene.partitions)) if turn == 0 else [])
         around.join(node)
     needs = _Needs(watch, scene)
     ended = [False]
     around.after_ms(scene.end_ms, ended.__setitem__, 0, True)  # noqa: FBT003
-    for node, time_ms in scene.troubles.join_ms.items():
-        around.after_ms(time_ms, needs.change, around.join, node, True)  # noqa: FBT003
-    for node, time_ms in scene.troubles.crash_ms.items():
-        around.after_ms(time_ms, needs.change, around.crash, node, False)  # noqa: FBT003
+    _plan(scene.troubles, around, needs, make)
+    for time_ms in scene.troubles.flush_ms:
+        around.after_ms(time_ms, lose)
     if on_progress is not None:
         for period in range(1, scene.periods + 1):
             time_ms = period * scene.times.normal_lease_ms
@@ -149,17 +156,34 @@ def run_leases(
     return _reckon(scene, around, needs)
 
 
-def _blog_nodes(scene: LeaseScene, around: Surroundings) -> list[Any]:
-    store = BlogStore()
-    return [
-        BlogNode(node, scene.partitions, store, around, scene.challenges, scene.waits)
-        for node in range(scene.nodes)
-    ]
+def _makers(
+    scene: LeaseScene, around: Surroundings, seed: int, journal: Journal | None
+) -> tuple[Callable[[int], SimMember], Callable[[], None]]:
+    """What makes a life of a node, and what makes their store lose everything."""
+    group = Group(scene.partitions, around, seed, journal)
+    if scene.rule == "blog":
+        blog = BlogStore()
+        return lambda node: group.blog(node, blog, scene.challenges, scene.waits), blog.lose_all
+    store = LeaseTwin(scene.partitions, scene.times)
+    return lambda node: group.guarded(node, store), store.lose_all
 
 
-def _guarded_nodes(scene: LeaseScene, around: Surroundings) -> list[Any]:
-    store = GuardedStore(scene.partitions, scene.times)
-    return [GuardedNode(node, scene.partitions, store, around) for node in range(scene.nodes)]
+def _plan(
+    troubles: Troubles, around: Surroundings, needs: _Needs, make: Callable[[int], SimMember]
+) -> None:
+    """Members come and go."""
+
+    def rejoin(node: int) -> None:
+        around.rejoin(node, make(node))
+
+    for times_ms, happen, alive in (
+        (troubles.join_ms, around.join, True),
+        (troubles.crash_ms, around.crash, False),
+        (troubles.drain_ms, around.drain, False),
+        (troubles.rejoin_ms, rejoin, True),
+    ):
+        for node, time_ms in times_ms.items():
+            around.after_ms(time_ms, needs.change, happen, node, alive)
 
 
 class _Needs:
@@ -203,4 +227,6 @@ def _reckon(scene: LeaseScene, around: Surroundings, needs: _Needs) -> LeaseRun:
         store_calls=around.calls,
         moves_ms=watch.moves_ms,
         tenures=watch.tenures,
+        told=around.told,
+        finished=around.finished,
     )

@@ -7,7 +7,7 @@ node comes late to everything: to messages, to answers and to its own timers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,8 +15,8 @@ from spillover.model.lease_times import LeaseTimes
 from spillover.sim.leases_watch import Watch
 from spillover.sim.world import World, stream
 
-CHALLENGE_JITTER = 0.1
-"""Periods vary by this share either way, so that nodes do not run in lockstep."""
+TIMEOUT_MS = 2_000.0
+"""Who asks the store in vain learns so after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,30 @@ class Troubles:
     """A message's way, to the store or from it: uniform between the two."""
     handler_stop_ms: float = 1_000.0
     """A handler that is told to stop does so within uniform 0..this."""
+    pause_ms: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """From when to when a node does nothing at all; what reaches it in between waits."""
+    drain_ms: Mapping[int, float] = field(default_factory=dict)
+    """When a node is told to hand everything over and to leave."""
+    rejoin_ms: Mapping[int, float] = field(default_factory=dict)
+    """When a node that has died or left is started again, as another process."""
+    clock_rate: Mapping[int, float] = field(default_factory=dict)
+    """How fast a node's own clock runs, if not as the store's: 1.01 is 1 % fast."""
+    outage_ms: Sequence[tuple[float, float]] = ()
+    """From when to when the store does nothing; who asks learns so after `TIMEOUT_MS`."""
+    flush_ms: Sequence[float] = ()
+    """When the store loses all that it knows."""
+    answers_lost: float = 0.0
+    """Share of the store's answers that never come, though it was carried out."""
+    answers_repeated: float = 0.0
+    """Share of the store's answers that come twice."""
 
 
 class Node(Protocol):
     """What the surroundings call."""
 
     def start(self) -> None: ...
+    def drain(self) -> None: ...
+    def silence(self) -> None: ...
     def on_challenged(self, partition: int) -> None: ...
     def on_allocated(self, partition: int) -> None: ...
 
@@ -62,10 +80,15 @@ class Surroundings:
         """How many calls to the store there were."""
         self.challenges = 0
         """How many challenges were published."""
+        self.told: list[tuple[float, int, str, int | None]] = []
+        """Lines of the event log: (ms, node, event, partition)."""
+        self.finished: dict[int, str | None] = {}
+        """Nodes that have left, with what they said."""
         self._hops = stream(seed, "lease-hops")
         self._stalls = stream(seed, "lease-stalls")
         self._stops = stream(seed, "lease-handler-stops")
         self._channel = stream(seed, "lease-channel")
+        self._answers = stream(seed, "lease-answers")
         self.phases = stream(seed, "lease-phases")
 
     @property
@@ -82,24 +105,21 @@ class Surroundings:
     def call(
         self,
         node: int,
-        script: Callable[..., Any],
-        *args: Any,
-        then: Callable[..., None] | None = None,
+        script: Callable[[], Any],
+        then: Callable[..., None],
+        otherwise: Callable[[], None],
     ) -> None:
-        """Run `script(*args)` at the store, atomically; the node reacts with `then(answer)`.
+        """Run `script()` at the store, atomically; the node reacts with `then(answer)`, or, if
+        none comes, with `otherwise()`. Of answers that are lost every other one is never told.
 
         What a node sent before it died is still carried out.
         """
         self.calls += 1
-        self.after_ms(self._hop_ms(), self._carry_out, node, script, args, then)
+        self.after_ms(self._hop_ms(), self._carry_out, node, script, then, otherwise)
 
     def handler_stop_ms(self) -> float:
         """How long a handler takes to stop, drawn."""
         return self._stops.random() * self.troubles.handler_stop_ms
-
-    def period_ms(self, base_ms: float) -> float:
-        """A period around `base_ms`, drawn."""
-        return base_ms * (1.0 + CHALLENGE_JITTER * (2.0 * self.phases.random() - 1.0))
 
     def publish_challenge(self, partition: int) -> None:
         """On the channel grab-lease, to all, the sender included."""
@@ -119,17 +139,41 @@ class Surroundings:
     def crash(self, node: int) -> None:
         """The node is gone with its handlers; the store is told nothing."""
         self.dead.add(node)
+        self.nodes[node].silence()
         self.watch.died(node, self.now_ms)
+
+    def drain(self, node: int) -> None:
+        """Have the node told to leave, if it is there."""
+        if node in self.joined:
+            self.timer(node, 0.0, self.nodes[node].drain)
+
+    def rejoin(self, node: int, life: Node) -> None:
+        """Another process of the node comes up."""
+        if node not in self.finished and node not in self.dead:
+            self.crash(node)
+        self.finished.pop(node, None)
+        self.dead.discard(node)
+        self.nodes[node] = life
+        life.start()
 
     def _carry_out(
         self,
         node: int,
-        script: Callable[..., Any],
-        args: tuple[Any, ...],
-        then: Callable[..., None] | None,
+        script: Callable[[], Any],
+        then: Callable[..., None],
+        otherwise: Callable[[], None],
     ) -> None:
-        answer = script(*args)
-        if then is not None:
+        now_ms, troubles = self.now_ms, self.troubles
+        if any(from_ms <= now_ms < to_ms for from_ms, to_ms in troubles.outage_ms):
+            self.timer(node, TIMEOUT_MS, otherwise)
+            return
+        answer = script()
+        if troubles.answers_lost and self._answers.random() < troubles.answers_lost:
+            if self._answers.random() < 0.5:
+                self.timer(node, TIMEOUT_MS, otherwise)
+            return
+        self.timer(node, self._hop_ms(), then, answer)
+        if troubles.answers_repeated and self._answers.random() < troubles.answers_repeated:
             self.timer(node, self._hop_ms(), then, answer)
 
     def _deliver(self, node: int, react: Callable[[int], None], partition: int) -> None:
@@ -145,7 +189,12 @@ class Surroundings:
             self.timer(node, self._hop_ms() + self._hop_ms(), react, partition)
 
     def _react(self, node: int, react: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if node not in self.dead:
+        if node in self.dead:
+            return
+        from_ms, to_ms = self.troubles.pause_ms.get(node, (0.0, 0.0))
+        if from_ms <= self.now_ms < to_ms:
+            self.after_ms(to_ms - self.now_ms, self._react, node, react, args)
+        else:
             react(*args)
 
     def _hop_ms(self) -> float:

@@ -227,10 +227,23 @@ def test_probes_in_proportion_to_rates_are_best(share, factor, best):
 
 
 def test_restricted_access_comes_close_to_none_as_producers_get_more():
-    """99 of 100 producers: chain 3 in place of chain 4 is all that is left between them."""
-    near = solve(paper(producers_per_consumer=99))
-    assert near.wait_mean == pytest.approx(solve(paper()).wait_mean, rel=0.01)
+    """99 of 100 producers: what is left is chain 3 in place of chain 4, and one probe in 99 that
+    meets a producer again."""
+    near = paper(producers_per_consumer=99)
+    assert solve(near).wait_mean == pytest.approx(solve(paper()).wait_mean, rel=0.03)
+    printed = solve(near, independent=True).wait_mean
+    assert printed == pytest.approx(solve(paper()).wait_mean, rel=0.005)
     assert solve(paper(producers_per_consumer=100)) == solve(paper())
+    many = paper(9000, kinds=alike(9000, 0.01), producers_per_consumer=900)
+    assert solve(many).wait_mean == pytest.approx(solve(paper()).wait_mean, rel=0.005)
+
+
+@pytest.mark.parametrize("width", [1, 2, 9])
+def test_one_probe_meets_no_producer_again(width):
+    """At h_max = 1 there is nothing to mend."""
+    system = paper(max_hops=1, producers_per_consumer=width)
+    expected = astuple(solve(system, independent=True))
+    assert astuple(solve(system)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_consumers_without_enough_producers_leave_the_others_blocked():

@@ -22,10 +22,7 @@ def add_models(parser: argparse.ArgumentParser, models: Mapping[str, Model]) -> 
     """Declare the models; their modules load what they compute with only when they run."""
     found = parser.add_subparsers(metavar="MODEL", required=True)
     for name, model in models.items():
-        try:
-            module = importlib.import_module(f"{__name__}.{model.module}")
-        except ModuleNotFoundError:  # TEMPORARY while the models are being written
-            continue
+        module = importlib.import_module(f"{__name__}.{model.module}")
         summary = model.summary
         sub = found.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         module.configure(sub)

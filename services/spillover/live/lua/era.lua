@@ -20,7 +20,8 @@ local function enter_era(known, fresh, partitions, rule, grace_ms)
   end
   local era, server, grace_to_ms = stored[3], server_id(), tonumber(stored[5] or nil)
   if not era or stored[4] ~= server then
-    era, grace_to_ms = fresh, nil
+    -- With the time, so that who offers the same one again begins another era all the same.
+    era, grace_to_ms = fresh .. '-' .. text(now_ms), nil
     redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'era', era, 'server', server)
     redis.call('HDEL', GROUP, 'grace_to_ms')
   end

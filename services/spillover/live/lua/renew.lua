@@ -57,6 +57,9 @@ for first = 0, count - 1, SLICE do
       local winner, since = live_winner(grabs[i])
       if winner and forgotten and since < epoch then
         winner = nil
+      end
+      -- Step 6: marks that are over are removed, so that surveys need not read them.
+      if grabs[i] and not winner then
         redis.call('HDEL', GRAB, partition)
       end
       flag = winner and winner ~= node and '2' or '1'

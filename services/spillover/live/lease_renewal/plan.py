@@ -1,0 +1,60 @@
+"""What the process that renews is told at its start, as it goes over the pipe.
+
+Plain values only. How it is made from a group's settings is in `settings`.
+"""
+
+from __future__ import annotations
+
+
+class Plan:
+    """All of it, with the URL's password, which is why it is no argument of the command line."""
+
+    __slots__ = (
+        "address",
+        "arguments",
+        "digest",
+        "era",
+        "keys",
+        "lease_s",
+        "margin_s",
+        "max_progress_s",
+        "partitions",
+        "period_s",
+        "script",
+        "timeout_s",
+    )
+
+    def __init__(
+        self,
+        *,
+        address: dict[str, object],
+        keys: list[str],
+        script: str,
+        digest: str,
+        arguments: list[str],
+        era: str,
+        partitions: int,
+        period_s: float,
+        lease_s: float,
+        margin_s: float,
+        timeout_s: float,
+        max_progress_s: float | None,
+    ) -> None:
+        """`arguments`: of renew.lua, from the fresh era to the maximum lease. Renewals leave each
+        `period_s` or a little earlier; a lease counts here for `lease_s` less `margin_s` from
+        when the renewal was sent."""
+        self.address = address
+        self.keys = keys
+        self.script = script
+        self.digest = digest
+        self.arguments = arguments
+        self.era = era
+        self.partitions = partitions
+        self.period_s = period_s
+        self.lease_s = lease_s
+        self.margin_s = margin_s
+        self.timeout_s = timeout_s
+        self.max_progress_s = max_progress_s
+
+    def as_dict(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -1,0 +1,335 @@
+"""The member's side of renewal: starts what renews, watches over it, and says what came of it.
+
+What is held goes through the memory both have; what came of renewals comes back as the events of
+`core.lease_events`. A thread of the member looks after both: it tells handlers to stop a margin
+before their deadline, beats for those that run on threads, and starts another process as soon as
+the one it has dies or stands still. Meanwhile leases last: their deadlines are in the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.core import lease_events as ev
+from spillover.core.lease_records import Renewed
+from spillover.live.lease_renewal.child import BEGIN, END, NOW
+from spillover.live.lease_renewal.clock import lease_now_s
+from spillover.live.lease_renewal.lease import Lease
+from spillover.live.lease_renewal.memory import LOOP, THREAD, LeaseMemory
+from spillover.live.lease_renewal.plan import Plan
+from spillover.live.lease_renewal.spawn import PROCESS, Worker, start_process, start_thread
+
+AUTO = "auto"
+TICK_S_MAX = 0.5
+READ_BYTES = 65_536
+YOUNG_DEATHS_MAX = 3
+"""So many processes in a row that die before they say anything: a thread then."""
+RESTART_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RenewerStarted:
+    """Who renews from now on: a `process` (its pid), or a `thread`, and why no process."""
+
+    kind: str
+    pid: int | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewerEnded:
+    """It ended though nobody asked it to; another one is started at once."""
+
+    how: str
+
+
+class LeaseRenewer:
+    """Renews what a member holds, from `begin` to `end`; `close` it at last.
+
+    `on_event` gets RenewalAnswered, RenewalFailed, HandlerHung and RenewalsEnded for the machine,
+    and RenewerStarted and RenewerEnded for the log, in a thread of its own. `on_lag` gets how late
+    each renewal was in s. All instants are of `clock.lease_now_s`. `mode`: auto, process or thread.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        on_event: Callable[[Any], None],
+        *,
+        on_lag: Callable[[float], None] = lambda _: None,
+        mode: str = AUTO,
+    ) -> None:
+        self._plan = plan
+        self._on_event = on_event
+        self._on_lag = on_lag
+        self._mode = mode
+        self._memory = LeaseMemory(plan.partitions)
+        self._leases: dict[int, Lease] = {}
+        self._lock = threading.RLock()
+        self._tick_s = min(TICK_S_MAX, plan.period_s / 8.0, plan.margin_s / 2.0)
+        if plan.max_progress_s is not None:
+            self._tick_s = min(self._tick_s, plan.max_progress_s / 8.0)
+        self._worker: Worker | None = None
+        self._begun = self._ending = False
+        self._closing = threading.Event()
+        self._unread = b""
+        self._young_deaths = 0
+        self._is_young = True
+        self._told_hung: set[tuple[int, int]] = set()
+        self._seen_beat_s = self._still_s = self._watched_s = 0.0
+        self._beater: asyncio.TimerHandle | None = None
+        self.loop_lag_s = 0.0
+        """How late the event loop was at its last beat, see `beat_on`."""
+        self._thread = threading.Thread(target=self._supervise, name="lease-watch", daemon=True)
+        self._thread.start()
+
+    # --- the machine's commands ------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Give a sign of life at once, then each period, for whatever is held by then."""
+        with self._lock:
+            self._begun, self._ending = True, False
+            self._say(BEGIN)
+
+    def end(self) -> None:
+        """Renew nothing more; RenewalsEnded says that none is on its way."""
+        with self._lock:
+            self._begun, self._ending = False, True
+            self._say(END)
+
+    def renew_now(self) -> None:
+        """Not only at the end of the period."""
+        with self._lock:
+            self._say(NOW)
+
+    def grant(self, partition: int, epoch: int, to_s: float, runtime: int = THREAD) -> Lease:
+        """Hold a partition, so far up to `to_s`; `runtime`: what its handler runs on."""
+        with self._lock:
+            self._memory.grant(partition, epoch, to_s, runtime)
+            lease = self._leases[partition] = Lease(
+                self._memory, partition, epoch, self._lease_is_over
+            )
+        return lease
+
+    def stop(self, partition: int, epoch: int, by_s: float) -> None:
+        """Have the handler stop; it may act up to `by_s`, and its lease is kept up to then."""
+        with self._lock:
+            lease = self._lease(partition, epoch)
+            if lease is not None:
+                self._memory.limit(partition, by_s)
+                lease.stop_event.set()
+
+    def fence(self, partition: int, epoch: int) -> None:
+        """From now on the handler may act no more."""
+        lease = self._lease(partition, epoch)
+        if lease is not None:
+            lease.fence()
+
+    def drop(self, partition: int, epoch: int) -> None:
+        """Renew this no more: its handler has ended, or is fenced."""
+        with self._lock:
+            lease = self._lease(partition, epoch)
+            if lease is not None:
+                lease.fence()
+                del self._leases[partition]
+                self._memory.drop(partition)
+
+    def close(self) -> None:
+        """Fence what is left, and end."""
+        with self._lock:
+            if self._closing.is_set():
+                return
+            self._closing.set()
+            for lease in self._leases.values():
+                lease.fence()
+            if self._beater is not None:
+                self._beater.cancel()
+            if self._worker is not None:
+                self._worker.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """`process` or `thread`; empty while there is neither."""
+        worker = self._worker
+        return worker.kind if worker is not None else ""
+
+    @property
+    def pid(self) -> int | None:
+        worker = self._worker
+        return worker.pid if worker is not None else None
+
+    def beat_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Beat for handlers on this loop, and measure its lag; call it on the loop."""
+        due_s = lease_now_s() + self._tick_s
+
+        def beat() -> None:
+            now_s = lease_now_s()
+            self.loop_lag_s = max(0.0, now_s - due_s)
+            if not self._closing.is_set():
+                self.beat_on(loop)
+
+        self._memory.beat(LOOP, lease_now_s(), 2.0 * self._tick_s)
+        self._beater = loop.call_later(self._tick_s, beat)
+
+    # --- the watching thread ---------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while not self._closing.is_set():
+            worker = self._start()
+            if worker is None:
+                self._closing.wait(RESTART_S)
+                continue
+            self._on_event(RenewerStarted(worker.kind, worker.pid, self._why))
+            at_once = self._watch(worker)
+            self._see_off(worker, at_once=at_once)
+            if self._young_deaths:
+                self._closing.wait(
+                    min(RESTART_S * 2.0**self._young_deaths, self._plan.period_s / 2.0)
+                )
+        self._memory.close()
+
+    def _start(self) -> Worker | None:
+        """None: try again a little later."""
+        self._why = "" if self._mode != "thread" else "asked for"
+        worker = None
+        if self._mode == AUTO and self._young_deaths >= YOUNG_DEATHS_MAX:
+            self._why = f"{self._young_deaths} processes in a row ended as soon as they began"
+        elif self._mode != "thread":
+            try:
+                worker = start_process(self._plan, self._memory)
+            except OSError as error:
+                self._why = f"no process could be started: {error}"
+                if self._mode == PROCESS:
+                    self._on_event(RenewerEnded(self._why))
+                    return None
+        if worker is None:
+            worker = start_thread(self._plan, self._memory)
+        with self._lock:
+            self._worker = worker
+            self._unread, self._is_young = b"", True
+            self._seen_beat_s, self._still_s = self._memory.renewer_beat_s, 0.0
+            self._watched_s = lease_now_s()
+            if self._closing.is_set():
+                worker.wake()
+            elif self._begun:
+                worker.say(BEGIN)
+        return worker
+
+    def _watch(self, worker: Worker) -> bool:
+        """Until it ends. True if it stands still and has to be ended."""
+        waiting = select.poll()
+        waiting.register(worker.link, select.POLLIN)
+        wait_s = self._tick_s
+        while True:
+            if waiting.poll(wait_s * 1000.0) and not self._read(worker):
+                return False
+            now_s = lease_now_s()
+            self._memory.beat(THREAD, now_s, 2.0 * self._tick_s)
+            wait_s = min(self._tick_s, self._watch_leases(now_s))
+            if self._stands_still(now_s):
+                return True
+
+    def _watch_leases(self, now_s: float) -> float:
+        """Tell those to stop that are about to end; in how many s the next one is."""
+        next_s = self._tick_s
+        with self._lock:
+            leases = list(self._leases.values())
+        for lease in leases:
+            if lease.is_over:
+                continue
+            left_s = lease.deadline_s - self._plan.margin_s - now_s
+            if left_s <= 0:
+                lease.stop_event.set()
+            else:
+                next_s = min(next_s, left_s)
+        return max(next_s, 0.001)
+
+    def _stands_still(self, now_s: float) -> bool:
+        """Whether the renewer has not moved for half a lease that this thread has seen pass."""
+        beat_s = self._memory.renewer_beat_s
+        self._still_s += min(now_s - self._watched_s, 2.0 * self._tick_s)
+        self._watched_s = now_s
+        if beat_s != self._seen_beat_s:
+            self._seen_beat_s, self._still_s = beat_s, 0.0
+        return self._still_s > max(self._plan.lease_s / 2.0, 2.0 * self._plan.timeout_s)
+
+    def _see_off(self, worker: Worker, *, at_once: bool) -> None:
+        with self._lock:
+            self._worker = None
+        how = worker.end(at_once=at_once)
+        self._young_deaths = self._young_deaths + 1 if self._is_young else 0
+        if self._closing.is_set():
+            return
+        self._on_event(RenewerEnded("stood still" if at_once else how))
+        if self._ending:
+            self._tell_ended()
+
+    # --- what the renewer says -------------------------------------------------------------------
+
+    def _read(self, worker: Worker) -> bool:
+        """False at its end."""
+        try:
+            data = worker.link.recv(READ_BYTES)
+        except OSError:
+            return False
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._is_young = False
+            self._heard(json.loads(line))
+        return bool(data) and not self._closing.is_set()
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if "ended" in message:
+            self._tell_ended()
+        if "sent_s" in message:
+            self._on_lag(message["late_s"])
+            self._on_event(self._outcome(message))
+        if "hung" in message:
+            hung = {(partition, epoch) for partition, epoch in message["hung"]}
+            for partition, epoch in sorted(hung - self._told_hung):
+                self._on_event(ev.HandlerHung(partition, epoch))
+            self._told_hung = hung
+
+    def _outcome(self, message: dict[str, Any]) -> ev.RenewalAnswered | ev.RenewalFailed:
+        if "problem" in message:
+            return ev.RenewalFailed(message["problem"])
+        self._plan.era = message["era"]
+        pairs = [(partition, epoch) for partition, epoch in message["pairs"]]
+        held = [
+            (partition, flag != "0", flag == "2")
+            for (partition, _), flag in zip(pairs, message["flags"], strict=True)
+        ]
+        answer = Renewed(message["era"], held, message["displaced"])
+        return ev.RenewalAnswered(message["sent_s"], pairs, answer)
+
+    def _tell_ended(self) -> None:
+        with self._lock:
+            told = self._ending
+            self._ending = False
+        if told:
+            self._on_event(ev.RenewalsEnded())
+
+    # --- small things ----------------------------------------------------------------------------
+
+    def _lease(self, partition: int, epoch: int) -> Lease | None:
+        lease = self._leases.get(partition)
+        return lease if lease is not None and lease.epoch == epoch else None
+
+    def _lease_is_over(self, lease: Lease) -> None:
+        with self._lock:
+            if self._lease(lease.partition, lease.epoch) is lease:
+                self._memory.limit(lease.partition, 0.0)
+
+    def _say(self, word: bytes) -> None:
+        if self._worker is not None:
+            self._worker.say(word)

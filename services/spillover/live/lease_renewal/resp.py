@@ -1,0 +1,184 @@
+"""A synchronous connection to Redis that speaks just enough: one command out, one answer back.
+
+The library's import costs 20 MB and 170 ms, more than all else that renewal needs. Each call ends
+within its time limit, or the connection is closed. Nothing is tried again here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Sequence
+
+READ_BYTES = 65_536
+
+Reply = object
+"""bytes, int, None, a list of replies, or ErrorReply."""
+
+
+class RedisFailed(Exception):
+    """No usable answer came. `refused`: the server said no; else whether it heard is unknown."""
+
+    def __init__(self, problem: str, *, refused: bool = False) -> None:
+        super().__init__(problem)
+        self.refused = refused
+
+
+class ErrorReply(Exception):
+    """An error that the server answered; the first word is its code."""
+
+
+class RespConnection:
+    """Connects at the first call, and after each failure at the next one."""
+
+    def __init__(self, address: dict[str, object], timeout_s: float) -> None:
+        """`address`: what `settings.parse_address` returns."""
+        self._address = address
+        self._timeout_s = timeout_s
+        self._socket: socket.socket | None = None
+        self._unread = b""
+        self._found: list[tuple[object, ...]] = []
+        """What the name last led to: for when the name service is gone as well."""
+
+    def call(self, payload: bytes) -> Reply:
+        """Raises RedisFailed."""
+        until_s = time.monotonic() + self._timeout_s
+        try:
+            connected = self._socket or self._connect(until_s)
+            return self._exchange(connected, payload, until_s)
+        except TimeoutError:
+            self.close()
+            raise RedisFailed("Redis did not answer in time") from None
+        except (OSError, ValueError, IndexError) as error:
+            self.close()
+            raise RedisFailed(f"Redis cannot be reached: {error}") from None
+
+    def close(self) -> None:
+        self._unread = b""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _connect(self, until_s: float) -> socket.socket:
+        connected = self._open(until_s)
+        connected.settimeout(max(0.001, until_s - time.monotonic()))
+        if self._address["tls"]:
+            connected = self._wrap(connected)
+        self._socket = connected
+        for command in self._greetings():
+            answer = self._exchange(connected, pack(command), until_s)
+            if isinstance(answer, ErrorReply):
+                self.close()
+                raise RedisFailed(f"Redis refused: {answer}", refused=True)
+        return connected
+
+    def _open(self, until_s: float) -> socket.socket:
+        path = self._address["path"]
+        if path:
+            self._found = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)]
+        else:
+            host, port = str(self._address["host"]), self._address["port"]
+            try:
+                found = socket.getaddrinfo(host, int(str(port)), type=socket.SOCK_STREAM)
+                self._found = list(found)
+            except socket.gaierror:
+                if not self._found:
+                    raise
+        problem: OSError = OSError("the name leads nowhere")
+        for family, kind, protocol, _, place in self._found:
+            opened = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
+            try:
+                opened.settimeout(max(0.001, until_s - time.monotonic()))
+                opened.connect(place)  # type: ignore[arg-type]
+            except OSError as error:
+                opened.close()
+                problem = error
+            else:
+                if not path:
+                    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return opened
+        raise problem
+
+    def _wrap(self, connected: socket.socket) -> socket.socket:
+        import ssl  # noqa: PLC0415 - only who needs it pays for it
+
+        ca = self._address["ca"]
+        context = ssl.create_default_context(cafile=str(ca) if ca else None)
+        if not self._address["verify"]:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context.wrap_socket(connected, server_hostname=str(self._address["host"]))
+
+    def _greetings(self) -> list[list[bytes]]:
+        greetings = []
+        user, password = str(self._address["user"]), str(self._address["password"])
+        if password:
+            given = [user, password] if user else [password]
+            greetings.append([b"AUTH", *(part.encode() for part in given)])
+        if self._address["number"]:
+            greetings.append([b"SELECT", str(self._address["number"]).encode()])
+        return greetings
+
+    def _exchange(self, connected: socket.socket, payload: bytes, until_s: float) -> Reply:
+        connected.settimeout(max(0.001, until_s - time.monotonic()))
+        connected.sendall(payload)
+        return self._read(connected, until_s)
+
+    def _read(self, connected: socket.socket, until_s: float) -> Reply:
+        line = self._line(connected, until_s)
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            return ErrorReply(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return self._bulk(connected, int(rest), until_s) if int(rest) >= 0 else None
+        if kind == b"*":
+            return [self._read(connected, until_s) for _ in range(int(rest))]
+        raise ValueError("what answers there is not Redis")
+
+    def _line(self, connected: socket.socket, until_s: float) -> bytes:
+        while b"\r\n" not in self._unread:
+            self._more(connected, until_s)
+        line, self._unread = self._unread.split(b"\r\n", 1)
+        return line
+
+    def _bulk(self, connected: socket.socket, size: int, until_s: float) -> bytes:
+        while len(self._unread) < size + 2:
+            self._more(connected, until_s)
+        bulk, self._unread = self._unread[:size], self._unread[size + 2 :]
+        return bulk
+
+    def _more(self, connected: socket.socket, until_s: float) -> None:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connected.settimeout(left_s)
+        data = connected.recv(READ_BYTES)
+        if not data:
+            raise ConnectionResetError("it closed the connection")
+        self._unread += data
+
+
+def pack(arguments: Sequence[bytes]) -> bytes:
+    """A command as bytes."""
+    parts = [b"*%d\r\n" % len(arguments)]
+    parts += [b"$%d\r\n%s\r\n" % (len(one), one) for one in arguments]
+    return b"".join(parts)
+
+
+def run_script(
+    connection: RespConnection, script: str, digest: str, given: Sequence[bytes]
+) -> Reply:
+    """By its digest, and once in full if the server does not know it. Raises RedisFailed."""
+    answer = connection.call(pack([b"EVALSHA", digest.encode(), *given]))
+    if isinstance(answer, ErrorReply) and str(answer).startswith("NOSCRIPT"):
+        answer = connection.call(pack([b"EVAL", script.encode(), *given]))
+    if isinstance(answer, ErrorReply):
+        with contextlib.suppress(OSError):
+            connection.close()  # the name may lead to another server by now
+        raise RedisFailed(f"Redis refused: {answer}", refused=True)
+    return answer

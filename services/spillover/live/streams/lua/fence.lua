@@ -1,0 +1,50 @@
+-- What the scripts of a partition's stream share; it stands before each of them. Every script runs
+-- alone and compares the epoch before it does anything. The highest epoch seen is the one at the
+-- checkpoint, or that of the lease itself where the leases are kept in the same Redis: then a holder
+-- is fenced as soon as another one has been granted the partition.
+
+local CHECKPOINTS, ALLOCATION, STREAM = KEYS[1], KEYS[2], KEYS[3]
+local PARTITION, EPOCH = ARGV[1], tonumber(ARGV[2])
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- epoch|id|passed|skipped|set aside; nil for what was never claimed, or cannot be read.
+local function read_checkpoint()
+  local value = redis.call('HGET', CHECKPOINTS, PARTITION)
+  local epoch, id, passed, skipped, aside =
+    string.match(value or '', '^(%d+)|(%d+%-%d+)|(%d+)|(%d+)|(%d+)$')
+  if not epoch then
+    return nil
+  end
+  return {
+    value = value, epoch = tonumber(epoch), id = id, passed = tonumber(passed),
+    skipped = skipped, aside = aside,
+  }
+end
+
+-- The highest epoch that is later than the caller's; else nil.
+local function later_epoch(stored)
+  local lease = redis.call('HGET', ALLOCATION, PARTITION)
+  local leased = tonumber(string.match(lease or '', '^[^|]+|(%d+)|')) or 0
+  local highest = math.max(leased, stored and stored.epoch or 0)
+  return highest > EPOCH and text(highest) or nil
+end
+
+-- How many entries the stream ever had, and how many it has; nil if Redis does not count them.
+local function count_entries()
+  if redis.call('EXISTS', STREAM) == 0 then
+    return 0, 0
+  end
+  local length, added
+  local info = redis.call('XINFO', 'STREAM', STREAM)
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then
+      added = info[i + 1]
+    elseif info[i] == 'length' then
+      length = info[i + 1]
+    end
+  end
+  return added, length
+end

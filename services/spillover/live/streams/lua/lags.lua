@@ -1,0 +1,26 @@
+-- How far each partition's checkpoint is behind its stream. Keys: checkpoints, then the streams.
+-- Arguments: the first stream's partition. Answer: Redis's clock in ms, then for each stream:
+-- {checkpoint or '', entries ever added (-1 if Redis does not count), entries there, id of the
+-- oldest entry beyond the checkpoint or ''}.
+local time = redis.call('TIME')
+local answer = { time[1] * 1000 + math.floor(time[2] / 1000) }
+for i = 2, #KEYS do
+  local value = redis.call('HGET', KEYS[1], tonumber(ARGV[1]) + i - 2) or ''
+  local added, length, oldest = 0, 0, ''
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    added = -1
+    local info = redis.call('XINFO', 'STREAM', KEYS[i])
+    for j = 1, #info, 2 do
+      if info[j] == 'entries-added' then
+        added = info[j + 1]
+      elseif info[j] == 'length' then
+        length = info[j + 1]
+      end
+    end
+    local id = string.match(value, '^%d+|(%d+%-%d+)|') or '0-0'
+    local first = redis.call('XRANGE', KEYS[i], '(' .. id, '+', 'COUNT', 1)[1]
+    oldest = first and first[1] or ''
+  end
+  answer[#answer + 1] = { value, added, length, oldest }
+end
+return answer

@@ -1,0 +1,385 @@
+"""The shell of a lease member in virtual time: feeds its machine events, carries its commands out.
+
+The machine is the one that runs live: `core.lease_member`, or for the blog's rule
+`core.lease_member_blog`. Here are its handlers (they run, and stop within a while), its renewals,
+and its clock, which may run fast or slow. No rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from spillover.core import lease_events as ev
+from spillover.core.lease_desk import MemberSettings
+from spillover.core.lease_member import LeaseMember
+from spillover.core.lease_member_blog import EPOCH, BlogMember
+from spillover.core.lease_records import Allocation, Joined, Renewed
+from spillover.sim.lease_twin import LeaseTwin
+from spillover.sim.leases_blog import BlogStore
+from spillover.sim.leases_watch import Tenure
+from spillover.sim.leases_world import Surroundings
+from spillover.sim.world import stream
+
+Journal = Callable[[int, int, Any, float, list[Any]], None]
+"""Looks on: (node, its life, event, instant by its clock, commands)."""
+
+RENEWAL_JITTER = 0.1
+"""A renewal comes up to this share of the period early: never late, the times count on it."""
+
+
+class Machine(Protocol):
+    """What is driven: see `core.machine`."""
+
+    def handle(self, event: Any, now_s: float) -> list[Any]: ...
+    def next_deadline(self) -> float: ...
+    def check(self) -> None: ...
+
+
+class Store(Protocol):
+    """How a rule's asks are carried out."""
+
+    def script(self, ask: ev.Ask) -> Callable[[], Any]:
+        """What the store does for an ask."""
+
+    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
+        """What it does for a renewal."""
+
+    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
+        """Have these partitions served by the member at 0, as if it had long been so; what it
+        would have been told when it joined, and the epoch."""
+
+
+GUARDED_SCRIPTS = {
+    ev.AskJoin: "join",
+    ev.AskLeave: "leave",
+    ev.AskSurvey: "survey",
+    ev.AskGrab: "grab",
+    ev.AskActivate: "activate",
+    ev.AskWanted: "is_wanted",
+    ev.AskDrain: "drain",
+    ev.AskRelease: "release",
+}
+
+
+class GuardedAsks:
+    """The guarded rule's store as one life of one node sees it."""
+
+    def __init__(self, store: LeaseTwin, around: Surroundings, node: str, life: int) -> None:
+        self._store = store
+        self._around = around
+        self._node = node
+        self._incarnation = f"life{life}"
+
+    def script(self, ask: ev.Ask) -> Callable[[], Any]:
+        return lambda: self._carry_out(ask)
+
+    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
+        return lambda: self._store.renew(self._around.now_ms, self._node, self._incarnation, pairs)
+
+    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
+        store, lease_ms = self._store, self._around.times.max_lease_ms
+        joined = store.join(0.0, self._node, self._incarnation)
+        for partition in partitions:
+            store.allocations[partition] = Allocation(self._node, 1, -lease_ms, lease_ms)
+        return joined, 1
+
+    def _carry_out(self, ask: Any) -> Any:
+        name = GUARDED_SCRIPTS[type(ask)]
+        script = getattr(self._store, name)
+        now_ms, node = self._around.now_ms, self._node
+        if isinstance(ask, ev.AskJoin | ev.AskLeave):
+            return script(now_ms, node, self._incarnation)
+        if isinstance(ask, ev.AskSurvey):
+            return script(now_ms, node)
+        if isinstance(ask, ev.AskGrab):
+            return script(now_ms, ask.partition, node, ask.free_for_ms)
+        if isinstance(ask, ev.AskActivate):
+            return script(now_ms, ask.partition, node)
+        return script(now_ms, ask.partition, node, ask.epoch)
+
+
+class BlogAsks:
+    """The blog's rule's store as one node sees it."""
+
+    def __init__(self, store: BlogStore, node: str) -> None:
+        self._store = store
+        self._node = node
+
+    def script(self, ask: ev.Ask) -> Callable[[], Any]:
+        return lambda: self._carry_out(ask)
+
+    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
+        raise TypeError(f"nothing is renewed by the blog's rule, not {pairs}")
+
+    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
+        for partition in partitions:
+            self._store.allocate(partition, self._node)
+        return Joined(ok=True, other_alive_ms=0.0, era=""), EPOCH
+
+    def _carry_out(self, ask: ev.Ask) -> Any:
+        store = self._store
+        match ask:
+            case ev.AskMarked():
+                return store.grabbed(ask.partition)
+            case ev.AskMark():
+                return store.set_grab_if_free(ask.partition, self._node)
+            case ev.AskOwner():
+                return store.owner(ask.partition)
+            case ev.AskAllocate():
+                return store.allocate(ask.partition, self._node)
+            case ev.AskClear():
+                if ask.allocation:
+                    store.clear_allocation(ask.partition)
+                if ask.grab:
+                    store.clear_grab(ask.partition)
+                return None
+        raise TypeError(f"no ask of the blog's rule: {ask}")
+
+
+class SimMember:
+    """One life of a node, its index `me`."""
+
+    def __init__(
+        self,
+        me: int,
+        machine: Machine,
+        store: Store,
+        around: Surroundings,
+        look_on: Callable[[Any, float, list[Any]], None] | None,
+    ) -> None:
+        self._me = me
+        self.machine = machine
+        self._store = store
+        self._around = around
+        self._look_on = look_on
+        self._rate = around.troubles.clock_rate.get(me, 1.0)
+        self._wake_s = math.inf
+        self._begun = False
+        self._finished = False
+        self._renewing: dict[int, int] | None = None
+        self._renewals = 0
+        """Tells one life of the renewals from another."""
+        self._tenures: dict[tuple[int, int], Tenure] = {}
+        self._told_to_stop: set[tuple[int, int]] = set()
+        self._interpreters: dict[type, Callable[[Any], None]] = {
+            ev.PublishChallenge: lambda c: around.publish_challenge(c.partition),
+            ev.PublishAllocated: lambda c: around.publish_allocated(c.partition),
+            ev.BeginRenewals: lambda _: self._begin_renewals(),
+            ev.EndRenewals: lambda _: self._end_renewals(),
+            ev.StartRenewing: self._start_renewing,
+            ev.StopRenewing: self._stop_renewing,
+            ev.RunHandler: self._run,
+            ev.StopHandler: self._stop,
+            ev.FenceHandler: self._fence,
+            ev.LeasesExtended: self._extended,
+            ev.Tell: lambda c: around.told.append((around.now_ms, me, c.event, c.partition)),
+            ev.Finished: self._finish,
+        }
+
+    def start(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self.feed(ev.Started())
+
+    def hold(self, partitions: list[int]) -> None:
+        """Be a member from the start, which serves these."""
+        self._begun = True
+        now_s = self._now_s
+        joined, epoch = self._store.hold(partitions)
+        commands = self.machine.handle(ev.Started(), now_s)
+        if isinstance(self.machine, LeaseMember):
+            commands = self.machine.handle(ev.Answered(commands[0], joined), now_s)
+            for partition in partitions:
+                self.machine.holdings.start(partition, epoch, now_s, now_s)
+        elif isinstance(self.machine, BlogMember):
+            for partition in partitions:
+                self.machine.running.add(partition)
+                commands.append(ev.RunHandler(partition, epoch, math.inf))
+        self._carry_out(commands)
+        self.feed(ev.Woke())
+
+    def silence(self) -> None:
+        """The process is gone; another life of the node may follow."""
+        self._finished = True
+
+    def drain(self) -> None:
+        self.feed(ev.Drain())
+
+    def on_challenged(self, partition: int) -> None:
+        self.feed(ev.Challenged(partition))
+
+    def on_allocated(self, partition: int) -> None:
+        self.feed(ev.Allocated(partition))
+
+    def feed(self, event: Any) -> None:
+        if not self._finished:
+            self._handle(event, self._now_s)
+
+    def _handle(self, event: Any, now_s: float) -> None:
+        commands = self.machine.handle(event, now_s)
+        if self._look_on is not None:
+            self.machine.check()
+            self._look_on(event, now_s, commands)
+        self._carry_out(commands)
+        self._arm()
+
+    @property
+    def _now_s(self) -> float:
+        """By the node's own clock."""
+        return self._around.world.now_s * self._rate
+
+    def _arm(self) -> None:
+        due_s = self.machine.next_deadline()
+        if due_s < self._wake_s:
+            self._wake_s = due_s
+            delay_ms = max(0.0, (due_s - self._now_s) / self._rate * 1000.0)
+            self._around.timer(self._me, delay_ms, self._wake, due_s)
+
+    def _wake(self, due_s: float) -> None:
+        """Rounded, the clock may stand a hair before what was due."""
+        if due_s != self._wake_s or self._finished:
+            return  # an earlier one has come between
+        self._wake_s = math.inf
+        self._handle(ev.Woke(), max(due_s, self._now_s))
+
+    def _carry_out(self, commands: list[Any]) -> None:
+        for command in commands:
+            if isinstance(command, ev.Ask):
+                self._ask(command)
+            else:
+                self._interpreters[type(command)](command)
+
+    def _ask(self, ask: ev.Ask) -> None:
+        self._around.call(
+            self._me,
+            self._store.script(ask),
+            then=lambda answer: self.feed(ev.Answered(ask, answer)),
+            otherwise=lambda: self.feed(ev.AskFailed(ask, "no answer")),
+        )
+
+    # --- renewals ------------------------------------------------------------------------------
+
+    def _begin_renewals(self) -> None:
+        self._renewing = {}
+        self._renewals += 1
+        self._renew(self._renewals)
+
+    def _end_renewals(self) -> None:
+        self._renewing = None
+        self._around.timer(self._me, 0.0, self.feed, ev.RenewalsEnded())
+
+    def _start_renewing(self, command: ev.StartRenewing) -> None:
+        if self._renewing is not None:
+            self._renewing[command.partition] = command.epoch
+
+    def _stop_renewing(self, command: ev.StopRenewing) -> None:
+        if self._renewing is not None and self._renewing.get(command.partition) == command.epoch:
+            del self._renewing[command.partition]
+
+    def _renew(self, life: int) -> None:
+        if self._renewing is None or life != self._renewals:
+            return
+        around = self._around
+        pairs = list(self._renewing.items())
+        sent_s = self._now_s
+
+        def on_answer(answer: Renewed) -> None:
+            self.feed(ev.RenewalAnswered(sent_s, pairs, answer))
+
+        def on_failure() -> None:
+            self.feed(ev.RenewalFailed("no answer"))
+
+        around.call(self._me, self._store.renewal(pairs), then=on_answer, otherwise=on_failure)
+        early = 1.0 - RENEWAL_JITTER * around.phases.random()
+        period_ms = around.times.renewal_period_ms * early / self._rate
+        around.timer(self._me, period_ms, self._renew, life)
+
+    # --- handlers ------------------------------------------------------------------------------
+
+    def _world_ms(self, local_s: float) -> float:
+        return local_s / self._rate * 1000.0
+
+    def _run(self, command: ev.RunHandler) -> None:
+        around = self._around
+        tenure = around.watch.started(command.partition, self._me, command.epoch, around.now_ms)
+        tenure.fenced_ms = self._world_ms(command.fence_s)
+        self._tenures[command.partition, command.epoch] = tenure
+
+    def _extended(self, command: ev.LeasesExtended) -> None:
+        for partition, epoch, fence_s in command.leases:
+            self._tenures[partition, epoch].fenced_ms = self._world_ms(fence_s)
+
+    def _stop(self, command: ev.StopHandler) -> None:
+        tenure = self._tenures[command.partition, command.epoch]
+        if command.epoch:
+            tenure.fenced_ms = min(tenure.fenced_ms, self._world_ms(command.by_s))
+        self._end_soon(command.partition, command.epoch)
+
+    def _fence(self, command: ev.FenceHandler) -> None:
+        tenure = self._tenures.get((command.partition, command.epoch))
+        if tenure is None:
+            return  # it has just ended, too late
+        tenure.fenced_ms = min(tenure.fenced_ms, self._around.now_ms)
+        self._end_soon(command.partition, command.epoch)
+
+    def _end_soon(self, partition: int, epoch: int) -> None:
+        if (partition, epoch) not in self._told_to_stop:
+            self._told_to_stop.add((partition, epoch))
+            stop_ms = self._around.handler_stop_ms()
+            self._around.timer(self._me, stop_ms, self._ended, partition, epoch)
+
+    def _ended(self, partition: int, epoch: int) -> None:
+        self._told_to_stop.discard((partition, epoch))
+        self._tenures.pop((partition, epoch)).to_ms = self._around.now_ms
+        self.feed(ev.HandlerEnded(partition, epoch))
+
+    def _finish(self, command: ev.Finished) -> None:
+        """The process ends, and with it what still runs in it."""
+        self._finished = True
+        self._around.finished[self._me] = command.problem
+        for tenure in self._tenures.values():
+            tenure.to_ms = min(tenure.to_ms, self._around.now_ms)
+
+
+class Group:
+    """Makes the members of one group around one store. With a journal, each machine is also asked
+    after every event whether it contradicts itself."""
+
+    def __init__(
+        self, partitions: int, around: Surroundings, seed: int, journal: Journal | None
+    ) -> None:
+        self._partitions = partitions
+        self._around = around
+        self._seed = seed
+        self._journal = journal
+        self._lives = 0
+
+    def guarded(self, node: int, store: LeaseTwin) -> SimMember:
+        machine = LeaseMember(self._settings(node), self._random(node))
+        asks = GuardedAsks(store, self._around, f"n{node}", self._lives)
+        return self._member(node, machine, asks)
+
+    def blog(self, node: int, store: BlogStore, challenges: str, waits: str) -> SimMember:
+        machine = BlogMember(self._settings(node), self._random(node), challenges, waits)
+        return self._member(node, machine, BlogAsks(store, f"n{node}"))
+
+    def _settings(self, node: int) -> MemberSettings:
+        times = self._around.times
+        return MemberSettings(node=f"n{node}", partitions=self._partitions, times=times)
+
+    def _random(self, node: int) -> Random:
+        """Of the next life."""
+        self._lives += 1
+        return stream(self._seed, f"lease-member/{node}/{self._lives}")
+
+    def _member(self, node: int, machine: Machine, store: Store) -> SimMember:
+        journal, life = self._journal, self._lives
+
+        def look_on(event: Any, now_s: float, commands: list[Any]) -> None:
+            if journal is not None:
+                journal(node, life, event, now_s, commands)
+
+        return SimMember(node, machine, store, self._around, look_on if journal else None)
