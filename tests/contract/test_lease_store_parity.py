@@ -52,6 +52,14 @@ class InAnyOrder(RuleBasedStateMachine):
     def time_passes(self, ms):
         self.now_ms += ms
 
+    @rule(ms=st.sampled_from([1, 30_000, 60_000]), nodes=st.sampled_from(["ab", "abc"]))
+    def the_living_renew(self, ms, nodes):
+        """What a calm group does; so partitions stay where they are and are old enough to move."""
+        self.now_ms += ms
+        for node in nodes:
+            own = self.do(node, "survey", node).own
+            self.do(node, "renew", node, "i1", own)
+
     @rule(member=MEMBERS, leaves=st.booleans())
     def join_or_leave(self, member, leaves):
         self.do(member[0], "leave" if leaves else "join", *member)
@@ -74,11 +82,32 @@ class InAnyOrder(RuleBasedStateMachine):
             self.accepted[partition] = epoch
             self.epochs[partition].append(epoch)
 
-    @rule(node=NODES, partition=PARTITIONS, free_for_ms=st.sampled_from([0.0, 60_000.0]))
-    def take(self, node, partition, free_for_ms):
-        """Both at once, so that there is something to lose."""
-        self.grab(node, partition, free_for_ms)
-        self.activate(node, partition)
+    @rule(node=NODES, partitions=st.lists(PARTITIONS, unique=True))
+    def take(self, node, partitions):
+        """However many are free, so that there is something to lose."""
+        for partition in partitions:
+            self.grab(node, partition, 60_000.0)
+            self.activate(node, partition)
+
+    @rule(node=NODES)
+    def want_all(self, node):
+        """As many as the counts allow."""
+        for partition in range(5):
+            self.grab(node, partition, 0.0)
+
+    @rule(limit=st.booleans(), release=st.booleans())
+    def hand_over(self, limit, release):
+        """Whoever is asked drains; then it releases, or has had its time; the winner activates."""
+        snapshot = self.runner.run(self.groups[1].snapshot(self.now_ms))
+        for partition, grab in snapshot.grabs.items():
+            held = snapshot.allocations.get(partition)
+            if held is not None and held.owner != grab.node:
+                self.do(held.owner, "drain", partition, held.owner, held.epoch)
+                if release:
+                    self.do(held.owner, "release", partition, held.owner, held.epoch)
+        self.now_ms += 10_000 * limit
+        for partition, grab in snapshot.grabs.items():
+            self.activate(grab.node, partition)
 
     @rule(
         operation=st.sampled_from(["is_wanted", "drain", "release"]),
@@ -108,5 +137,5 @@ class InAnyOrder(RuleBasedStateMachine):
 
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
-        lambda: InAnyOrder(both), settings=settings(max_examples=40, stateful_step_count=40)
+        lambda: InAnyOrder(both), settings=settings(max_examples=50, stateful_step_count=40)
     )

@@ -64,7 +64,7 @@ class Member:
         return asyncio.run(asking())
 
     def take(self, *partitions, runtime=THREAD):
-        """Join, win, activate and renew."""
+        """Win, activate and renew these, as a member."""
         if not self.begun:
             assert self.ask("join", self.node, "i").ok
         leases = []
@@ -104,7 +104,7 @@ class Member:
 
 @pytest.fixture
 def member_at(redis_server, redis_servers):
-    """`with member_at(...) as member`: at the shared server, in a group of its own."""
+    """A member at the shared server, in a group of its own, until the block ends."""
 
     @contextmanager
     def make(url=redis_server.url, group=None, **given):

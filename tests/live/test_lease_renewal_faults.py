@@ -44,7 +44,8 @@ from spillover.live.redis_store import RedisLeaseStore
 from spillover.live.sinks.redis_sink import RedisSink
 from spillover.model.lease_times import LeaseTimes
 
-url, sink_url, group, times, how = *sys.argv[1:4], LeaseTimes(**json.loads(sys.argv[4])), sys.argv[5]
+url, sink_url, group, times, how = sys.argv[1:]
+times = LeaseTimes(**json.loads(times))
 lock = threading.Lock()
 
 def say(what, **more):
@@ -163,7 +164,7 @@ class Process:
 
 @pytest.fixture
 def member_at(redis_server, redis_servers):
-    """`with member_at(url) as member`: one that serves partition 0. Its sink is elsewhere."""
+    """A process that serves partition 0, until the block ends. Its sink is at the shared server."""
 
     @contextmanager
     def make(url=redis_server.url, how="serves"):

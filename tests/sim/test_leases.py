@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -65,10 +66,13 @@ def test_from_all_on_one_it_takes_the_fewest_moves(partitions, fewest, troubles)
 
 def test_the_blogs_rule_evens_out_within_a_lease_time_if_nobody_is_late():
     """What works as the document says: newcomers have their share within a normal lease time."""
-    result = run(nodes=4, partitions=16, periods=20, rule="blog", start="one-node")
-    assert set(result.counts) == {4}
-    assert 12 <= result.moves < 24
-    assert result.moves_ms[-1] < 1.2 * PERIOD_MS
+    last = []
+    for seed in range(5):
+        result = run(nodes=4, partitions=16, periods=20, rule="blog", start="one-node", seed=seed)
+        assert set(result.counts) == {4}
+        assert 12 <= result.moves < 24
+        last.append(result.moves_ms[-1])
+    assert median(last) < 1.2 * PERIOD_MS
 
 
 def test_the_blogs_rule_runs_partitions_twice_when_holders_look_too_late():

@@ -37,6 +37,7 @@ COMMANDS = {
     "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
+    "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
     "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),
     "exact": Command("spillover.cli.exact", "compute what theory says"),

@@ -57,6 +57,8 @@ class Claims:
         self._seen_free_s: dict[int, float] = {}
         """Since when a free partition has been seen free, by this member's own clock."""
         self._surveyed = 0
+        self._unanswered: set[int] = set()
+        """Partitions whose activation was asked for, and no epoch has come."""
 
     # --- step 1: what to challenge -------------------------------------------------------------
 
@@ -66,6 +68,7 @@ class Claims:
         self._surveyed = ask.number
         for partition in survey.mine:
             self._won(partition, now_s)
+        self._give_back_unheard(survey, now_s)
         free = {p: self._seen_free_s.get(p, now_s) for p in survey.free}
         self._seen_free_s = free
         standing = survey.standing
@@ -80,6 +83,15 @@ class Claims:
         for partition in self._own_part(standing, now_s):
             self._challenge(partition, now_s)
         self._consider_held(survey, now_s)
+
+    def _give_back_unheard(self, survey: Survey, now_s: float) -> None:
+        """What was granted in an answer that got lost. Only what this process has asked for: an
+        earlier one of the same id may still serve what it had."""
+        self._unanswered &= self.claims.keys() | {partition for partition, _ in survey.own}
+        for partition, epoch in survey.own:
+            if partition in self._unanswered and partition not in self.claims:
+                self._unanswered.discard(partition)
+                self._holdings.give_back(partition, epoch, now_s, now_s)
 
     def _own_part(self, standing: Standing, now_s: float) -> list[int]:
         """What is free and falls to this member; and a part of what nobody has taken for long."""
@@ -209,6 +221,7 @@ class Claims:
         handler of it still runs here, it is not asked for."""
         if self._holdings.serves(claim.partition):
             return
+        self._unanswered.add(claim.partition)
         ask = self._desk.ask(ev.AskActivate, now_s, claim.partition)
         claim.number = ask.number
         self._activate_at(now_s + self._desk.max_shutdown_s, claim)
@@ -226,6 +239,7 @@ class Claims:
         if answer.epoch is not None:
             if answer.epoch <= self._holdings.epochs.get(ask.partition, -1):
                 return  # the answer has come twice
+            self._unanswered.discard(ask.partition)
             wanted = self.claims.pop(ask.partition, None) is not None
             self._seen_free_s.pop(ask.partition, None)
             take = self._holdings.start if wanted and self.open else self._holdings.give_back

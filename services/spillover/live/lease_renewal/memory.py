@@ -11,7 +11,6 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-import tempfile
 
 THREAD, LOOP = 0, 1
 """What a handler runs on: a thread, or the event loop."""
@@ -139,6 +138,8 @@ def _nameless_file(size: int) -> int:
     if sys.platform == "linux":
         fd = os.memfd_create("spillover-leases")
     else:
+        import tempfile  # noqa: PLC0415 - a megabyte that the renewer does without
+
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
     os.ftruncate(fd, size)

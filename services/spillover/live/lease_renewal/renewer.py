@@ -31,6 +31,8 @@ READ_BYTES = 65_536
 YOUNG_DEATHS_MAX = 3
 """So many processes in a row that die before they say anything: a thread then."""
 RESTART_S = 0.05
+STILL_SHARE = 0.4
+"""Of a lease: longer than one call to Redis may take, short enough for another one to renew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +257,13 @@ class LeaseRenewer:
         return max(next_s, 0.001)
 
     def _stands_still(self, now_s: float) -> bool:
-        """Whether the renewer has not moved for half a lease that this thread has seen pass."""
+        """Whether the renewer has not moved for so much time that this thread has seen pass."""
         beat_s = self._memory.renewer_beat_s
         self._still_s += min(now_s - self._watched_s, 2.0 * self._tick_s)
         self._watched_s = now_s
         if beat_s != self._seen_beat_s:
             self._seen_beat_s, self._still_s = beat_s, 0.0
-        return self._still_s > max(self._plan.lease_s / 2.0, 2.0 * self._plan.timeout_s)
+        return self._still_s > STILL_SHARE * self._plan.lease_s
 
     def _see_off(self, worker: Worker, *, at_once: bool) -> None:
         with self._lock:

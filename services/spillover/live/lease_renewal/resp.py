@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 READ_BYTES = 65_536
 
@@ -32,8 +32,12 @@ class ErrorReply(Exception):
 class RespConnection:
     """Connects at the first call, and after each failure at the next one."""
 
-    def __init__(self, address: dict[str, object], timeout_s: float) -> None:
-        """`address`: what `settings.parse_address` returns."""
+    def __init__(
+        self, address: dict[str, object], timeout_s: float, on_call: Callable[[], None]
+    ) -> None:
+        """`address`: what `settings.parse_address` returns. `on_call`: before each call, which
+        takes `timeout_s` at most."""
+        self._on_call = on_call
         self._address = address
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
@@ -43,6 +47,7 @@ class RespConnection:
 
     def call(self, payload: bytes) -> Reply:
         """Raises RedisFailed."""
+        self._on_call()
         until_s = time.monotonic() + self._timeout_s
         try:
             connected = self._socket or self._connect(until_s)

@@ -21,7 +21,9 @@ class Rounds:
     def __init__(self, plan: Plan, memory: LeaseMemory) -> None:
         self._plan = plan
         self._memory = memory
-        self._connection = RespConnection(plan.address, plan.timeout_s)
+        self._connection = RespConnection(
+            plan.address, plan.timeout_s, lambda: memory.beat_renewer(lease_now_s())
+        )
         self._head = [str(len(plan.keys)).encode(), *(key.encode() for key in plan.keys)]
         self._fixed = [argument.encode() for argument in plan.arguments]
         self._era = plan.era.encode()

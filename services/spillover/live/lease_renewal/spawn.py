@@ -17,8 +17,9 @@ from spillover.live.lease_renewal.parent import NoParent
 from spillover.live.lease_renewal.plan import Plan
 
 PROCESS, THREAD = "process", "thread"
-END_S = 2.0
-"""How long a process may take to end by itself."""
+START_S = 2.0
+END_S = 0.2
+"""How long a process may take to end by itself. It has nothing to put in order."""
 
 # Isolated and without site-packages: nothing but the standard library and this package.
 _START = (
@@ -79,7 +80,7 @@ def start_process(plan: Plan, memory: LeaseMemory) -> Worker:
             raise
     worker = Worker(PROCESS, ours, process)
     try:
-        ours.settimeout(END_S)
+        ours.settimeout(START_S)
         ours.sendall(pack_plan(plan))
     except OSError as error:
         raise OSError(f"it ended at once: {worker.end(at_once=True)}") from error

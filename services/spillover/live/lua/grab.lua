@@ -81,7 +81,7 @@ local function is_allowed()
   local other = held[holder.node] or 0
   local may_give = other > floor + 1 or (other == floor + 1 and above > over)
   local budget = math.max(1, math.ceil(math.ceil(partitions / nodes) / 4))
-  return other - own >= 2 and may_give and lately[node] <= budget
+  return other - own >= 2 and may_give and lately[node] < budget
 end
 
 if not is_allowed() then

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 Text = str | bytes
-Effect = tuple[str, str, tuple[Text, ...]]
+Effect = tuple[str, str, tuple[bytes, ...]]
 """Command, name of the sink, arguments."""
 
 EXACT = 2**53
@@ -23,7 +23,7 @@ class Effects:
 
     def __init__(self) -> None:
         self._list: list[Effect] = []
-        self._sums: dict[tuple[str, Text], tuple[int, int]] = {}
+        self._sums: dict[tuple[str, bytes], tuple[int, int]] = {}
         """(name, field): index of the open increment there and its amount."""
 
     def __len__(self) -> int:
@@ -36,15 +36,16 @@ class Effects:
         """Add to an integer in the hash `name`. It must stay below 2^53, as `by` must."""
         if not -EXACT < by < EXACT:
             raise ValueError(f"expected an increment below 2^53, got {by}")
-        index, before = self._sums.get((name, field), (len(self._list), 0))
+        at = name, _encoded(field)
+        index, before = self._sums.get(at, (len(self._list), 0))
         if not -EXACT < before + by < EXACT:
             index, before = len(self._list), 0
-        effect = ("HINCRBY", name, (field, str(before + by)))
+        effect = ("HINCRBY", name, (at[1], b"%d" % (before + by)))
         if index == len(self._list):
             self._list.append(effect)
         else:
             self._list[index] = effect
-        self._sums[name, field] = index, before + by
+        self._sums[at] = index, before + by
 
     def put(self, name: str, field: Text, value: Text) -> None:
         """Set a field of the hash `name`."""
@@ -77,6 +78,11 @@ class Effects:
                 self._append(command, name, *given)
 
     def _append(self, command: str, name: str, *given: Text) -> None:
-        self._list.append((command, name, given))
+        encoded = tuple(map(_encoded, given))
+        self._list.append((command, name, encoded))
         if command in {"HSET", "HDEL"}:
-            self._sums.pop((name, given[0]), None)
+            self._sums.pop((name, encoded[0]), None)
+
+
+def _encoded(text: Text) -> bytes:
+    return text.encode() if isinstance(text, str) else text

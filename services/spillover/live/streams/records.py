@@ -59,7 +59,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a partition has been handled, as it is stored: `epoch|id|passed|skipped|set aside`."""
+    """How far a partition has been handled; stored as `epoch|id|passed|skipped|set aside`."""
 
     epoch: int
     id: str
