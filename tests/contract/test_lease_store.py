@@ -28,6 +28,9 @@ def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
         assert (await b.survey(T + 4)).held == []
         gone = T + 3 + TIMES.min_grab_ms
         assert (await b.survey(gone)).held == [(0, "a", TIMES.min_grab_ms)]
+        for now, marks in ((gone - 1, [0]), (gone, [])):
+            await a.renew(now, (0, T + 3))
+            assert list((await group.snapshot(now)).grabs) == marks
 
     tell(2, story)
 
@@ -159,6 +162,46 @@ def test_what_evens_out_nothing_is_refused(tell):
         assert not any([await m.grab(now, p) for p in range(5) for m in (a, b)])
 
     tell(5, story)
+
+
+def test_a_group_that_nobody_may_make_more_even(tell):
+    """2, 2 and nothing of five: the one that is free goes to the third, nobody's second does."""
+
+    async def story(group, a, b, c):
+        held_a = await a.start(T, 0, 1)
+        held_b = await b.start(T, 2, 3)
+        await c.join(T)
+        now = T + TIMES.normal_lease_ms
+        await a.renew(now, *held_a)
+        await b.renew(now, *held_b)
+        await c.renew(now)
+        assert not any([await c.grab(now, p) for p in range(4)])
+        assert await c.grab(now, 4)
+
+    tell(5, story)
+
+
+def test_a_partition_that_changes_hands_counts_for_the_winner_alone(tell):
+    """Four on one member: the other may have two, and wins one in a period."""
+
+    async def story(group, a, b, _):
+        held = await a.start(T, *range(4))
+        await b.join(T)
+        for moved in (1, 2):
+            now = T + moved * TIMES.normal_lease_ms
+            await b.renew(now)
+            await a.renew(now, *held)
+            assert await b.grab(now, moved)
+            assert (await a.survey(now)).standing.held == {"a": 4 - moved, "b": moved}
+            await a.release(now, *held[moved])
+            assert (await b.activate(now, moved)).epoch == now
+            await b.renew(now, (moved, now))
+        later = now + TIMES.normal_lease_ms
+        await a.renew(later, *held)
+        await b.renew(later)
+        assert not any([await m.grab(later, p) for p in range(4) for m in (a, b)])
+
+    tell(4, story)
 
 
 def test_a_free_partition_above_the_own_share_takes_patience(tell):

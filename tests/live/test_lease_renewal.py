@@ -63,17 +63,19 @@ class Member:
 
         return asyncio.run(asking())
 
+    def win(self, partition):
+        """The epoch."""
+        assert self.ask("join", self.node, "i").ok
+        assert self.ask("grab", partition, self.node, 1e6)
+        return self.ask("activate", partition, self.node).epoch
+
     def take(self, *partitions, runtime=THREAD):
         """Win, activate and renew these, as a member."""
-        if not self.begun:
-            assert self.ask("join", self.node, "i").ok
         leases = []
         for partition in partitions:
-            assert self.ask("grab", partition, self.node, 1e6)
             sent_s = lease_now_s()
-            epoch = self.ask("activate", partition, self.node).epoch
-            to_s = sent_s + ENTITLED_S
-            leases.append(self.renewer.grant(partition, epoch, to_s, runtime))
+            epoch = self.win(partition)
+            leases.append(self.renewer.grant(partition, epoch, sent_s + ENTITLED_S, runtime))
         if not self.begun:
             self.renewer.begin()
         self.begun = True
@@ -239,18 +241,34 @@ def test_another_process_of_that_id_displaces_it(member, redis_server):
 def test_an_expired_lease_is_never_renewed_again(member_at):
     """Even while the store would still keep it."""
     with member_at() as member:
-        assert member.ask("join", "a", "i").ok
-        assert member.ask("grab", 0, "a", 1e6)
-        epoch = member.ask("activate", 0, "a").epoch
+        epoch = member.win(0)
         lease = member.renewer.grant(0, epoch, lease_now_s() + 0.05)
+        before = member.ask("snapshot").allocations[0]
         member.wait_for(lambda: lease.is_over)
         member.renewer.begin()
         assert member.next(ev.RenewalAnswered).answer.held == [(0, False, False)]
+        assert member.ask("snapshot").allocations[0] == before
         with pytest.raises(Fenced):
             lease.check()
 
 
-@pytest.mark.parametrize("busy", [hold_the_interpreter, time.sleep], ids=["gil", "loop"])
+def test_an_answer_that_comes_after_the_deadline_keeps_nothing(member_at, redis_server):
+    with member_at() as member:
+        epoch = member.win(0)
+        member.next(RenewerStarted)
+        lease = member.renewer.grant(0, epoch, lease_now_s() + 0.1)
+        redis_server.client.execute_command("CLIENT", "PAUSE", 150, "ALL")
+        member.renewer.begin()
+        assert member.next(ev.RenewalAnswered).answer.held == [(0, False, False)]
+        assert lease.is_over
+
+
+def hold_the_loop(duration_s):
+    """Without holding the interpreter: threads run on."""
+    threading.Event().wait(duration_s)
+
+
+@pytest.mark.parametrize("busy", [hold_the_interpreter, hold_the_loop], ids=["gil", "loop"])
 @pytest.mark.parametrize("guarded", [False, True])
 def test_a_busy_handler_keeps_its_lease(member_at, busy, guarded):
     """One that holds the interpreter, or the event loop, for three leases."""

@@ -259,11 +259,10 @@ def test_async_handlers_are_awaited_and_stopped_while_they_wait(redis_server, fi
         stop, seen, idle = event(), [], asyncio.Event()
 
         async def on_record(record, effects):
-            seen.append(int(record.value))
+            await asyncio.to_thread(seen.append, int(record.value))
             effects.increment("n", str(seen[-1]))
             if seen[-1] == 99:
                 idle.set()
-            await asyncio.Event().wait() if len(seen) > 1000 else None
 
         reader = AsyncStreamReader(url, group, 0, 1, stop=stop, batch_records=9, timeout_s=200.0)
         async with reader, asyncio.timeout(20.0):

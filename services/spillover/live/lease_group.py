@@ -292,4 +292,6 @@ class LeaseGroup:
             line["partition"] = command.partition
         if command.epoch is not None:
             line["epoch"] = command.epoch
+        if command.event == ev.REDIS_DOWN:
+            line["problem"] = self.machine.problem
         self._on_event(line)

@@ -156,7 +156,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 
 def main(arguments: list[str]) -> None:
-    """Arguments: the file descriptors of the link and of the memory."""
+    """Arguments: the file descriptors of the link and of the memory, the member's process id."""
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, signal.SIG_IGN)  # how a member ends is its own business
     link = socket.socket(fileno=int(arguments[0]))
@@ -165,7 +165,7 @@ def main(arguments: list[str]) -> None:
     except EOFError:
         return
     memory = LeaseMemory(plan.partitions, int(arguments[1]))
-    Renewal(plan, memory, link, Parent()).run()
+    Renewal(plan, memory, link, Parent(int(arguments[2]))).run()
 
 
 def _random() -> float:

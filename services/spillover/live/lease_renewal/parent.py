@@ -13,10 +13,10 @@ STOPPED = frozenset("Tt")
 
 
 class Parent:
-    """The process that started this one."""
+    """The process that started this one; it says its id itself, as it may be gone by now."""
 
-    def __init__(self) -> None:
-        self._pid = os.getppid()
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
 
     def is_gone(self) -> bool:
         """Told apart from the pipe's end: a child of the member's may still hold the pipe."""

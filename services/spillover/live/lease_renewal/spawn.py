@@ -104,9 +104,9 @@ def _popen(link_fd: int, memory_fd: int) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise FileNotFoundError("no Python to start")
     root = str(Path(spillover.__file__).resolve().parents[1])
-    command = [sys.executable, "-I", "-S", "-c", _START, root, str(link_fd), str(memory_fd)]
+    numbers = [str(number) for number in (link_fd, memory_fd, os.getpid())]
     return subprocess.Popen(  # noqa: S603 - our own interpreter
-        command,
+        [sys.executable, "-I", "-S", "-c", _START, root, *numbers],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(link_fd, memory_fd),

@@ -1,5 +1,5 @@
 -- All that is stored of the group, at one instant. The hashes come as lines of fields and values in
--- turn: a thousand partitions as one text are read fifteen times faster than as two thousand texts.
+-- turn: a thousand partitions reach a client fifteen times cheaper as one text than as two thousand.
 local function lines(key)
   return table.concat(redis.call('HGETALL', key), '\n')
 end

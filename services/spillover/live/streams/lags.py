@@ -28,7 +28,7 @@ class Lag:
     age_ms: int
     """Since the oldest of them was appended, by Redis's clock; 0 if there is none."""
     trimmed: int
-    """Lost beyond the checkpoint before anybody read them; a reader counts them when it is there."""
+    """Lost beyond the checkpoint before they were read; a reader counts them when it is there."""
     length: int
     """Records that the stream still has, committed ones included."""
     checkpoint: Checkpoint | None
