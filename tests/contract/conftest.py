@@ -39,6 +39,12 @@ class TwinGroup:
     async def snapshot(self, now_ms):
         return deepcopy(self.twin.snapshot(now_ms))
 
+    async def put(self, allocations, grabs, members):
+        """Have this stored, from wherever it came."""
+        self.twin.allocations = deepcopy(allocations)
+        self.twin.grabs = deepcopy(grabs)
+        self.twin.members = deepcopy(members)
+
     async def lose_all(self):
         self.twin.lose_all()
 
@@ -54,7 +60,7 @@ class RedisGroup:
 
     def __init__(self, server, name, partitions, times):
         self._client = server.client
-        self._key = f"{{spillover:{name}}}:group"
+        self._tag = f"{{spillover:{name}}}"
         self._make = lambda: RedisLeaseStore(server.url, name, partitions, times)
         loaded = Scripts.load()
         scripts = {f.name: with_clock_of_tests(getattr(loaded, f.name)) for f in fields(loaded)}
@@ -77,13 +83,21 @@ class RedisGroup:
         self._set_clock(now_ms)
         return self._with_numbered_era(await self.store("observer").snapshot())
 
+    async def put(self, allocations, grabs, members):
+        for name, values in (("allocation", allocations), ("grab", grabs), ("members", members)):
+            key = f"{self._tag}:{name}"
+            self._client.delete(key)
+            for field, value in values.items():
+                written = "|".join(str(getattr(value, part.name)) for part in fields(value))
+                self._client.hset(key, field, written)
+
     async def lose_all(self):
         self._client.flushall()
 
     async def move(self):
         """As another server would find it: with the id of the one before."""
-        if self._client.exists(self._key):
-            self._client.hset(self._key, "server", "another")
+        if self._client.exists(f"{self._tag}:group"):
+            self._client.hset(f"{self._tag}:group", "server", "another")
 
     async def close(self):
         await asyncio.gather(*(store.close() for store in self._stores.values()))

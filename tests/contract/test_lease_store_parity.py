@@ -1,14 +1,16 @@
-"""Whatever is called when: Redis and the twin in memory answer and store the same."""
+"""Whatever is stored, whatever is called when: Redis and the twin answer and store the same."""
 
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from spillover.core.lease_records import Allocation, Grab, Registration
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
@@ -139,3 +141,81 @@ def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
         lambda: InAnyOrder(both), settings=settings(max_examples=50, stateful_step_count=40)
     )
+
+
+AGES_MS = (0, 29_999, 30_000, 59_999, 60_000, 100_000)
+AHEAD_MS = (-1, 0, 1, 90_000, 90_000, 90_000, 90_000)
+
+
+def any_state(random, now_ms):
+    """Allocations, grabs and members, with instants just before, at and just after the clock."""
+    allocations, grabs, members = {}, {}, {}
+    for partition in range(5):
+        since_ms = now_ms - random.choice(AGES_MS)
+        to_ms = random.choice([0, *(now_ms + ahead for ahead in AHEAD_MS)])
+        stop_ms = random.choice([0, 0, 0, now_ms - 1, now_ms, now_ms + 1])
+        if random.random() < 0.9:
+            owner = random.choice("aab")
+            allocations[partition] = Allocation(owner, since_ms, since_ms, to_ms, stop_ms)
+        if random.random() < 0.4:
+            since_ms = now_ms - random.choice(AGES_MS)
+            grabs[partition] = Grab(
+                random.choice("abc"), since_ms, now_ms + random.choice(AHEAD_MS)
+            )
+    for node in "abc":
+        if random.random() < 0.9:
+            members[node] = Registration(now_ms + random.choice(AHEAD_MS), "i1")
+    return allocations, grabs, members
+
+
+def any_calls(random, now_ms, allocations):
+    """Operations in any order, most of them as the members would call them."""
+    for operation in random.choices(
+        ("grab", "renew", "activate", "drain", "release", "is_wanted", "survey"),
+        weights=(8, 2, 2, 1, 1, 1, 1),
+        k=6,
+    ):
+        node, partition = random.choice("abc"), random.randrange(5)
+        epochs = {p: held.epoch for p, held in allocations.items() if held.owner == node}
+        if operation == "survey":
+            yield node, operation, (node,)
+        elif operation == "grab":
+            yield node, operation, (partition, node, random.choice((0, 0, 0, 59_999, 60_000)))
+        elif operation == "activate":
+            yield node, operation, (partition, node)
+        elif operation == "renew":
+            pairs = [(p, epoch + random.choice((-1, 0, 0, 0, 1))) for p, epoch in epochs.items()]
+            yield node, operation, (node, random.choice(("i1", "i1", "i2")), pairs)
+        else:
+            epoch = epochs.get(partition, now_ms) + random.choice((-1, 0, 0, 0, 1))
+            yield node, operation, (partition, node, epoch)
+
+
+def test_redis_and_the_twin_agree_from_any_state(both):
+    """Also states that many steps would lead to."""
+
+    async def story(random, groups):
+        now_ms = T
+        for node in "ab":
+            for group in groups:
+                await group.do(now_ms, node, "renew", node, "i1", [])
+        for _ in range(20):
+            now_ms += 1_000_000
+            state = any_state(random, now_ms)
+            moves = random.random() < 0.2
+            for group in groups:
+                await group.put(*state)
+                if moves:
+                    await group.move()
+            for node, operation, arguments in any_calls(random, now_ms, state[0]):
+                live, twin = [
+                    await group.do(now_ms, node, operation, *arguments) for group in groups
+                ]
+                assert live == twin, (operation, arguments, state)
+            live, twin = [await group.snapshot(now_ms) for group in groups]
+            assert live == twin, state
+        for group in groups:
+            await group.close()
+
+    for seed in range(30):
+        asyncio.run(story(Random(seed), both()))

@@ -175,6 +175,8 @@ def test_the_checkpoint_never_moves_backward(group):
     group.fill(20)
     reader = group.reader(1, batch_records=10)
     first, second = reader.read(0.0), reader.read(0.0)
+    with pytest.raises(ValueError, match="expected the batch that follows"):
+        reader.apply(second, Effects())
     reader.commit(second)
     reader.commit(second)
     with pytest.raises(ValueError, match="never moves backward"):

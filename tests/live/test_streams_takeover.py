@@ -131,20 +131,21 @@ def effects_of(batch):
     return effects
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(happened=steps)
 def test_whatever_readers_do_each_record_is_applied_once(redis_server, redis_servers, happened):
     """Stale readers are refused, answers get lost, batches are committed in part."""
     race = Race(redis_server.url, redis_servers.new_name())
-    highest = 0
+    highest, fenced = 0, set()
     for what, who, count in happened:
         try:
             race.step(what, who, count)
-        except Fenced as fenced:
-            assert fenced.epoch < race.epoch  # only those that somebody came after
+        except Fenced as error:
+            fenced.add(error.epoch)
             race.kill(who)
         except (CheckpointMoved, ValueError):
             race.kill(who)  # a member begins anew
+        assert race.epoch not in fenced  # only those that somebody came after
         times = redis_server.client.hgetall(StreamKeys.of(race.group).sink("times"))
         assert set(times) == {str(number) for number in range(len(times))}  # in order, no gap
         assert set(times.values()) <= {"1"}
@@ -194,7 +195,7 @@ class Consumers:
 
     def start(self):
         self.epoch += 1
-        arguments = (*self.given, "0", str(self.epoch), "100")
+        arguments = (*self.given, "0", str(self.epoch), "5")
         command = [sys.executable, "-c", CONSUMER, *arguments]
         self.processes.append(subprocess.Popen(command, stderr=subprocess.PIPE))
         return self.processes[-1]
@@ -226,13 +227,14 @@ def test_processes_are_killed_frozen_and_overtaken(redis_server, redis_servers):
         for what in ["kill", "freeze", "overtake"] * 2:
             process = consumers.start()
             until(lambda: consumers.claimed == consumers.epoch)
-            goal = consumers.applied.applied + random.randrange(1, RECORDS // 8)
+            goal = min(RECORDS, consumers.applied.applied + random.randrange(1, RECORDS // 40))
             until(lambda goal=goal: consumers.applied.applied >= goal)
             if what == "kill":
                 process.kill()
             else:
                 stale.append(process)
                 process.send_signal(signal.SIGSTOP if what == "freeze" else 0)
+        assert not consumers.applied.is_complete  # or nothing was taken over
         last = consumers.start()
         until(lambda: consumers.claimed == consumers.epoch)
         for process in stale:

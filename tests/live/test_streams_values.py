@@ -196,3 +196,6 @@ def test_part_of_a_batch_ends_where_its_last_record_does():
     assert batch.upto(2).end == Place("5-0", 7, 2)
     assert batch.upto(0).end == Place("3-0", 5, 2)
     assert batch.position == "9-0"
+    rest = batch.after(2)
+    assert (rest.start, rest.end) == (batch.upto(2).end, batch.end)
+    assert list(rest.records) == records[2:]

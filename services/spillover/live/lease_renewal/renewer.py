@@ -88,6 +88,9 @@ class LeaseRenewer:
         self._beater: asyncio.TimerHandle | None = None
         self.loop_lag_s = 0.0
         """How late the event loop was at its last beat, see `beat_on`."""
+        # The first one here and now: what the member does next may keep all its threads waiting.
+        self._why = ""
+        self._start()
         self._thread = threading.Thread(target=self._supervise, name="lease-watch", daemon=True)
         self._thread.start()
 
@@ -186,18 +189,23 @@ class LeaseRenewer:
     # --- the watching thread ---------------------------------------------------------------------
 
     def _supervise(self) -> None:
+        worker = self._worker
         while not self._closing.is_set():
-            worker = self._start()
+            if worker is None:
+                worker = self._start()
             if worker is None:
                 self._closing.wait(RESTART_S)
                 continue
             self._on_event(RenewerStarted(worker.kind, worker.pid, self._why))
             at_once = self._watch(worker)
             self._see_off(worker, at_once=at_once)
+            worker = None
             if self._young_deaths:
                 self._closing.wait(
                     min(RESTART_S * 2.0**self._young_deaths, self._plan.period_s / 2.0)
                 )
+        if worker is not None:
+            self._see_off(worker, at_once=True)
         self._memory.close()
 
     def _start(self) -> Worker | None:

@@ -130,12 +130,14 @@ class StreamReader(_Reader):
         return self._client.carry_out(steps)
 
     def commit(self, batch: Batch) -> None:
-        """Everything up to the end of the batch has been handled. Raises as `apply`."""
-        self._client.carry_out(self._reading.apply(batch))
+        """Everything up to the end of the batch, those read before it too, has been handled.
+        Raises as `apply`."""
+        self._client.carry_out(self._reading.commit(batch))
 
     def apply(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()) -> None:
-        """Effects and checkpoint at once. Raises Fenced, CheckpointMoved, StoreRefused: nothing was
-        done; StoreUnreachable: unknown, and the same call may be made again."""
+        """Effects of the batch that begins at the checkpoint (ValueError), and the checkpoint, at
+        once. Raises Fenced, CheckpointMoved, StoreRefused: nothing was done; StoreUnreachable:
+        unknown, and the same call may be made again."""
         self._client.carry_out(self._reading.apply(batch, effects, set_aside))
 
     def consume(
@@ -187,7 +189,7 @@ class AsyncStreamReader(_Reader):
 
     async def commit(self, batch: Batch) -> None:
         """As `StreamReader.commit`."""
-        await self._client.carry_out(self._reading.apply(batch))
+        await self._client.carry_out(self._reading.commit(batch))
 
     async def apply(
         self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()

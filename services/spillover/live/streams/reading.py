@@ -137,7 +137,17 @@ class Reading:
         self, batch: Batch, effects: Effects | None = None, set_aside: Sequence[SetAside] = ()
     ) -> Steps[None]:
         """Effects and the checkpoint behind the batch, at once. Raises Fenced, CheckpointMoved,
-        StoreRefused if an effect cannot be; then nothing was done."""
+        StoreRefused if an effect cannot be, ValueError if the batch does not begin at the
+        checkpoint; then nothing was done."""
+        if self._checkpoint_before(batch).id != batch.start.id:
+            raise ValueError("expected the batch that follows the checkpoint: see Batch.after")
+        yield from self._move(batch, effects or Effects(), set_aside)
+
+    def commit(self, batch: Batch) -> Steps[None]:
+        """The checkpoint alone, over all batches up to this one. Raises as `apply`."""
+        yield from self._move(batch, Effects(), ())
+
+    def _move(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside]) -> Steps[None]:
         before = self._checkpoint_before(batch)
         after = Checkpoint(
             self.epoch,
@@ -150,7 +160,7 @@ class Reading:
             if effects or set_aside:
                 raise ValueError("this batch has no records that effects could belong to")
             return
-        ask = self._application(before, after, effects or Effects(), set_aside)
+        ask = self._application(before, after, effects, set_aside)
         answer = yield from self.guard.patiently(ask)
         self._check(answer)
         self.checkpoint = after

@@ -118,6 +118,10 @@ class Batch:
         end = Place(last, self.start.passed + count, self.start.skipped)
         return replace(self, records=self.records[:count], end=end)
 
+    def after(self, count: int) -> Batch:
+        """What remains behind the first `count` of its records."""
+        return replace(self, records=self.records[count:], start=self.upto(count).end)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
