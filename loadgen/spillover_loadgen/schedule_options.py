@@ -6,13 +6,32 @@ Shared by everything that takes one: the load generator sends it, the simulator 
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
+from spillover.model.topology import Topology
 from spillover_loadgen import traces, workloads
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+CONTEXT_TOKEN_MS = 0.25
+GENERATED_TOKEN_MS = 30.0
+
+T = TypeVar("T")
+
+_AZURE_COLUMN = "TIMESTAMP"
+_AZURE_OPTIONS = ("context_token_ms", "generated_token_ms", "assign")
+_OPTIONS = {
+    "rate_per_s": "--rate",
+    "duration_s": "--duration-s",
+    "rate_per_s, duration_s": "--rate, --duration-s",
+    "time_scale": "--time-scale",
+}
+"""By the parameters of `workloads` that they become."""
 
 
 def add_schedule_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +61,8 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         type=above_zero,
         default=1.0,
         metavar="X",
-        help="multiply the schedule's times and service times; 2 is twice as slow",
+        help="multiply the schedule's times and service times, and where clusters are simulated "
+        "all of theirs; 2 is twice as slow",
     )
     parser.add_argument(
         "--seed", type=whole_number, default=1, help="of the workload (default %(default)s)"
@@ -53,23 +73,20 @@ def _add_azure_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context-token-ms",
         type=at_least_zero,
-        default=0.25,
         metavar="MS",
-        help="service time per context token of an Azure trace (default %(default)s)",
+        help=f"service time per context token of an Azure trace (default {CONTEXT_TOKEN_MS})",
     )
     parser.add_argument(
         "--generated-token-ms",
         type=at_least_zero,
-        default=30.0,
         metavar="MS",
-        help="service time per generated token of an Azure trace (default %(default)s)",
+        help=f"service time per generated token of an Azure trace (default {GENERATED_TOKEN_MS})",
     )
     parser.add_argument(
         "--assign",
-        default=traces.ROUND_ROBIN,
         metavar="CLUSTER",
         help="the home of an Azure trace's requests, or staggered: everybody's, each at another "
-        "time of the day (default %(default)s)",
+        f"time of the day (default {traces.ROUND_ROBIN})",
     )
 
 
@@ -82,9 +99,35 @@ def read_schedule(
     """
     if options.rate is not None and options.workload != "poisson":
         raise InputError("--rate", "", "expected only with --workload poisson")
+    _check_azure_options(options)
+    try:
+        schedule, duration_s = _schedule(options, cluster_ids)
+        return workloads.stretch(schedule, options.time_scale), duration_s * options.time_scale
+    except InputError as error:
+        if error.source != "workload" or error.field not in _OPTIONS:
+            raise
+        raise InputError(_OPTIONS[error.field], "", error.expected) from None
+
+
+def stretched(topology: Topology, time_scale: float) -> Topology:
+    """The topology as slow as the schedule is made by --time-scale.
+
+    Raises InputError naming the option where a time of the topology leaves its range.
+    """
+    try:
+        return topology.stretched(time_scale)
+    except InputError as error:
+        expected = f"{error.field} stretched by it: {error.expected}"
+        raise InputError("--time-scale", "", expected) from None
+
+
+def _schedule(
+    options: argparse.Namespace, cluster_ids: Sequence[ClusterId]
+) -> tuple[Schedule, float]:
+    """As the options describe it, not stretched yet."""
     if options.trace:
-        schedule, duration_s = _trace(options, cluster_ids)
-    elif options.workload == "bursts":
+        return _trace(options, cluster_ids)
+    if options.workload == "bursts":
         duration_s = options.duration_s or workloads.bursts_duration_s(len(cluster_ids))
         schedule = workloads.bursts(cluster_ids, duration_s=duration_s, seed=options.seed)
     else:
@@ -93,7 +136,31 @@ def read_schedule(
         schedule = workloads.poisson(
             cluster_ids, rate_per_s=rate_per_s, duration_s=duration_s, seed=options.seed
         )
-    return workloads.stretch(schedule, options.time_scale), duration_s * options.time_scale
+    return schedule, duration_s
+
+
+def _check_azure_options(options: argparse.Namespace) -> None:
+    """Raise InputError where an option could have no effect."""
+    given = [name for name in _AZURE_OPTIONS if getattr(options, name) is not None]
+    if given and not (options.trace and _may_be_azure(Path(options.trace))):
+        option = f"--{given[0].replace('_', '-')}"
+        raise InputError(option, "", "expected only with a trace in Azure's format")
+
+
+def _may_be_azure(trace: Path) -> bool:
+    """What cannot be read, or not twice, may be: what is wrong with it is told on reading it."""
+    if not trace.is_file():
+        return True
+    try:
+        with trace.open(encoding="utf-8-sig", newline="") as lines:
+            header = next(csv.reader(lines), [])
+    except (OSError, ValueError, csv.Error):
+        return True
+    return not header or _AZURE_COLUMN in [name.strip() for name in header]
+
+
+def _or_default(value: T | None, default: T) -> T:
+    return default if value is None else value
 
 
 def _trace(options: argparse.Namespace, cluster_ids: Sequence[ClusterId]) -> tuple[Schedule, float]:
@@ -101,9 +168,9 @@ def _trace(options: argparse.Namespace, cluster_ids: Sequence[ClusterId]) -> tup
     schedule = traces.read_trace(
         options.trace,
         cluster_ids=cluster_ids,
-        context_token_ms=options.context_token_ms,
-        generated_token_ms=options.generated_token_ms,
-        assign=options.assign,
+        context_token_ms=_or_default(options.context_token_ms, CONTEXT_TOKEN_MS),
+        generated_token_ms=_or_default(options.generated_token_ms, GENERATED_TOKEN_MS),
+        assign=_or_default(options.assign, traces.ROUND_ROBIN),
     )
     duration_s: float | None = options.duration_s
     if duration_s is None:

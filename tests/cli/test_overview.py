@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,43 @@ def test_help_comes_at_once():
         subprocess.run(command, check=True, capture_output=True)
         took_s.append(time.monotonic() - began_s)
     assert min(took_s) < 0.5
+
+
+LEASES = ("sim", "leases", "--nodes", "2", "--partitions", "4", "--periods", "3", "--json")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_no_room_for_the_result(unbuffered):
+    """One line and exit status 1, whether it is found out while writing or at the end."""
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "spillover", *LEASES],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    told = b"spillover: expected room for what is written, got: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nobody_reads_the_result(unbuffered):
+    """As with `| head`: exit status 1, without a word."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "spillover", *LEASES],
+            check=False,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_ctrl_c_while_a_worker_starts(tmp_path):
         (("membershop", "--out", "{}"), "figure 'membershop': expected one of lai-polak, leases,"),
         (("--out", "{}/file/x"), "--out: expected a directory that can be written to, got "),
         (("--out", "{}/file"), "--out: expected a directory that can be written to, got "),
+        (("--out", ""), "--out: expected the name of a directory, got none"),
         ((), "required: --out"),
         (("--out", "{}", "--jobs", "0"), "--jobs: expected a whole number from 1 to 64, got '0'"),
         (("--out", "{}", "--seed", "x"), "--seed: expected a whole number, got 'x'"),
@@ -123,6 +124,13 @@ def test_bad_input(tmp_path, capsys, arguments, complaint):
     assert err.count("\n") == 1
     assert complaint in err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_help_names_documents_and_figures(capsys):
+    with pytest.raises(SystemExit):
+        main(("reproduce", "--help"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "lai-polak (5, 6, 7, 8, 9), leases (1), comte (9, 10, 12, 13), johnson (2, " in said
 
 
 @pytest.mark.parametrize("missing", ["matplotlib", "numba"])

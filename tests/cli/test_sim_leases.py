@@ -53,6 +53,13 @@ def test_quick_times_and_troubles(capsys):
     assert 0 < result["unowned_ms_max"] < 3_000 + 1_100 + 1_000
 
 
+def test_the_dead_own_nothing(capsys):
+    """Where all have died nobody is left to take over: counts are zero, not those of before."""
+    crashes = [x for node in range(4) for x in ("--crash", f"n{node}:{100 * (node + 1)}")]
+    result = figures_of(capsys, *crashes)
+    assert result["counts"] == dict.fromkeys(["n0", "n1", "n2", "n3"], 0)
+
+
 def test_a_table_for_people(capsys):
     """On stderr; with a note where the blog's rule cannot be safe."""
     assert main(["sim", "leases", *SMALL[:4], "--periods", "2", "--partitions", "120"]) == 0
@@ -67,8 +74,8 @@ def test_a_table_for_people(capsys):
     ("arguments", "told"),
     [
         (("--nodes", "0"), "--nodes: expected at least 1, got 0"),
-        (("--partitions", "0"), "partitions: expected at least 1, got 0"),
-        (("--periods", "0"), "periods: expected at least 1, got 0"),
+        (("--partitions", "0"), "--partitions: expected at least 1, got 0"),
+        (("--periods", "0"), "--periods: expected at least 1, got 0"),
         (("--periods", "2.5"), "--periods: expected a whole number, got '2.5'"),
         (("--stall", "n4:500"), "--stall: expected a node of n0..n3, got 'n4'"),
         (("--stall", "n01:500"), "--stall: expected a node of n0..n3, got 'n01'"),
@@ -77,9 +84,18 @@ def test_a_table_for_people(capsys):
         (("--stall", "n0:1", "--stall", "n0:2"), "--stall: expected each node once, got 'n0'"),
         (("--crash", "n9:5"), "--crash: expected a node of n0..n3, got 'n9'"),
         (("--message-loss", "2"), "--message-loss: expected a share of 0..1, got '2'"),
-        (("--max-lease-ms", "170000"), "max_lease_ms: expected at least three renewals"),
-        (("--min-grab-ms", "60000"), "min_grab_ms: expected less than normal_lease_ms"),
+        (("--max-lease-ms", "170000"), "--max-lease-ms: expected at least three renewals"),
+        (("--min-grab-ms", "60000"), "--min-grab-ms: expected less than --normal-lease-ms"),
         (("--held-delay-ms", "0"), "--held-delay-ms: expected a number above 0, got '0'"),
+        (
+            ("--crash", "n0:5", "--join", "n0:9"),
+            "--join: expected a node to join before it crashes",
+        ),
+        (("--waits", "halves"), "--waits: expected only with --rule blog"),
+        (
+            ("--challenges", "all", "--rule", "guarded"),
+            "--challenges: expected only with --rule blo",
+        ),
         (("--rule", "fair"), "--rule: invalid choice: 'fair'"),
         (("--start", "random"), "--start: invalid choice: 'random'"),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -73,6 +75,9 @@ def test_a_site_that_dies(run, tmp_path):
         (("--faults", "random:1", "--engine", "fast"), "--faults: expected with --engine full"),
         (("--faults", "random:1", "--policy", "shared"), "--faults: expected without shared"),
         (("--faults", "nothing.yaml"), "nothing.yaml: expected"),
+        (("--assign", "a"), "--assign: expected only with a trace in Azure's format"),
+        (("--rate", "1e12"), "--rate, --duration-s: expected a schedule of at most 12000000 req"),
+        (("--time-scale", "0.001"), "--time-scale: gossip_period_ms stretched by it: expected"),
         (("--plot", "x.gif"), "--plot: expected a name ending in .pdf, .png, .svg; got 'x.gif'"),
         (("--plot", "no/such/x.png"), "--plot: expected a file in a directory to write to"),
     ],
@@ -95,6 +100,33 @@ def test_a_fault_file_that_names_an_unknown_cluster(run, tmp_path):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("policy", ["isolated", "paper", "two-choice", "shared"])
+def test_twice_as_slow(run, policy):
+    """Everything takes twice as long, to the last bit, and nothing else is other than before."""
+    bursts = ("sim", "overflow", "--topology", "ring5", "--workload", "bursts")
+    command = (*bursts, "--duration-s", "5", "--policy", policy, "--json")
+    once, twice = (json.loads(run(*command, "--time-scale", scale).out) for scale in ("1", "2"))
+    times_ms = once.pop("system_time_ms")
+    assert twice.pop("system_time_ms") == {name: 2 * time for name, time in times_ms.items()}
+    for name in ("hops", "outcomes", "queue_length_max", "requests", "forwarded_share"):
+        assert once[name] == twice[name]
+
+
+def test_options_of_azures_format_need_it(run, tmp_path):
+    """A trace of the other format has its own homes and service times."""
+    plain, azure = tmp_path / "plain.csv", tmp_path / "azure.csv"
+    plain.write_text("time_s,cluster\n0,a\n")
+    azure.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    )
+    command = ("sim", "overflow", "--topology", "ring5", "--assign", "b", "--json", "--trace")
+    refused = run(*command, str(plain))
+    told = "spillover: --assign: expected only with a trace in Azure's format\n"
+    assert (refused.status, refused.out, refused.err) == (2, "", told)
+    done = run(*command, str(azure))
+    assert json.loads(done.out)["per_cluster"]["b"]["system_time_ms"]["mean"] is not None
+
+
 def test_runs_are_drawn(run, require, tmp_path):
     """Into the file that was named, whole or not at all."""
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
@@ -115,6 +147,83 @@ def test_a_plan(run, numba):
     saved = 1 - plan["networked"]["total"] / plan["isolated"]["total"]
     assert plan["saved_share"] == pytest.approx(saved)
     assert saved >= 0
+
+
+HIDING = """
+import importlib.abc, importlib.util, sys
+hidden = sys.argv[1].split(",")
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name in hidden else find(name, *more)
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Finder())
+from spillover.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+"""Hides modules, as if they were not installed, and runs the command."""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "command", "line"),
+    [
+        (
+            "numpy,numba",
+            ("plan", "--topology", "ring5", *POISSON, "--p99-ms", "90"),
+            "spillover: numba: the fast engine needs the extra `sim`: pip install",
+        ),
+        (
+            "numpy,numba",
+            (*SIM, "--engine", "fast"),
+            "spillover: numba: the fast engine needs the extra `sim`: pip install",
+        ),
+        (
+            "numpy",
+            (*SIM, "--plot", "x.png"),
+            "spillover: --plot: drawing needs the extra `report`: pip install",
+        ),
+    ],
+)
+def test_without_the_extras(tmp_path, hidden, command, line):
+    """One line that says what to install."""
+    done = subprocess.run(
+        [sys.executable, "-c", HIDING, hidden, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(line)
+
+
+def test_a_plan_as_slow_as_its_time(run, numba):
+    """Twice as slow, with twice the limit, takes the same servers; p99 is doubled."""
+    command = ("plan", "--topology", "ring5", *POISSON, "--json")
+    once = json.loads(run(*command, "--p99-ms", "90").out)
+    twice = json.loads(run(*command, "--p99-ms", "180", "--time-scale", "2").out)
+    for side in ("isolated", "networked"):
+        assert once[side]["servers"] == twice[side]["servers"]
+        assert {c: 2 * p99_ms for c, p99_ms in once[side]["p99_ms"].items()} == twice[side][
+            "p99_ms"
+        ]
+
+
+def test_a_plan_with_idle_sites(run, numba, tmp_path):
+    """A site where nothing comes in has no p99: null, and a dash for people."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_s,cluster\n" + "0,a\n" * 9)
+    command = ("plan", "--topology", "ring5", "--trace", str(trace), "--p99-ms", "90")
+    plan = json.loads(run(*command, "--json").out)
+    for side in ("isolated", "networked"):
+        assert plan[side]["p99_ms"]["a"] > 0
+        assert [plan[side]["p99_ms"][site] for site in "bcde"] == [None] * 4
+    table = run(*command).err
+    row = next(line for line in table.splitlines() if "│ b " in line)
+    assert row.count(" - ") == 2
 
 
 def test_a_plan_that_cannot_be(run, numba):

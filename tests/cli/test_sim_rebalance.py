@@ -66,6 +66,16 @@ def test_without_json_it_shows_a_table(capsys):
         (("--then", " "), "--then: expected at least one server, got none"),
         (("--then", "a,,b"), "--then: expected names with commas between, got 'a,,b'"),
         ((), "required: --then"),
+        (("--servers", "a,a,b", "--then", "a"), "--servers: expected each server once, got 'a'"),
+        (("--then", "b, a,b"), "--then: expected each server once, got 'b' twice"),
+        (
+            ("--then", "a", "--virtual-nodes", "1"),
+            "--virtual-nodes: expected only with --rule consistent-hash",
+        ),
+        (
+            ("--then", "a", "--start", "balanced", "--rule", "consistent-hash"),
+            "--start: expected without consistent-hash: its circle decides",
+        ),
         (("--then", "a", "--clients", "0"), "--clients: expected a whole number from 1 to"),
         (("--then", "a", "--clients", "1e3"), "--clients: expected a whole number, got '1e3'"),
         (("--then", "a", "--virtual-nodes", "0"), "--virtual-nodes: expected a whole number"),

@@ -22,6 +22,8 @@ def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
         assert (await b.activate(T, 0)).epoch is None
         answer = await a.activate(T + 3, 0)
         assert (answer.epoch, answer.free_in_ms) == (T + 3, 0.0)
+        assert not await a.is_wanted(T + 4, 0, T + 3)
+        assert (await a.renew(T + 4, (0, T + 3))).held == [(0, True, False)]
         survey = await a.survey(T + 4)
         assert (survey.free, survey.mine, survey.own) == ([1], [], [(0, T + 3)])
         # Until the mark is gone, nobody is told of it.
@@ -222,8 +224,9 @@ def test_two_processes_of_one_id(tell, member_of):
     async def story(group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         rival = member_of(group, "a", "i2")
+        assert (await a.join(T + 5)).ok
         joined = await rival.join(T + 5)
-        assert (joined.ok, joined.other_alive_ms) == (False, TIMES.max_lease_ms - 5)
+        assert (joined.ok, joined.other_alive_ms) == (False, TIMES.max_lease_ms)
         assert (await rival.renew(T + 5)).displaced
         await rival.leave(T + 5)
         assert (await a.renew(T + 6, (0, epoch))).held == [(0, True, False)]

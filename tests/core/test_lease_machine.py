@@ -113,6 +113,19 @@ class MemberUnderTest(RuleBasedStateMachine):
         self.feed(ev.Answered(ask, answer))
 
     @precondition(lambda self: self.begun)
+    @rule(seconds=st.sampled_from([9.0, 170.0, 400.0]), seen=st.booleans())
+    def it_is_too_busy_and_its_renewals_are_not(self, seconds, *, seen):
+        """They come from another process, and are handed in first, or what they have written."""
+        self.now_s += seconds
+        if seen:
+            leases = [(p, one.epoch, self.now_s + 100.0) for p, one in self.handlers.items()]
+            for handler in self.handlers.values():
+                handler.lease_s = max(handler.lease_s, self.now_s + 100.0)
+            self.feed(ev.LeasesSeen(leases))
+        else:
+            self.renew(self.now_s - 1.0, {}, "one", displaced=False)
+
+    @precondition(lambda self: self.begun)
     @rule(seconds=st.sampled_from([20.0, 59.0]))
     def a_while_goes_well(self, seconds):
         """Renewed, and each poll answered by nothing new."""
@@ -155,7 +168,7 @@ class MemberUnderTest(RuleBasedStateMachine):
         ]
         for (partition, epoch), (_, kept, _) in zip(pairs, answers, strict=True):
             handler = self.handlers[partition]
-            if kept and handler.epoch == epoch and self.now_s < handler.fence_s:
+            if kept and handler.epoch == epoch and not handler.fenced:
                 handler.lease_s = max(handler.lease_s, sent_s + 0.9 * LEASE_S)
         self.feed(ev.RenewalAnswered(sent_s, pairs, Renewed(era, answers, displaced)))
 
@@ -166,9 +179,13 @@ class MemberUnderTest(RuleBasedStateMachine):
     def a_hint_comes(self, partition, kind):
         self.feed(kind(partition))
 
-    @rule(event=st.sampled_from([ev.Resubscribed(), ev.RenewalFailed("gone"), ev.RenewalsEnded()]))
+    @rule(event=st.sampled_from([ev.Resubscribed(), ev.RenewalsEnded()]))
     def something_else_comes(self, event):
         self.feed(event)
+
+    @rule(ago_s=st.sampled_from([0.0, 5.0]))
+    def a_renewal_fails(self, ago_s):
+        self.feed(ev.RenewalFailed("gone", self.now_s - ago_s))
 
     @precondition(lambda self: self.handlers)
     @rule(data=st.data(), problem=st.sampled_from([None, "ValueError"]))

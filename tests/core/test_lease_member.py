@@ -212,6 +212,37 @@ def test_what_slept_beyond_its_lease_fences_itself_before_it_hears_anything():
     }
 
 
+def test_what_its_renewals_kept_while_it_was_busy_it_keeps():
+    """Three lease times: they come from another process, and are handed in before anything."""
+    story = Story().join().own(2, 3)
+    story.now_s += 3.0 * LEASE_S
+    story.renew([(2, 7), (3, 7)], "11", sent_before_s=1.0)
+    assert not story.given(ev.FenceHandler)
+    assert len(story.last(ev.LeasesExtended).leases) == 2
+    story.wait(0.5 * LEASE_S)
+    assert not story.given(ev.FenceHandler)
+
+
+def test_what_is_seen_to_be_kept_is_kept_before_its_renewals_are_heard_of():
+    """The interpreter was held; what kept the leases has written it down."""
+    story = Story().join().own(2, 3)
+    story.now_s += 3.0 * LEASE_S
+    story.tell(ev.LeasesSeen([(2, 7, story.now_s + 50.0), (3, 6, story.now_s + 50.0)]))
+    assert [command.partition for command in story.given(ev.FenceHandler)] == [3]
+    story.wait(49.0)
+    assert not story.given(ev.FenceHandler)
+    story.wait(2.0)
+    assert story.given(ev.FenceHandler)
+
+
+def test_a_member_that_is_woken_too_late_fences_itself_before_it_hears_anything():
+    """Whatever else comes first."""
+    story = Story().join().own(2)
+    story.tell(ev.HandlerEnded(2, 7), after_s=LEASE_S)
+    assert "fenced" in story.told()
+    assert not story.given(ev.AskRelease)
+
+
 def test_a_lease_that_the_store_knows_no_more_is_lost_at_once():
     """And the answer of an earlier renewal changes nothing."""
     story = Story().join().own(2)
@@ -272,13 +303,15 @@ def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing():
     story.renew([(2, 7)], "1", after_s=10.0)
     told = []
     for _ in range(2):
-        story.tell(ev.RenewalFailed("connection refused"), after_s=40.0)
+        story.tell(ev.RenewalFailed("connection refused", story.now_s + 39.0), after_s=40.0)
         told += story.told()
     assert story.machine.is_down
     assert story.machine.problem == "connection refused"
     story.renew([(2, 7)], "1", after_s=20.0)
     told += story.told()
     assert told == ["redis_down", "redis_up", "renewed_late"]
+    story.tell(ev.RenewalFailed("old news", story.now_s - 1.0))
+    assert not story.machine.is_down
     story.wait(SHUTDOWN_S)
     assert story.given(ev.AskSurvey)
     assert not story.given(ev.FenceHandler)
@@ -287,7 +320,7 @@ def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing():
 def test_longer_than_the_lease_fences_everything():
     """Once each; and after the store is back, what is free is claimed anew."""
     story = Story().join().own(2, 3)
-    story.tell(ev.RenewalFailed("gone"))
+    story.tell(ev.RenewalFailed("gone", story.now_s))
     story.wait(LEASE_S)
     assert sorted(c.partition for c in story.given(ev.FenceHandler)) == [2, 3]
     story.tell(ev.HandlerEnded(2, 7))

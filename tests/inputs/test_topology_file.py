@@ -374,7 +374,27 @@ def test_no_text_raises_anything_but_input_error(text: str, tmp_path: Path) -> N
     assert "\n" not in str(caught.value)
 
 
-CLUSTER_IDS = st.from_regex(r"[A-Za-z0-9._-]{1,8}", fullmatch=True)
+@pytest.mark.parametrize("number", ["1e9", "1E+9", "1.e9", "1.0e9", "+1e9", ".1e10", "1.0e+9"])
+def test_numbers_as_yaml_1_2_writes_them(number: str, tmp_path: Path) -> None:
+    """An exponent needs neither a point before it nor a sign; in quotes it is text."""
+    path = tmp_path / "numbers.yaml"
+    text = "clusters: [{{id: a, servers: 1, service_ms: {}}}]\n"
+    path.write_text(text.format(number))
+    assert load_topology(str(path)).clusters[0].service_ms == 1e9
+    path.write_text(text.format(f"'{number}'"))
+    with pytest.raises(InputError, match=r"service_ms: expected a number, got '"):
+        load_topology(str(path))
+
+
+def test_an_id_that_looks_like_a_number_is_written_in_quotes(tmp_path: Path) -> None:
+    """Else it would be read back as one."""
+    path = tmp_path / "ids.yaml"
+    topology = Topology(name="1e5", clusters=(Cluster(id=ClusterId("2e3"), servers=1),))
+    path.write_text(dump_topology(topology))
+    assert load_topology(str(path)) == topology
+
+
+CLUSTER_IDS = st.from_regex(r"[A-Za-z0-9._-]{1,8}|[0-9]{1,3}e[0-9]", fullmatch=True)
 DURATIONS_MS = st.floats(min_value=0, max_value=1e9)
 HANDLERS = st.sampled_from(["sleep", "spin", "python:jobs:run", "python:a.b.c:d_1", "http://h/x"])
 PROCESSES = st.fixed_dictionaries(

@@ -250,8 +250,8 @@ def test_a_stop_of_both_is_no_reason_to_replace_anything(member_at):
         renewer = member.until("started")["pid"]
         os.kill(renewer, signal.SIGSTOP)
         since = member.stop_for(1.5 * LEASE_S)
-        os.kill(renewer, signal.SIGCONT)
         member.until("fenced", since)
+        os.kill(renewer, signal.SIGCONT)
         member.until("renewed", since)
         assert is_running(renewer)
 

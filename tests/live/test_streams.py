@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,7 +17,8 @@ from spillover.live.streams.keys import StreamKeys, partition_of
 from spillover.live.streams.lags import read_lags, read_lags_async
 from spillover.live.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.streams.reading import SetAside
-from spillover.live.streams.records import CheckpointMoved, RecordsTrimmed
+from spillover.live.streams.records import CheckpointMoved, Place, RecordsTrimmed
+from spillover.live.streams.steps import Begin
 from spillover.live.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
@@ -249,6 +252,25 @@ def _blocked(group):
     return group.redis.info("clients")["blocked_clients"] > 0
 
 
+def test_closing_breaks_off_what_is_read_ahead(redis_servers, tmp_path):
+    """A Redis that stands still does not hold up a handler that ends."""
+    with redis_servers.running(tmp_path) as server:
+        group = Group(server, "g")
+        group.fill(20)
+        reader = group.reader(1, batch_records=5, timeout_s=60.0)
+        reader.read(0.0)
+        reader.read(0.0)
+        server.process.send_signal(signal.SIGSTOP)
+        reader._client.carry_out(_begin(reader))
+        began_s = time.monotonic()
+        reader.close()
+        assert time.monotonic() - began_s < 30.0
+
+
+def _begin(reader):
+    yield Begin(reader._reading._find_once(Place("0-0", 0, 0)))
+
+
 def test_what_was_trimmed_is_skipped_and_counted(group):
     """The checkpoint keeps the count; the lag is what is left."""
     group.fill(100)
@@ -315,6 +337,25 @@ def test_lost_data_are_noticed_by_who_still_reads(redis_servers, tmp_path):
             reader.commit(batch)
         group.fill(3)
         assert read_all(reader) == [0, 1, 2]
+        group.close()
+
+
+def test_an_old_holder_that_claims_after_the_loss_makes_no_way_for_others(redis_servers, tmp_path):
+    """The highest epoch is lost with the data: the holder has to claim anew, and then fences it."""
+    with redis_servers.running(tmp_path) as server:
+        group = Group(server, "g")
+        group.fill(10)
+        holder, old = group.reader(5), group.reader(3)
+        batch = holder.read(0.0)
+        server.client.flushall()
+        group.fill(3)
+        late = old.read(0.0)
+        with pytest.raises(CheckpointMoved):
+            holder.commit(batch)
+        assert holder.claim().passed == 0
+        with pytest.raises(Fenced):
+            old.commit(late)
+        assert read_all(holder) == [0, 1, 2]
         group.close()
 
 

@@ -82,6 +82,28 @@ def test_each_record_takes_effect_once_and_in_order(redis_server, filled):
     assert (consumed.handled, consumed.batches, consumed.set_aside) == (100, 15, 0)
 
 
+def test_slow_handlers_commit_in_parts(redis_server, filled):
+    """A takeover repeats what took a moment, not what took a whole batch."""
+    url, group = filled
+    seen = []
+    with StreamReader(url, group, 0, 1) as reader:
+        consumed = reader.consume(counting(seen), attempts=Attempts(commit_s=0.0), to_end=True)
+    assert (consumed.handled, consumed.batches) == (100, 100)
+    assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
+
+
+def test_a_lease_is_told_of_progress(redis_server, filled):
+    """Before each record at least; a reader by itself tells it nothing, so as to begin nothing."""
+    url, group = filled
+    lease = Lease()
+    with StreamReader(url, group, 0, 1, lease=lease) as reader:
+        reader.read(0.0)
+        assert lease.told == 0
+        reader.claim()
+        reader.consume(counting([]), to_end=True)
+    assert lease.told > 100
+
+
 def test_a_record_that_fails_is_tried_again_before_what_follows(redis_server, filled):
     """Effects of the attempts that failed do not happen."""
     url, group = filled

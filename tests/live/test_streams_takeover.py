@@ -1,6 +1,7 @@
 """Exactly once under takeovers: readers of growing epochs race, die, freeze, and come back.
 
-SPILLOVER_SOAK_S in the environment: a million records instead of 20 000, and takeovers for as long.
+SPILLOVER_SOAK_S in the environment: a million records instead of 20 000, and takeovers for as
+long.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from spillover.live.streams.writer import StreamWriter
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 RECORDS = 1_000_000 if SOAK_S else 20_000
-LIMIT_S = 60.0 + SOAK_S
+BATCH_RECORDS = RECORDS // 4_000
+"""Small, so that takeovers come in the middle."""
+LIMIT_S = 240.0 if SOAK_S else 60.0
 FENCED = 3
 
 CONSUMER = """
@@ -195,7 +198,7 @@ class Consumers:
 
     def start(self):
         self.epoch += 1
-        arguments = (*self.given, "0", str(self.epoch), "5")
+        arguments = (*self.given, "0", str(self.epoch), str(BATCH_RECORDS))
         command = [sys.executable, "-c", CONSUMER, *arguments]
         self.processes.append(subprocess.Popen(command, stderr=subprocess.PIPE))
         return self.processes[-1]
@@ -267,7 +270,7 @@ def test_a_frozen_holder_wakes_up_inside_its_handler(redis_server, redis_servers
 
 
 @pytest.mark.skipif(not SOAK_S, reason="SPILLOVER_SOAK_S is not set")
-@pytest.mark.timeout(LIMIT_S * 3)
+@pytest.mark.timeout(LIMIT_S + 3 * SOAK_S)
 def test_soak_a_million_records_in_32_streams(redis_server, redis_servers):
     """Written in well under a minute, and consumed under takeovers for SPILLOVER_SOAK_S."""
     url, group, random = redis_server.url, redis_servers.new_name(), Random(3)

@@ -149,8 +149,18 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         ),
         (
             ["run", "--target", "a=http://h:1", "--workload", "bursts", "--duration-s", "1e9"],
-            "workload: duration_s: expected a schedule of at most 10000000 requests",
+            "--duration-s: expected a schedule of at most 12000000 requests, got one of about",
         ),
+        (
+            [
+                *("run", "--target", "a=http://h:1", "--workload", "poisson"),
+                *("--rate", "1e12", "--duration-s", "1"),
+            ],
+            "--rate, --duration-s: expected a schedule of at most 12000000 requests, got one of",
+        ),
+        (["--assign", "z"], "--assign: expected only with a trace in Azure's format"),
+        (["--context-token-ms", "0.25"], "--context-token-ms: expected only with a trace in Azure"),
+        (["--generated-token-ms", "1"], "--generated-token-ms: expected only with a trace in"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(capfd, arguments, message):

@@ -164,7 +164,7 @@ def test_stretch_multiplies_times_and_service_times():
         (lambda: BurstLaw(stay_s_mean=0), "stay_s_mean"),
         (lambda: BurstLaw(base_users_per_s=-1), "base_users_per_s"),
         (lambda: poisson(["a"], rate_per_s=-1, duration_s=1, seed=1), "rate_per_s"),
-        (lambda: poisson(["a"], rate_per_s=1e9, duration_s=1, seed=1), "duration_s"),
+        (lambda: poisson(["a"], rate_per_s=1e9, duration_s=1, seed=1), "rate_per_s, duration_s"),
         (lambda: stretch([], 0), "time_scale"),
     ],
 )

@@ -80,14 +80,14 @@ def rough_scenes(draw):
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_at_most_one_may_act_whatever_goes_wrong(scene, seed):
     """Stalls, sleep beyond the lease, deaths, drains, outages, lost answers, clocks of 5 %."""
     safe(run_leases(scene, seed, journal=lambda *_: None))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_when_the_troubles_are_over_the_living_share_everything_evenly(scene, seed):
     """Also without a single message. Answers get lost up to the end."""
@@ -199,17 +199,18 @@ def test_a_member_that_drains_ends_without_a_problem():
     assert result.counts == (4, 4, 0, 4)
 
 
-def test_one_with_the_id_of_a_living_member_gives_up_and_disturbs_nobody():
-    """A crash that was none: the old process was only taken for dead, and renews on."""
+def test_one_that_comes_back_at_once_after_a_death_waits_until_its_old_self_counts_as_dead():
+    """And then has its share again."""
     troubles = Troubles(crash_ms={1: 300_000.0}, rejoin_ms={1: 301_000.0})
     result = safe(run(troubles, nodes=2, partitions=4, periods=20))
     assert result.finished == {}
     assert result.counts == (2, 2)
+    assert result.unowned_ms_max < LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS
 
 
 def test_a_hundred_members_that_start_at_once_stay_cheap():
     """A thousand partitions: each is challenged once and raced for by one; nothing moves."""
-    result = run(nodes=100, partitions=1000, periods=3, start="empty")
+    result = run_leases(LeaseScene(nodes=100, partitions=1000, periods=3, start="empty"), 1)
     assert set(result.counts) == {10}
     assert result.moves == 0
     assert result.challenges <= 1.1 * 1000
@@ -227,7 +228,8 @@ def test_a_hundred_members_on_one_partition():
 def test_large_groups_replace_a_dead_member_without_a_stampede():
     """Twenty orphans, twenty races."""
     troubles = Troubles(crash_ms={7: 100_000.0})
-    result = run(troubles, nodes=50, partitions=1000, periods=7)
+    scene = LeaseScene(nodes=50, partitions=1000, periods=7, troubles=troubles)
+    result = run_leases(scene, 1)
     assert result.moves == result.moves_min == 20
     assert result.challenges <= 25
     assert result.unowned_ms_max < LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS

@@ -9,12 +9,14 @@ import pytest
 
 from spillover.core import node_events as ev
 from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
 from spillover.model.request import Outcome
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.policy.choosers import CHOOSERS
 from spillover.sim.federation import build_federation, request_of
-from spillover.sim.overflow import run_overflow
+from spillover.sim.overflow import check_length, run_overflow
+from spillover.sim.shared import run_shared
 from spillover.sim.world import World, stream
 from spillover_loadgen.workloads import bursts, bursts_duration_s
 
@@ -239,3 +241,21 @@ def test_the_papers_bursts_vanish_as_published(seed):
     assert isolated["max"] / networked["max"] > 2.5
     assert isolated["min"] == pytest.approx(46.0)
     assert networked["min"] == pytest.approx(46.0)
+
+
+@pytest.mark.parametrize("engine", [run_overflow, run_shared])
+def test_times_that_count_from_an_epoch_are_refused(engine):
+    """A federation would report to itself for years of silence."""
+    expected = "schedule: time_s: expected at most 7142857 s with gossip_period_ms 50 and these "
+    with pytest.raises(InputError, match=f"{expected}links, got 1700000000 s: times count from"):
+        engine(federation(), [Arrival(1.0, "a"), Arrival(1_700_000_000.25, "a")], 1)
+
+
+def test_the_longest_schedule_hangs_on_the_reports():
+    """1e9 of them, with signs of life four times a second where periods are longer."""
+    for period_ms, most_s in ((50.0, 1e9 * 0.05 / 7), (1e6, 1e9 * 0.25 / 7)):
+        topology = federation(gossip_period_ms=period_ms)
+        check_length(topology, 0.999 * most_s)
+        for too_long_s in (1.001 * most_s, float("inf")):
+            with pytest.raises(InputError, match="schedule: time_s: expected at most"):
+                check_length(topology, too_long_s)

@@ -94,3 +94,10 @@ def test_names_of_the_result():
     assert plan["isolated"]["servers"] == dict.fromkeys("abcde", 1)
     assert plan["networked"]["total"] == 5
     assert plan["saved_share"] == 0.0
+    assert plan["networked"]["p99_ms"] == dict.fromkeys("abcde", 1.0)
+
+
+def test_a_site_without_requests_has_no_p99():
+    schedule = crowd({ClusterId("a"): 2})
+    plan = Planner(topology_of("a", "b"), schedule, 5.0, lambda _, __: [1.0, 0.0]).plan()
+    assert plan.isolated_p99_ms == plan.networked_p99_ms == [1.0, None]

@@ -4,6 +4,10 @@ within a per cent of it where the document says that they agree."""
 from __future__ import annotations
 
 import importlib.util
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from dataclasses import asdict, replace
 from statistics import fmean
@@ -131,6 +135,49 @@ def test_the_same_seed_gives_the_same_numbers():
     assert run(system, 3000, 2) != first
 
 
+def test_pauses_change_nothing(monkeypatch):
+    """Between two of them Ctrl-C is heard, and progress told, of what is measured alone."""
+    from spillover.sim import probing
+
+    whole = run(paper(), 6000)
+    monkeypatch.setattr(probing, "EVENTS_AT_ONCE", 101)
+    told = []
+    assert run(paper(), 6000, on_progress=told.append) == whole
+    assert len(told) > 100
+    assert told == sorted(told)
+    assert told[-1] == 6000
+
+
+def test_ctrl_c_is_heard_at_once():
+    """In a run of minutes, of which the first is warm-up."""
+    command = [sys.executable, "-c", LONG_RUN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.5)
+            sent_s = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+            assert time.monotonic() - sent_s < 5
+        finally:
+            process.kill()
+
+
+LONG_RUN = """
+import sys
+from spillover.sim.probing import simulate
+from spillover.sim.theory.probing_system import ProbingSystem, alike
+system = ProbingSystem(kinds=alike(100, 0.01), consumers=100, consumption_rate=0.01,
+                       message_time=1.0, buffers=5, max_hops=3)
+simulate(system, 30, 1)
+print("begun", flush=True)
+try:
+    simulate(system, 10**9, 1)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
 def test_avoiding_visited_producers_finds_an_object_sooner():
     """Three producers, all of which a request may probe."""
     system = paper(3, 3, kinds=alike(3, 0.01), message_time=0.1)
@@ -178,6 +225,14 @@ def test_fewer_producers_to_probe_cost_throughput():
     }
     assert sorted(throughput, key=throughput.__getitem__) == [1, 4, 10, 100]
     assert throughput[4] > 0.95 * throughput[100]
+
+
+def test_batches_of_one_object_each_give_figures():
+    """Some of them see no probe at all."""
+    for seed in range(5):
+        measured = run(paper(), 30, seed)
+        assert 0 <= measured.figures.empty_probability <= 1
+        assert measured.ci95.empty_probability > 0
 
 
 def test_too_few_objects_are_refused():

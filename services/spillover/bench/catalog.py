@@ -1,6 +1,6 @@
 """Which benchmarks there are, and how one is run from beginning to end.
 
-A new one is a module with `STAGES`, and a line here.
+A new one is a module with `STAGES`, a line here, and one for the packages that its figures hang on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ BENCHES = {
 }
 """Name to module, loaded only when it is run."""
 
+_MEASURED = {
+    "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
+    "sim": ("ciw", "numba", "numpy", "simpy"),
+}
+"""Packages whose versions a reader of the figures wants to know."""
+
 _PACKAGES = ("aiohttp", "psutil")
 
 
@@ -33,6 +39,6 @@ def run_bench(name: str, plan: Plan, say: Callable[[str], None]) -> BenchResult:
             raise InputError(package, "", expected)
     stages: tuple[Stage, ...] = importlib.import_module(BENCHES[name]).STAGES
     session = Session(plan, say)
-    machine = describe_machine()
+    machine = describe_machine(_MEASURED[name])
     asyncio.run(session.run(stages))
     return BenchResult(name, plan, machine, tuple(session.rows), tuple(session.notes))

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("aiohttp", "httptools", "uvicorn", "uvloop")
 
-
-def describe_machine() -> dict[str, Any]:
-    """The `machine` of contract section 3. `load_1min` tells how much else was going on when the
-    benchmark began, in processes that wanted to run."""
+def describe_machine(packages: Iterable[str]) -> dict[str, Any]:
+    """The `machine` of contract section 3, with the versions of those packages that are installed.
+    `load_1min` tells how much else was going on when the benchmark began, in processes that wanted
+    to run."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": _versions(packages),
         "load_1min": round(os.getloadavg()[0], 2),
     }
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    versions = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def _cpu() -> str:

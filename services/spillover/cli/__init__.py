@@ -7,9 +7,12 @@ Exit status (contract, section 1): 0 done, 1 the run failed, 2 bad usage or inpu
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from spillover import __version__
@@ -19,6 +22,8 @@ from spillover_loadgen.option_types import OneLineParser
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named in `argv`; its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        try:
+            return _dispatch(arguments)
+        finally:
+            # What the buffer holds is written here and not at exit, where nobody is told.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except InputError as error:
         return _fail(error, EXIT_USAGE)
     except SpilloverError as error:
@@ -60,8 +70,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
         return EXIT_FAILED
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        return _fail(f"expected room for what is written, got: {error.strerror}", EXIT_FAILED)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -82,7 +97,15 @@ def _dispatch(arguments: list[str]) -> int:
     return status
 
 
-def _fail(error: Exception, status: int) -> int:
+def _drop_output() -> None:
+    """Let nothing be written to stdout any more: at exit it would fail again, in many lines."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _fail(error: Exception | str, status: int) -> int:
     line = " ".join(str(error).split())
     print(f"spillover: {line}", file=sys.stderr)
     return status

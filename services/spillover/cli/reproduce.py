@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from spillover.model.errors import InputError
-from spillover.reproduce.catalog import select
+from spillover.reproduce.catalog import figures_of, select
+from spillover.reproduce.documents import DOCUMENTS
 from spillover.reproduce.figure import Effort
 from spillover.reproduce.page import write_page
 from spillover.reproduce.record import Record
@@ -32,12 +33,13 @@ _EXTRAS = {"matplotlib": "report", "numpy": "sim", "numba": "sim"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.epilog = f"Documents, and the numbers of their figures: {_all_figures()}."
     parser.add_argument(
         "names", nargs="*", metavar="NAME",
         help="a figure (comte-9) or a document (comte); all if none is given",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR",
+        "--out", type=_directory, required=True, metavar="DIR",
         help="where NAME.png, NAME.json and index.html go",
     )  # fmt: skip
     parser.add_argument(
@@ -79,6 +81,16 @@ def run(options: argparse.Namespace) -> int:
     if interrupted:
         return EXIT_INTERRUPTED
     return 1 if outcome.failed else 0
+
+
+def _all_figures() -> str:
+    """Such as `comte (9, 10, 12, 13)`, for all documents."""
+    return ", ".join(
+        f"{document.prefix} ("
+        + ", ".join(f.name.removeprefix(f"{document.prefix}-") for f in figures_of(document))
+        + ")"
+        for document in DOCUMENTS
+    )
 
 
 def _check_extras() -> None:
@@ -138,6 +150,12 @@ def _tell_end(outcome: Outcome, page: Path, *, interrupted: bool) -> None:
     if interrupted:
         counts += "; interrupted, what is finished stays and is skipped next time"
     _say(f"{counts}. {hold} of {len(claims)} statements hold. Page: {page.resolve().as_uri()}")
+
+
+def _directory(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("expected the name of a directory, got none")
+    return Path(text)
 
 
 def _job_count(text: str) -> int:

@@ -8,6 +8,7 @@ Answers may come late, twice, in any order or never. `epoch` 0 stands for a rule
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,10 +260,21 @@ class RenewalAnswered:
 
 
 @dataclass(slots=True)
+class LeasesSeen:
+    """Until when renewals have kept leases, read where they are written down: (partition, epoch,
+    instant in s). To be handed in before anything else by a shell that wakes late: then the answers
+    of renewals may still be on their way to it."""
+
+    leases: Sequence[tuple[int, int, float]]
+
+
+@dataclass(slots=True)
 class RenewalFailed:
-    """A renewal found no store; the next one follows by itself."""
+    """A renewal found no store; the next one follows by itself. `sent_s` is when it was sent, if
+    that is known: the store may have answered since."""
 
     problem: str
+    sent_s: float = math.inf
 
 
 @dataclass(slots=True)

@@ -99,8 +99,11 @@ class Holdings:
         self._desk.at(lease_s, self._watch, one)
 
     def give_back(self, partition: int, epoch: int, sent_s: float, now_s: float) -> None:
-        """Release what was activated and will not be served; news of it that come again are old."""
+        """Release what was activated and will not be served; news of it that come again are old.
+        A higher epoch than is held means that the store takes the held one for over."""
         if epoch > self.epochs.get(partition, -1):
+            if partition in self.held:
+                self.fence(self.held[partition], ev.LOST)
             self.epochs[partition] = epoch
             self._release(partition, epoch, sent_s + self._desk.max_lease_s, now_s)
 
@@ -131,6 +134,13 @@ class Holdings:
         if extended:
             leases = [(one.partition, one.epoch, one.fence_s) for one in extended]
             self._desk.command(ev.LeasesExtended(leases))
+
+    def seen(self, leases: Sequence[tuple[int, int, float]]) -> None:
+        """Renewals whose answers are still to come have kept these."""
+        for partition, epoch, lease_s in leases:
+            one = self.held.get(partition)
+            if one is not None and one.epoch == epoch:
+                one.lease_s = max(one.lease_s, lease_s)
 
     def _watch(self, one: Holding, now_s: float) -> None:
         """Fence when the own lease is over."""

@@ -71,6 +71,8 @@ class LeaseMember:
         self.holdings = Holdings(desk)
         self.claims = Claims(desk, self.holdings)
         self._now_s = -math.inf
+        self._answered_s = -math.inf
+        """When the store was last heard of."""
         self._refused_s = math.inf
         """Since when another member of the same id has been in the way."""
         self._polled_s = -math.inf
@@ -84,7 +86,8 @@ class LeaseMember:
             ev.Answered: self._answered,
             ev.AskFailed: self._ask_failed,
             ev.RenewalAnswered: self._renewal_answered,
-            ev.RenewalFailed: lambda event, _: self._store_failed(event.problem),
+            ev.LeasesSeen: lambda event, _: self.holdings.seen(event.leases),
+            ev.RenewalFailed: lambda event, _: self._store_failed(event.problem, event.sent_s),
             ev.RenewalsEnded: self._renewals_ended,
             ev.Challenged: self._challenged,
             ev.Allocated: self._allocated,
@@ -107,11 +110,14 @@ class LeaseMember:
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
         """What was due before the event happens first: a member that slept fences itself before
-        it hears anything."""
+        it hears anything, except what its renewals have brought. They come from another process,
+        which may have kept everything while this one was too busy to hear of it: a shell that is
+        late hands them in before any other event, or `LeasesSeen`."""
         now_s = self._now_s = max(now_s, self._now_s)
         if self.state is State.FINISHED:
             return []
-        self._desk.run_due(now_s)
+        if not isinstance(event, ev.RenewalAnswered | ev.LeasesSeen):
+            self._desk.run_due(now_s)
         self._handlers[type(event)](event, now_s)
         if self.claims.missed:
             self.claims.missed = False
@@ -213,7 +219,7 @@ class LeaseMember:
 
     def _ask_failed(self, event: ev.AskFailed, now_s: float) -> None:
         """Asks for which time or the next survey does not make up are asked again."""
-        self._store_failed(event.problem)
+        self._store_failed(event.problem, event.ask.sent_s)
         ask = event.ask
         if isinstance(ask, ev.AskGrab | ev.AskActivate):
             self.claims.failed(ask)
@@ -222,7 +228,10 @@ class LeaseMember:
         elif isinstance(ask, ev.AskJoin) and ask.number == self._join_number:
             self._join_at(now_s + min(self._desk.min_grab_s, self._desk.normal_s))
 
-    def _store_failed(self, problem: str) -> None:
+    def _store_failed(self, problem: str, sent_s: float) -> None:
+        """Old news if the store has answered since that was sent."""
+        if sent_s < self._answered_s:
+            return
         self.problem = problem
         if not self.is_down:
             self.is_down = True
@@ -230,6 +239,7 @@ class LeaseMember:
 
     def _store_answered(self, now_s: float) -> None:
         self.problem = None
+        self._answered_s = now_s
         if self.is_down:
             self.is_down = False
             self._desk.tell(ev.REDIS_UP)

@@ -18,14 +18,13 @@ mean, and what fits a topology, is in `spillover.model.faults`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from spillover.inputs.entry_fields import check_names, number_of, value_of, wrong
 from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_schema import describe
-from spillover.inputs.yaml_text import parse_yaml
+from spillover.inputs.yaml_file import read_mapping, shown_path
 from spillover.model.errors import InputError
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
@@ -61,8 +60,15 @@ def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> Fau
     """
     if name_or_path.startswith(RANDOM):
         return random_faults(topology, _seed_of(name_or_path), duration_s)
-    source = name_or_path if name_or_path and name_or_path.isprintable() else repr(name_or_path)
-    schedule = FaultSchedule(source, _read_faults(source, _read(source, name_or_path)))
+    source = shown_path(name_or_path)
+    missing = "expected a YAML file of faults or random:SEED, found no such file"
+    document = read_mapping(
+        name_or_path,
+        missing=missing,
+        wanted="a mapping with the field faults",
+        limit_bytes=_FILE_LIMIT_BYTES,
+    )
+    schedule = FaultSchedule(source, _read_faults(source, document))
     schedule.check(topology)
     return schedule
 
@@ -74,34 +80,7 @@ def _seed_of(name: str) -> int:
     return int(digits)
 
 
-def _read(source: str, path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_FILE_LIMIT_BYTES + 1)
-    except (FileNotFoundError, ValueError):
-        expected = "expected a YAML file of faults or random:SEED, found no such file"
-        raise InputError(source, "", expected) from None
-    except IsADirectoryError:
-        raise InputError(source, "", "expected a file, got a directory") from None
-    except OSError as error:
-        raise InputError(source, "", f"expected a readable file, got: {error.strerror}") from error
-    if len(content) > _FILE_LIMIT_BYTES:
-        raise InputError(source, "", f"expected at most {_FILE_LIMIT_BYTES} bytes, got more")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        expected = f"expected UTF-8 text, got byte {content[error.start]:#04x} at {error.start}"
-        raise InputError(source, "", expected) from error
-
-
-def _read_faults(source: str, text: str) -> tuple[Fault, ...]:
-    try:
-        document = parse_yaml(text)
-    except ValueError as error:
-        raise InputError(source, "", str(error)) from error
-    if not isinstance(document, dict):
-        expected = f"expected a mapping with the field faults, got {describe(document)}"
-        raise InputError(source, "", expected)
+def _read_faults(source: str, document: Mapping[Any, Any]) -> tuple[Fault, ...]:
     if set(document) != {"faults"}:
         wrong = next((str(name) for name in document if name != "faults"), "faults")
         problem = "expected a list, the field is missing" if wrong == "faults" else "unknown field"
@@ -126,67 +105,40 @@ def _fault(source: str, field: str, entry: object) -> Fault:
 def _read_entry(entry: Mapping[Any, Any]) -> Fault:
     action = _text(entry, "action")
     if action not in FAULT_ACTIONS:
-        raise _wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
+        raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
     of_cluster = action in CLUSTER_ACTIONS
     places = ("cluster",) if of_cluster else ("between", "from", "to")
     numbers = _NUMBERS.get(action, ())
-    _check_names(entry, action, ("at_s", "action", *places, *numbers))
+    known = ("at_s", "action", *places, *numbers)
+    check_names(entry, known, problem=f"not a field of {action}")
     if numbers and not any(name in entry for name in numbers):
-        raise _wrong(numbers[0], f"expected with {action}, the field is missing")
-    given = {name: _number(entry, name) for name in numbers if name in entry}
-    at_s = _number(entry, "at_s")
+        raise wrong(numbers[0], f"expected with {action}, the field is missing")
+    given = {name: number_of(entry, name) for name in numbers if name in entry}
+    at_s = number_of(entry, "at_s")
     if of_cluster:
         cluster = ClusterId(_text(entry, "cluster"))
         return ClusterFault(at_s=at_s, action=action, cluster=cluster, **given)
     return LinkFault(at_s=at_s, action=action, directions=_directions(entry), **given)
 
 
-def _check_names(entry: Mapping[Any, Any], action: str, known: tuple[str, ...]) -> None:
-    for name in entry:
-        if name not in known:
-            closest = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {closest[0]}?" if closest else f"expected {', '.join(known)}"
-            shown = "".join(char for char in str(name)[:60] if char.isprintable())
-            raise _wrong(shown, f"not a field of {action}, {hint}")
-
-
 def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:
     if "between" in entry:
         if "from" in entry or "to" in entry:
-            raise _wrong("between", "expected either between, or from and to")
+            raise wrong("between", "expected either between, or from and to")
         pair = entry["between"]
         if not (
             isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
         ):
-            raise _wrong("between", f"expected two cluster ids, got {describe(pair)}")
+            raise wrong("between", f"expected two cluster ids, got {describe(pair)}")
         a, b = ClusterId(pair[0]), ClusterId(pair[1])
         return ((a, b), (b, a))
     if "from" not in entry and "to" not in entry:
-        raise _wrong("between", "expected between, or from and to, the fields are missing")
+        raise wrong("between", "expected between, or from and to, the fields are missing")
     return ((ClusterId(_text(entry, "from")), ClusterId(_text(entry, "to"))),)
 
 
 def _text(entry: Mapping[Any, Any], name: str) -> str:
-    value = _value(entry, name)
+    value = value_of(entry, name)
     if not isinstance(value, str):
-        raise _wrong(name, f"expected text, got {describe(value)}")
+        raise wrong(name, f"expected text, got {describe(value)}")
     return value
-
-
-def _number(entry: Mapping[Any, Any], name: str) -> float:
-    value = _value(entry, name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _wrong(name, f"expected a number, got {describe(value)}")
-    if isinstance(value, int) and abs(value) > 2**53:
-        raise _wrong(name, f"expected a number, got {describe(value)}")
-    return float(value)
-
-
-def _value(entry: Mapping[Any, Any], name: str) -> object:
-    if name not in entry:
-        raise _wrong(name, "expected a value, the field is missing")
-    return entry[name]
-
-
-def _wrong(field: str, expected: str) -> InputError:
-    return InputError("faults", field, expected)

@@ -1,7 +1,7 @@
 """Topologies by name: the built-in ones, else YAML files of contract section 2, read and written.
 
 Every fault of a file becomes one InputError that names the file and the field. What the fields
-are is in `topology_schema`; strict YAML is in `yaml_text`.
+are is in `topology_schema`; strict YAML is in `yaml_text`, files of it are in `yaml_file`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import difflib
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from spillover.inputs.builtin import BUILTIN_NAMES, builtin_topology
@@ -23,7 +22,8 @@ from spillover.inputs.topology_schema import (
     TopologyFields,
     describe,
 )
-from spillover.inputs.yaml_text import parse_yaml
+from spillover.inputs.yaml_file import read_mapping, shown_path
+from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from spillover.model.topology import Topology
 
-_FILE_LIMIT_BYTES = 1_048_576
 _LATER_NAMES = ("comte8", "comte11")
 
 _EXPECTED_BY_TYPE = {
@@ -56,10 +55,12 @@ def load_topology(name_or_path: str) -> Topology:
     """
     if name_or_path in BUILTIN_NAMES:
         return builtin_topology(name_or_path)
-    source = name_or_path if name_or_path and name_or_path.isprintable() else repr(name_or_path)
+    source = shown_path(name_or_path)
     if name_or_path in _LATER_NAMES:
         raise InputError(source, "", "this built-in topology is not available in this version")
-    document = _parse(source, _read(source, name_or_path))
+    names = ", ".join(BUILTIN_NAMES)
+    missing = f"expected a built-in topology ({names}) or a YAML file, found neither"
+    document = read_mapping(name_or_path, missing=missing)
     try:
         return TopologyFields.model_validate(
             {"name": Path(name_or_path).stem or "topology", **document}
@@ -79,39 +80,7 @@ def dump_topology(topology: Topology) -> str:
     for link in fields["links"]:
         link["between"] = list(link["between"])
     fields["clusters"], fields["links"] = list(fields["clusters"]), list(fields["links"])
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
-
-
-def _read(source: str, path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_FILE_LIMIT_BYTES + 1)
-    except (FileNotFoundError, ValueError):
-        names = ", ".join(BUILTIN_NAMES)
-        expected = f"expected a built-in topology ({names}) or a YAML file, found neither"
-        raise InputError(source, "", expected) from None
-    except IsADirectoryError:
-        raise InputError(source, "", "expected a file, got a directory") from None
-    except OSError as error:
-        raise InputError(source, "", f"expected a readable file, got: {error.strerror}") from error
-    if len(content) > _FILE_LIMIT_BYTES:
-        raise InputError(source, "", f"expected at most {_FILE_LIMIT_BYTES} bytes, got more")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        expected = f"expected UTF-8 text, got byte {content[error.start]:#04x} at {error.start}"
-        raise InputError(source, "", expected) from error
-
-
-def _parse(source: str, text: str) -> dict[Any, Any]:
-    try:
-        document = parse_yaml(text)
-    except ValueError as error:
-        raise InputError(source, "", str(error)) from error
-    if not isinstance(document, dict):
-        expected = f"expected a mapping of fields, got {describe(document)}"
-        raise InputError(source, "", expected)
-    return document
+    return dump_yaml(fields)
 
 
 def _first_fault(source: str, error: ValidationError) -> InputError:

@@ -18,10 +18,13 @@ def shown_path(path: str) -> str:
     return path if path and path.isprintable() else repr(path)
 
 
-def read_mapping(path: str, *, missing: str, limit_bytes: int = 1_048_576) -> dict[Any, Any]:
+def read_mapping(
+    path: str, *, missing: str, wanted: str = "a mapping of fields", limit_bytes: int = 1_048_576
+) -> dict[Any, Any]:
     """The mapping of fields in the YAML file at `path`, of at most `limit_bytes`.
 
-    `missing` is what to expect, for the message when there is no such file. Raises InputError.
+    For messages: `missing` is the whole one when there is no such file, `wanted` what the file
+    shall hold. Raises InputError.
     """
     source = shown_path(path)
     try:
@@ -29,7 +32,7 @@ def read_mapping(path: str, *, missing: str, limit_bytes: int = 1_048_576) -> di
     except ValueError as error:
         raise InputError(source, "", str(error)) from error
     if not isinstance(document, dict):
-        expected = f"expected a mapping of fields, got {describe(document)}"
+        expected = f"expected {wanted}, got {describe(document)}"
         raise InputError(source, "", expected)
     return document
 

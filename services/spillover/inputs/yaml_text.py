@@ -1,11 +1,13 @@
 """Strict YAML: text to plain values, every fault told in one line with its line number.
 
 Stricter than PyYAML's safe loader: duplicate keys and merge keys are refused, and no text makes it
-raise anything but ValueError. Which fields mean what is not known here.
+raise anything but ValueError. Numbers may be written 1e9, as YAML 1.2 has them; PyYAML, which reads
+YAML 1.1, takes only 1.0e+9 for one. Which fields mean what is not known here.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -35,6 +37,24 @@ class _StrictLoader(yaml.SafeLoader):
                 )
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """The safe dumper, which puts into quotes what the loader here would take for a number."""
+
+
+for _kind in (_StrictLoader, _Dumper):
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"),
+        list("-+.0123456789"),
+    )
+
+
+def dump_yaml(value: object) -> str:
+    """Text that `parse_yaml` reads as an equal value; fields in the order given."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def parse_yaml(text: str) -> object:

@@ -33,6 +33,15 @@ from collections.abc import Sequence
 WAIT_READINGS = {"halves": (0.5, 0.5), "sentences": (0.5, 1.0), "parentheses": (1.0, 0.5)}
 """Step 2 of the blog's rule: what the holder takes off and what the rival adds, in delays."""
 
+LOAD_SMOOTHING = 0.5
+"""How much a new measurement counts (KCL 3 takes the same)."""
+
+LOAD_BAND = 0.1
+"""Nodes within this share of the mean load are even (KCL 3 takes the same)."""
+
+LOAD_DAMPING = 0.7
+"""A move closes at most this share of the gap between two nodes (KCL 3: 0.6 to 0.8)."""
+
 PERIODS_TO_EVEN = 4
 """A newcomer gets its share in about so many normal lease times: see `move_budget`."""
 
@@ -120,6 +129,56 @@ def move_budget(partitions: int, nodes: int) -> int:
     one, and a quarter of an even share, so that large groups even out as fast as small ones."""
     share = -(-partitions // nodes)
     return max(1, -(-share // PERIODS_TO_EVEN))
+
+
+def smoothed_load(before: float, measured: float) -> float:
+    """A partition's load as it counts: half of what was, half of what is measured now."""
+    return before + LOAD_SMOOTHING * (measured - before)
+
+
+def load_band(mean: float, floor: float) -> float:
+    """How far from the mean load of the living nodes a node may be without anything moving.
+
+    A share of the mean alone would make jitter move partitions while there is little to do, so that
+    it is at least `floor`.
+    """
+    return max(LOAD_BAND * mean, floor)
+
+
+def may_shift_load(giver: float, receiver: float, load: float, mean: float, band: float) -> bool:
+    """Load-weighted mode (the document's last paragraph): whether a partition of this load may
+    move from one node to another, whose loads are `giver` and `receiver`.
+
+    Only out of a node above the band, only into one that stays within it (so that it does not give
+    the same away again), and only if it closes no more than a damped part of the gap (so that what
+    is measured a little wrong does not turn it around). Partitions without load stay: they even
+    out nothing. Each such move lessens the sum of the squares of the loads by 2 load (giver -
+    receiver - load), so that moves come to an end.
+    """
+    return (
+        load > 0.0
+        and giver > mean + band
+        and receiver + load <= mean + band
+        and load <= LOAD_DAMPING * (giver - receiver)
+    )
+
+
+def best_shift(
+    loads: Sequence[float], giver: float, receiver: float, mean: float, band: float
+) -> int:
+    """Which of the giver's partitions leaves the two nodes closest together; -1 if none may move.
+
+    `loads` are those of the giver's partitions; the first of equals is taken.
+    """
+    best = -1
+    best_gap = 0.0
+    for i in range(len(loads)):
+        if may_shift_load(giver, receiver, loads[i], mean, band):
+            gap = abs(giver - receiver - 2.0 * loads[i])
+            if best < 0 or gap < best_gap:
+                best = i
+                best_gap = gap
+    return best
 
 
 def target_counts(counts: Sequence[int], alive: Sequence[bool], targets: list[int]) -> None:

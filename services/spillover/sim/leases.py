@@ -7,6 +7,7 @@ Sets the scene, lets it run, and reckons. The nodes are the machines that run li
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,7 +94,8 @@ class LeaseRun:
     """The fewest moves: those of the start, and what each crash or joining added to them, where
     a partition that is being handed over just then still counts for the old node."""
     counts: tuple[int, ...]
-    """Partitions by the node that started them last."""
+    """Partitions by the living node that runs them at the end. One that is just being handed over,
+    or whose node has died, counts for nobody."""
     unowned_ms_max: float
     double_owned_ms: float
     double_entitled_ms: float
@@ -214,7 +216,9 @@ class _Needs:
 
 def _reckon(scene: LeaseScene, around: Surroundings, needs: _Needs) -> LeaseRun:
     watch = around.watch
-    counts = tuple(needs.counts())
+    # Before what still runs is closed. Whatever a dead node ran ended with it.
+    running = Counter(x[-1].node for x in watch.tenures if x and x[-1].to_ms > scene.end_ms)
+    counts = tuple(running[node] for node in range(scene.nodes))
     watch.end(scene.end_ms)
     return LeaseRun(
         moves=len(watch.moves_ms),

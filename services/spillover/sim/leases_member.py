@@ -30,6 +30,10 @@ RENEWAL_JITTER = 0.1
 """A renewal comes up to this share of the period early: never late, the times count on it."""
 
 
+RETRY_SHARE = 0.1
+"""A renewal that found no store is repeated after this share of the period."""
+
+
 class Machine(Protocol):
     """What is driven: see `core.machine`."""
 
@@ -161,7 +165,7 @@ class SimMember:
         self._finished = False
         self._renewing: dict[int, int] | None = None
         self._renewals = 0
-        """Tells one life of the renewals from another."""
+        """Tells the next planned renewal from those planned before."""
         self._tenures: dict[tuple[int, int], Tenure] = {}
         self._told_to_stop: set[tuple[int, int]] = set()
         self._interpreters: dict[type, Callable[[Any], None]] = {
@@ -279,23 +283,30 @@ class SimMember:
         if self._renewing is not None and self._renewing.get(command.partition) == command.epoch:
             del self._renewing[command.partition]
 
-    def _renew(self, life: int) -> None:
-        if self._renewing is None or life != self._renewals:
+    def _renew(self, planned: int) -> None:
+        if self._renewing is None or planned != self._renewals or self._finished:
             return
         around = self._around
         pairs = list(self._renewing.items())
+        renewing = self._renewing
         sent_s = self._now_s
 
         def on_answer(answer: Renewed) -> None:
             self.feed(ev.RenewalAnswered(sent_s, pairs, answer))
 
         def on_failure() -> None:
-            self.feed(ev.RenewalFailed("no answer"))
+            self.feed(ev.RenewalFailed("no answer", sent_s))
+            if renewing is self._renewing:
+                self._next_renewal(RETRY_SHARE)
 
         around.call(self._me, self._store.renewal(pairs), then=on_answer, otherwise=on_failure)
-        early = 1.0 - RENEWAL_JITTER * around.phases.random()
-        period_ms = around.times.renewal_period_ms * early / self._rate
-        around.timer(self._me, period_ms, self._renew, life)
+        self._next_renewal(1.0 - RENEWAL_JITTER * around.phases.random())
+
+    def _next_renewal(self, periods: float) -> None:
+        """So many periods from now, and not when it was planned before."""
+        self._renewals += 1
+        period_ms = self._around.times.renewal_period_ms * periods / self._rate
+        self._around.timer(self._me, period_ms, self._renew, self._renewals)
 
     # --- handlers ------------------------------------------------------------------------------
 

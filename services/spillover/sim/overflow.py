@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from spillover.core.gossip import BEAT_S
+from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
@@ -19,6 +21,10 @@ from spillover.sim.world import World, rare_collections
 
 PROGRESS_EVERY = 1000
 """Requests between two calls of `on_progress`."""
+
+REPORTS_MAX = 1e9
+"""Of one run. Federations report whether or not anything comes: a schedule that is silent for years
+would take hours, and more often is a trace with the time of day in it."""
 
 Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]
 
@@ -88,8 +94,9 @@ def run_overflow(
     not run again then. `check` has everything looked at that must hold (`sim.checkers`), as is done
     where there are faults; it raises `checkers.Broken` with `replay`, the command that repeats the
     run. `observe` may set what it looks at when; not where there are faults. Raises InputError for
-    faults that do not fit the topology.
+    faults that do not fit the topology, and as `check_length`.
     """
+    check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     if faults is not None or check:
         # What most runs do without is not loaded for them.
         from spillover.sim.faulty_overflow import run_faulty_overflow  # noqa: PLC0415
@@ -118,6 +125,23 @@ def run_overflow(
         cluster.machine.check()
     sum_up(run, world, clusters, time.perf_counter() - started_s)
     return run
+
+
+def check_length(topology: Topology, last_s: float) -> None:
+    """Raise InputError if a schedule whose last request comes at `last_s` takes too many reports.
+
+    Counted are a report of each cluster over each of its links, and its own turn, each period.
+    """
+    period_s = min(topology.gossip_period_ms / 1e3, BEAT_S)
+    at_once = len(topology.clusters) + 2 * len(topology.links)
+    if last_s * at_once / period_s > REPORTS_MAX:
+        longest_s = REPORTS_MAX / at_once * period_s
+        expected = (
+            f"expected at most {longest_s:.0f} s with gossip_period_ms "
+            f"{topology.gossip_period_ms:g} and these links, got {last_s:.10g} s: times count from "
+            "the start of the schedule, not from an epoch"
+        )
+        raise InputError("schedule", "time_s", expected)
 
 
 def new_run(topology: Topology) -> OverflowRun:

@@ -20,7 +20,7 @@ Servers: TypeAlias = tuple[int, ...]
 
 Judge: TypeAlias = Callable[[Servers, bool], Sequence[float]]
 """judge(servers, networked) -> p99 of each cluster's own requests in ms, infinity where more than
-one in a hundred was not done; 0 where none came in."""
+one in a hundred was not done; 0 where none came in, which keeps every limit."""
 
 OnProgress: TypeAlias = Callable[[str], None]
 
@@ -32,8 +32,9 @@ class Plan:
     cluster_ids: tuple[ClusterId, ...]
     isolated: Servers
     networked: Servers
-    isolated_p99_ms: Sequence[float]
-    networked_p99_ms: Sequence[float]
+    isolated_p99_ms: Sequence[float | None]
+    networked_p99_ms: Sequence[float | None]
+    """None at clusters where no request comes in."""
     judged: int
 
     @property
@@ -44,7 +45,7 @@ class Plan:
     def as_dict(self) -> dict[str, object]:
         """The object of contract section 3, `plan`."""
 
-        def side(servers: Servers, p99_ms: Sequence[float]) -> dict[str, object]:
+        def side(servers: Servers, p99_ms: Sequence[float | None]) -> dict[str, object]:
             return {
                 "servers": dict(zip(self.cluster_ids, servers, strict=True)),
                 "total": sum(servers),
@@ -76,6 +77,8 @@ class Planner:
         self._on_progress = on_progress
         self._known: dict[tuple[Servers, bool], Sequence[float]] = {}
         self._most = _never_waiting(topology, schedule)
+        asked = {arrival.cluster for arrival in schedule}
+        self._asked = [cluster in asked for cluster in topology.cluster_ids]
 
     def plan(self) -> Plan:
         """Raises InputError where no number of servers keeps the limit."""
@@ -95,8 +98,8 @@ class Planner:
             self._topology.cluster_ids,
             isolated,
             networked,
-            self._judged(isolated, networked=False),
-            self._judged(networked, networked=True),
+            self._p99_ms(isolated, networked=False),
+            self._p99_ms(networked, networked=True),
             len(self._known),
         )
 
@@ -152,6 +155,10 @@ class Planner:
 
     def _keeps(self, servers: Servers) -> bool:
         return max(self._judged(servers, networked=True)) <= self._limit_ms
+
+    def _p99_ms(self, servers: Servers, *, networked: bool) -> list[float | None]:
+        p99_ms = self._judged(servers, networked=networked)
+        return [x if asked else None for x, asked in zip(p99_ms, self._asked, strict=True)]
 
     def _judged(self, servers: Servers, *, networked: bool) -> Sequence[float]:
         key = servers, networked

@@ -27,6 +27,8 @@ WARM_UP_SHARE = 0.1
 """Of the objects asked for; they are handed out before the first batch and counted nowhere."""
 WARM_UP_ROUNDS = 10
 """The warm-up is at least so many objects for each consumer and each place in a buffer."""
+EVENTS_AT_ONCE = 500_000
+"""Of the kernel, a fraction of a second: so soon Ctrl-C is heard and progress told."""
 
 Row = list[tuple[int, float]]
 """Producers that a consumer may probe, with their access probabilities."""
@@ -58,8 +60,8 @@ def simulate(
 
     With `production_spread` s, the time to make an object is uniform within (1 - s) and (1 + s)
     times its mean instead of exponential (the document's figure 6: 1/3). `avoid_visited`: a
-    request probes no producer twice while others are left. Raises InputError for fewer objects
-    than batches.
+    request probes no producer twice while others are left. `on_progress` is told how many objects
+    have come, the warm-up's not counted. Raises InputError for fewer objects than batches.
     """
     if objects < BATCHES:
         expected = f"expected at least {BATCHES}, one for each batch, got {objects}"
@@ -79,17 +81,30 @@ def simulate(
     )
     seeds = stream(seed, "probing/kernel")
     kernel.begin(net, law, seeds.getrandbits(32))
-    kernel.advance(net, law, _warm_up(system, objects), seeds.getrandbits(32))
+    _run_batch(net, law, _warm_up(system, objects), seeds.getrandbits(32), lambda _: None)
     batches = []
     done = 0
     for batch in range(BATCHES):
         until = objects * (batch + 1) // BATCHES
-        kernel.advance(net, law, until - done, seeds.getrandbits(32))
+
+        def left(objects_left: int, until: int = until) -> None:
+            if on_progress is not None:
+                on_progress(until - objects_left)
+
+        _run_batch(net, law, until - done, seeds.getrandbits(32), left)
         batches.append((until - done, net.sums.tolist()))
         done = until
-        if on_progress is not None:
-            on_progress(done)
     return _summary(system, objects, batches)
+
+
+def _run_batch(
+    net: kernel.Net, law: kernel.Law, objects: int, seed: int, left: Callable[[int], None]
+) -> None:
+    """In parts, between which Ctrl-C is heard and `left` is told how many objects are to come."""
+    kernel.begin_batch(net, seed)
+    while objects:
+        objects = kernel.advance(net, law, objects, EVENTS_AT_ONCE)
+        left(objects)
 
 
 def access_rows(system: ProbingSystem, random: Random) -> list[Row]:
@@ -138,11 +153,12 @@ def _summary(
 
 
 def _figures(system: ProbingSystem, objects: int, sums: list[float]) -> ProbingFigures:
-    time = sums[kernel.TIME]
+    time, probes = sums[kernel.TIME], sums[kernel.PROBES]
     return ProbingFigures(
         probes_mean=sums[kernel.HOPS] / objects,
         wait_mean=sums[kernel.WAITS] / objects,
-        empty_probability=sums[kernel.EMPTY] / sums[kernel.PROBES],
+        # The objects of a small batch may all have been on their way when it began.
+        empty_probability=sums[kernel.EMPTY] / probes if probes else 0.0,
         producer_utilization=sums[kernel.PRODUCING] / (system.capacity * time),
         consumer_utilization=sums[kernel.CONSUMED] / (system.consumers * time),
         throughput=objects / time,

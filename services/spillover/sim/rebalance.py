@@ -87,13 +87,14 @@ def rebalance(
 ) -> list[Step]:
     """Let `clients` clients follow the `lists`, of which the first is the one they start with.
 
-    A server named twice in a list counts once. `start` is "balanced", the counts differing by one
+    `start` is "balanced", the counts differing by one
     at most, or "random", every client anywhere; with "consistent-hash" the circle alone decides.
     `virtual_nodes` is how often that rule hashes each server. `on_progress` is told how many
-    changes are done. Raises InputError for an empty list, no client, or an unknown name.
+    changes are done. Raises InputError for a list that is empty or names a server twice, no client,
+    or an unknown name.
     """
     _check(clients, rule, start, virtual_nodes)
-    named = [_each_once(servers, number) for number, servers in enumerate(lists)]
+    named = [_checked(servers, number) for number, servers in enumerate(lists)]
     crowd = _crowd_of(rule, clients, named[0], seed, start, virtual_nodes)
     steps = []
     for number, (before, after) in enumerate(pairwise(named), start=1):
@@ -237,11 +238,14 @@ def _counts(where: Iterable[str], servers: Iterable[str]) -> dict[str, int]:
     return {server: found[server] for server in servers}
 
 
-def _each_once(servers: Sequence[str], number: int) -> tuple[str, ...]:
+def _checked(servers: Sequence[str], number: int) -> tuple[str, ...]:
+    source = "servers" if number == 0 else f"change {number}"
     if not servers:
-        source = "servers" if number == 0 else f"change {number}"
         raise InputError(source, "", "expected at least one server, got none")
-    return tuple(dict.fromkeys(servers))
+    (name, times), *_ = Counter(servers).most_common(1)
+    if times > 1:
+        raise InputError(source, "", f"expected each server once, got {name!r} {times} times")
+    return tuple(servers)
 
 
 def _check(clients: int, rule: str, start: str, virtual_nodes: int) -> None:

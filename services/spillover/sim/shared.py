@@ -23,7 +23,7 @@ from spillover.model.request import Answer, Outcome, Refusal
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.federation import SimCluster, request_of
-from spillover.sim.overflow import PROGRESS_EVERY, OverflowRun
+from spillover.sim.overflow import PROGRESS_EVERY, OverflowRun, check_length
 from spillover.sim.world import World
 
 SHARED = "shared"
@@ -110,7 +110,11 @@ def run_shared(
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> SharedRun:
-    """Send the schedule to the one queue and wait until every request has its answer."""
+    """Send the schedule to the one queue and wait until every request has its answer.
+
+    Raises InputError as `check_length`, and for the same schedules as the other policies do.
+    """
+    check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     world = World()
     queue = SharedQueue(topology, world, seed)
     ids = topology.cluster_ids

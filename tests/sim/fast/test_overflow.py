@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.policy.choosers import CHOOSERS
@@ -179,3 +182,29 @@ def test_unlike_federations_give_the_same(fast, seed):
     spread_s = random.choice((0.3, 2.0))
     schedule = trace(random, topology, count=random.randint(0, 150), spread_s=spread_s)
     assert_alike(fast, topology, schedule, seed)
+
+
+def test_a_schedule_of_years_is_refused(fast):
+    """As by the full engine, and for one queue for all."""
+    topology = load_topology("ring5")
+    schedule = [Arrival(1.0, "a"), Arrival(1e9, "a")]
+    for shared in (False, True):
+        with pytest.raises(InputError, match="got 1000000000 s: times count from the start"):
+            fast.run_fast(topology, schedule, 1, shared=shared)
+
+
+FIRST_RUN = """
+from spillover.inputs.topology_file import load_topology
+from spillover.model.schedule import Arrival
+from spillover.sim.fast.overflow import run_fast
+topology = load_topology("ring5")
+print(run_fast(topology, [Arrival(1.0, topology.cluster_ids[0])], 1).wall_s)
+"""
+
+
+def test_the_first_run_counts_no_compiling(fast):
+    """In a process that has not loaded the kernel yet, where even loading takes 0.1 s and more."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_RUN], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < 0.05

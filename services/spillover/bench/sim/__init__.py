@@ -6,7 +6,8 @@ paper alone; tests hold their means against ours.
 
 from __future__ import annotations
 
+from spillover.bench.sim.interrupts import interruptible
 from spillover.bench.sim.scale import STAGES as SCALE_STAGES
 from spillover.bench.sim.speed import STAGES as SPEED_STAGES
 
-STAGES = (*SPEED_STAGES, *SCALE_STAGES)
+STAGES = tuple(interruptible(stage) for stage in (*SPEED_STAGES, *SCALE_STAGES))

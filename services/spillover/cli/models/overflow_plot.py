@@ -27,7 +27,8 @@ def check_plot_file(option: str, file: str) -> Path:
         )
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(option, "", f"expected a file in a directory to write to; got {file!r}")
-    if find_spec("matplotlib") is None:
+    # Of an installation by hand one may be there without the other.
+    if find_spec("numpy") is None or find_spec("matplotlib") is None:
         expected = "drawing needs the extra `report`: pip install 'spillover[report]'"
         raise InputError(option, "", expected)
     return path

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_RULES, LeaseTimes
 from spillover.policy.leasing import WAIT_READINGS
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+if TYPE_CHECKING:
+    from spillover.sim.leases import LeaseScene
 
 Trouble = tuple[str, float]
 
@@ -51,46 +53,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a handler that is told to stop does so within uniform 0..MS",
     )  # fmt: skip
     parser.add_argument(
-        "--challenges", choices=CHALLENGES, default="all",
-        help="blog's rule, step 1: each partition that is not one's own, or one of them a period",
+        "--challenges", choices=CHALLENGES,
+        help="blog's rule, step 1: each partition that is not one's own, or one of them a period "
+        "(default all)",
     )  # fmt: skip
     parser.add_argument(
-        "--waits", choices=tuple(WAIT_READINGS), default="halves",
-        help="blog's rule, step 2: which of its formulas",
+        "--waits", choices=tuple(WAIT_READINGS),
+        help="blog's rule, step 2: which of its formulas (default halves)",
     )  # fmt: skip
     for field in fields(LeaseTimes):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=above_zero, default=field.default, metavar="MS")
+        parser.add_argument(
+            _option(field.name), type=above_zero, default=field.default, metavar="MS"
+        )
     parser.add_argument("--seed", type=whole_number, default=1)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the model; the exit status."""
-    from spillover.sim.leases import LeaseScene, run_leases
-    from spillover.sim.leases_world import Troubles
+    from spillover.sim.leases import run_leases
 
     if options.nodes < 1:
         raise InputError("--nodes", "", f"expected at least 1, got {options.nodes}")
-    times = LeaseTimes(**{f.name: getattr(options, f.name) for f in fields(LeaseTimes)})
-    troubles = Troubles(
-        stall_ms=_by_node("--stall", options.stall, options.nodes),
-        crash_ms=_by_node("--crash", options.crash, options.nodes),
-        join_ms=_by_node("--join", options.join, options.nodes),
-        loss=options.message_loss,
-        handler_stop_ms=options.handler_stop_ms,
-    )
-    plain = ("nodes", "partitions", "periods", "rule", "start", "challenges", "waits")
-    scene = LeaseScene(
-        times=times, troubles=troubles, **{name: getattr(options, name) for name in plain}
-    )
+    try:
+        scene, times = _scene(options)
+    except InputError as error:
+        raise _in_options(error) from None
     if scene.rule == "blog" and scene.partitions > times.race_size_max:
         print(
             f"note: the blog's rule is safe up to {times.race_size_max} partitions on a node "
             "(max_shutdown_ms / held_delay_ms); beyond, holders learn too late that they have lost",
             file=sys.stderr,
         )
-    with _progress_bar() as on_progress:
+    with progress_bar("periods", 1.0) as on_progress:
         figures = run_leases(scene, options.seed, on_progress).as_dict()
     result = {"rule": scene.rule, "start": scene.start, "seed": options.seed, **figures}
     if options.json:
@@ -99,6 +94,44 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_leases(result)
     return 0
+
+
+def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
+    from spillover.sim.leases import LeaseScene
+    from spillover.sim.leases_world import Troubles
+
+    times = LeaseTimes(**{f.name: getattr(options, f.name) for f in fields(LeaseTimes)})
+    troubles = Troubles(
+        stall_ms=_by_node("--stall", options.stall, options.nodes),
+        crash_ms=_by_node("--crash", options.crash, options.nodes),
+        join_ms=_by_node("--join", options.join, options.nodes),
+        loss=options.message_loss,
+        handler_stop_ms=options.handler_stop_ms,
+    )
+    names = ["nodes", "partitions", "periods", "rule", "start"]
+    for name in ("challenges", "waits"):
+        if getattr(options, name) is not None:
+            if options.rule != "blog":
+                raise InputError(f"--{name}", "", "expected only with --rule blog")
+            names.append(name)
+    plain = {name: getattr(options, name) for name in names}
+    return LeaseScene(times=times, troubles=troubles, **plain), times
+
+
+def _in_options(error: InputError) -> InputError:
+    """The same, with the names that the command line has for what the values name."""
+    if error.source not in {"leases", "lease times"}:
+        return error
+    # Troubles are options without the unit, which their values carry after the node.
+    field = error.field if error.source == "lease times" else error.field.removesuffix("_ms")
+    expected = error.expected
+    for name in [each.name for each in fields(LeaseTimes)]:
+        expected = expected.replace(name, _option(name))
+    return InputError(_option(field), "", expected)
+
+
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
 
 
 def _trouble(text: str) -> Trouble:
@@ -128,22 +161,6 @@ def _by_node(option: str, given: Sequence[Trouble], nodes: int) -> dict[int, flo
             raise InputError(option, "", f"expected each node once, got {node!r} twice")
         found[index] = value
     return found
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[float], None] | None]:
-    """A bar on stderr, only where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("periods", total=1.0)
-
-        def on_progress(share: float) -> None:
-            progress.update(task, completed=share)
-
-        yield on_progress
 
 
 def _print_leases(result: dict[str, Any]) -> None:

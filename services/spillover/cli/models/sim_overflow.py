@@ -8,25 +8,22 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from spillover.cli.models.progress import OnProgress, progress_bars
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import POLICY_NAMES, Topology
 from spillover.sim.shared import SHARED
-from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
+from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
 
 POLICIES = (*POLICY_NAMES, SHARED)
-
-OnProgress: TypeAlias = Callable[[int], None] | None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +58,10 @@ def run(options: argparse.Namespace) -> int:
     plot = _plotter(options.plot)
     policies: Sequence[str] = options.compare or [options.policy or topology.policy]
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
+    # Clusters, links and deadlines with the requests: else 2 would be half the load.
+    topology = stretched(topology, options.time_scale)
     simulate = _engine(options, topology, duration_s)
-    with _progress_bar(len(schedule), policies) as on_progress:
+    with progress_bars(policies, len(schedule)) as on_progress:
         runs = {policy: simulate(policy, schedule, on_progress(policy)) for policy in policies}
     results = {policy: run.as_dict() for policy, run in runs.items()}
     if plot is not None:
@@ -149,22 +148,6 @@ def _as_one(
         "requests": first["requests"],
         "policies": results,
     }
-
-
-@contextmanager
-def _progress_bar(total: int, policies: Sequence[str]) -> Iterator[Callable[[str], OnProgress]]:
-    """A bar for each policy on stderr, only where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with Progress(console=console, transient=True) as progress:
-        tasks = {policy: progress.add_task(policy, total=total) for policy in policies}
-
-        def on_progress(policy: str) -> OnProgress:
-            return lambda done: progress.update(tasks[policy], completed=done)
-
-        yield on_progress
 
 
 def _print(results: dict[str, dict[str, Any]]) -> None:

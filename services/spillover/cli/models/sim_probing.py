@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from spillover.cli.models.exact_probing import LABELS, add_system_options, read_system
+from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import whole_number
 
@@ -37,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from spillover.sim.probing import simulate
 
     avoid_visited = options.avoid_visited
-    with _progress_bar(options.objects) as on_progress:
+    with progress_bar("objects", options.objects) as on_progress:
         try:
             measured = simulate(
                 system, options.objects, options.seed, on_progress, avoid_visited=avoid_visited
@@ -52,22 +50,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(result)
     return 0
-
-
-@contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr, only where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("objects", total=total)
-
-        def on_progress(done: int) -> None:
-            progress.update(task, completed=done)
-
-        yield on_progress
 
 
 def _print(result: dict[str, Any]) -> None:

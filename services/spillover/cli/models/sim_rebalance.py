@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from spillover.cli.models.progress import progress_bar
+from spillover.model.errors import InputError
 from spillover_loadgen.option_types import whole_number
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
@@ -39,12 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="rules 1 to 4 of Shraer & Reed (default), ours without their spread, or a rival",
     )  # fmt: skip
     parser.add_argument(
-        "--virtual-nodes", type=_count_up_to(VIRTUAL_NODES_MAX), default=1, metavar="K",
+        "--virtual-nodes", type=_count_up_to(VIRTUAL_NODES_MAX), metavar="K",
         help="how often consistent-hash puts each server on the circle (default 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--start", choices=STARTS, default="balanced",
-        help="balanced (default) or random; consistent-hash begins as its circle says",
+        "--start", choices=STARTS,
+        help="balanced (default) or random; not for consistent-hash, whose circle says",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -55,21 +55,26 @@ def run(options: argparse.Namespace) -> int:
     # What computes is loaded only when it is run.
     from spillover.sim.rebalance import rebalance
 
-    with _progress_bar(len(options.then)) as on_progress:
+    on_circle = options.rule == "consistent-hash"
+    if on_circle and options.start is not None:
+        raise InputError("--start", "", "expected without consistent-hash: its circle decides")
+    if options.virtual_nodes is not None and not on_circle:
+        raise InputError("--virtual-nodes", "", "expected only with --rule consistent-hash")
+    start, virtual_nodes = options.start or STARTS[0], options.virtual_nodes or 1
+    with progress_bar("changes", len(options.then)) as on_progress:
         steps = rebalance(
             options.clients,
             [options.servers, *options.then],
             rule=options.rule,
-            start=options.start,
-            virtual_nodes=options.virtual_nodes,
+            start=start,
+            virtual_nodes=virtual_nodes,
             seed=options.seed,
             on_progress=on_progress,
         )
-    on_circle = options.rule == "consistent-hash"
     result = {
         "rule": options.rule,
-        "start": "circle" if on_circle else options.start,
-        "virtual_nodes": options.virtual_nodes if on_circle else None,
+        "start": "circle" if on_circle else start,
+        "virtual_nodes": virtual_nodes if on_circle else None,
         "clients": options.clients,
         "seed": options.seed,
         "steps": [step.as_dict() for step in steps],
@@ -88,6 +93,9 @@ def _server_list(text: str) -> list[str]:
         raise argparse.ArgumentTypeError("expected at least one server, got none")
     if not all(servers):
         raise argparse.ArgumentTypeError(f"expected names with commas between, got {text!r}")
+    for name in servers:
+        if servers.count(name) > 1:
+            raise argparse.ArgumentTypeError(f"expected each server once, got {name!r} twice")
     return servers
 
 
@@ -100,22 +108,6 @@ def _count_up_to(limit: int) -> Callable[[str], int]:
         return value
 
     return count
-
-
-@contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr, only where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("changes", total=total)
-
-        def on_progress(done: int) -> None:
-            progress.update(task, completed=done)
-
-        yield on_progress
 
 
 def _print_steps(result: dict[str, Any]) -> None:

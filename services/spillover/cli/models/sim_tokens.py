@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from spillover.cli.models.progress import OnProgress, progress_bar
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
@@ -23,7 +21,9 @@ from spillover_loadgen.option_types import above_zero, at_least_zero, whole_numb
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--pool", required=True, metavar="F", help="a file or built-in name")
+    parser.add_argument(
+        "--pool", required=True, metavar="F", help="a file or built-in name: comte8, comte11"
+    )
     parser.add_argument(
         "--load", type=above_zero, metavar="RHO",
         help="scale the types' rates so that their sum is RHO times that of the servers'",
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--interruptions", "", expected)
     pool = load_pool(options.pool)
     try:
-        with _progress_bar() as on_progress:
+        with progress_bar("jobs", 1.0) as on_progress:
             result = _simulate(pool, options, on_progress)
     except InputError as error:
         if error.source != "pool":
@@ -75,9 +75,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _simulate(
-    pool: Pool, options: argparse.Namespace, on_progress: Callable[[float], None] | None
-) -> dict[str, Any]:
+def _simulate(pool: Pool, options: argparse.Namespace, on_progress: OnProgress) -> dict[str, Any]:
     from spillover.sim.tokens import INTERRUPTIONS, run_tokens
 
     if options.load is not None:
@@ -93,22 +91,6 @@ def _simulate(
         on_progress=on_progress,
         interruptions=interruptions,
     ).as_dict()
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[float], None] | None]:
-    """A bar on stderr, only where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("jobs", total=1.0)
-
-        def on_progress(share: float) -> None:
-            progress.update(task, completed=share)
-
-        yield on_progress
 
 
 def _print_tokens(result: dict[str, Any]) -> None:

@@ -39,6 +39,9 @@ class LeaseMemory:
         words = memoryview(mmap.mmap(self.fd, size))
         self._integers = words.cast("q")
         self._reals = words.cast("d")
+        if fd is None:
+            for runtime in range(RUNTIMES):
+                self._reals[_RAN + runtime] = 1.0  # so that no progress is reported at 0
 
     def close(self) -> None:
         """Of the file only: whoever still has a lease may go on looking at it."""

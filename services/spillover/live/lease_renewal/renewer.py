@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import select
 import threading
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from spillover.live.lease_renewal.lease import Lease
 from spillover.live.lease_renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.lease_renewal.plan import Plan
 from spillover.live.lease_renewal.spawn import PROCESS, Worker, start_process, start_thread
+
+_log = logging.getLogger(__name__)
 
 AUTO = "auto"
 TICK_S_MAX = 0.5
@@ -196,7 +199,7 @@ class LeaseRenewer:
             if worker is None:
                 self._closing.wait(RESTART_S)
                 continue
-            self._on_event(RenewerStarted(worker.kind, worker.pid, self._why))
+            self._call(self._on_event, RenewerStarted(worker.kind, worker.pid, self._why))
             at_once = self._watch(worker)
             self._see_off(worker, at_once=at_once)
             worker = None
@@ -220,7 +223,7 @@ class LeaseRenewer:
             except OSError as error:
                 self._why = f"no process could be started: {error}"
                 if self._mode == PROCESS:
-                    self._on_event(RenewerEnded(self._why))
+                    self._call(self._on_event, RenewerEnded(self._why))
                     return None
         if worker is None:
             worker = start_thread(self._plan, self._memory)
@@ -280,7 +283,7 @@ class LeaseRenewer:
         self._young_deaths = self._young_deaths + 1 if self._is_young else 0
         if self._closing.is_set():
             return
-        self._on_event(RenewerEnded("stood still" if at_once else how))
+        self._call(self._on_event, RenewerEnded("stood still" if at_once else how))
         if self._ending:
             self._tell_ended()
 
@@ -302,12 +305,12 @@ class LeaseRenewer:
         if "ended" in message:
             self._tell_ended()
         if "sent_s" in message:
-            self._on_lag(message["late_s"])
-            self._on_event(self._outcome(message))
+            self._call(self._on_lag, message["late_s"])
+            self._call(self._on_event, self._outcome(message))
         if "hung" in message:
             hung = {(partition, epoch) for partition, epoch in message["hung"]}
             for partition, epoch in sorted(hung - self._told_hung):
-                self._on_event(ev.HandlerHung(partition, epoch))
+                self._call(self._on_event, ev.HandlerHung(partition, epoch))
             self._told_hung = hung
 
     def _outcome(self, message: dict[str, Any]) -> ev.RenewalAnswered | ev.RenewalFailed:
@@ -327,7 +330,7 @@ class LeaseRenewer:
             told = self._ending
             self._ending = False
         if told:
-            self._on_event(ev.RenewalsEnded())
+            self._call(self._on_event, ev.RenewalsEnded())
 
     # --- small things ----------------------------------------------------------------------------
 
@@ -339,6 +342,13 @@ class LeaseRenewer:
         with self._lock:
             if self._lease(lease.partition, lease.epoch) is lease:
                 self._memory.limit(lease.partition, 0.0)
+
+    def _call(self, told: Callable[[Any], None], what: Any) -> None:
+        """Whatever is wrong with who is told, this thread goes on."""
+        try:
+            told(what)
+        except Exception:  # noqa: BLE001 - it is told in full
+            _log.exception("%r was not taken", what)
 
     def _say(self, word: bytes) -> None:
         if self._worker is not None:

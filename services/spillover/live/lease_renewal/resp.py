@@ -66,11 +66,10 @@ class RespConnection:
             self._socket = None
 
     def _connect(self, until_s: float) -> socket.socket:
-        connected = self._open(until_s)
+        connected = self._socket = self._open(until_s)
         connected.settimeout(max(0.001, until_s - time.monotonic()))
         if self._address["tls"]:
-            connected = self._wrap(connected)
-        self._socket = connected
+            connected = self._socket = self._wrap(connected)
         for command in self._greetings():
             answer = self._exchange(connected, pack(command), until_s)
             if isinstance(answer, ErrorReply):

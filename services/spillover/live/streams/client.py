@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spillover.live.redis_connection import place_of, told_error
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 CONNECTIONS_MAX = 2
 """One reads ahead while the other commits."""
+
+TURN_S = 0.002
+"""After so long others on the loop have their turn."""
 
 STOP_POLL_S = 0.05
 """How often a coroutine looks at an event that it cannot wait for."""
@@ -58,10 +62,13 @@ class Client:
                 error = raised
 
     def close(self) -> None:
-        self._redis.close()
+        """What was begun is broken off, and waited for: it may be about to connect."""
+        self._redis.connection_pool.disconnect()
         if self._beside is not None:
-            self._beside.shutdown(wait=False, cancel_futures=True)
+            self._beside.shutdown(cancel_futures=True)
             self._beside = None
+        self._redis.close()
+        self._redis.connection_pool.disconnect()
 
     def _do(self, ask: Any) -> Any:
         match ask:
@@ -117,6 +124,7 @@ class AsyncClient:
         """The answer of the steps; raises what they raise."""
         answer: Any = None
         error: Exception | None = None
+        since_s = monotonic()
         while True:
             try:
                 ask = steps.send(answer) if error is None else steps.throw(error)
@@ -124,6 +132,9 @@ class AsyncClient:
                 found: T = ended.value
                 return found
             answer = error = None
+            if monotonic() - since_s > TURN_S:  # plain handlers never wait for anything
+                await asyncio.sleep(0)
+                since_s = monotonic()
             try:
                 answer = await self._do(ask)
             except Exception as raised:  # noqa: BLE001 - the steps know what to do about it

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from time import monotonic
 from typing import Any, Literal
 
 from spillover.live.lease_renewal.lease import Fenced
@@ -31,13 +32,15 @@ OnRecord = Callable[[Record, Effects], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How often a record is tried, and what then. Raises InputError."""
+    """How often a record is tried, and what then; how often is committed. Raises InputError."""
 
     attempts: int = 3
     pause_first_s: float = 0.1
     pause_longest_s: float = 2.0
     on_poison: OnPoison = "set-aside"
     aside_in_a_row_max: int = 10
+    commit_s: float = 1.0
+    """A batch is committed in parts if it takes longer than this."""
 
     def __post_init__(self) -> None:
         for name in ("attempts", "aside_in_a_row_max"):
@@ -68,6 +71,19 @@ class _Done:
     aside: list[SetAside] = field(default_factory=list)
 
 
+class _Failed(Exception):
+    """Handling ends with that error, once what was handled before is committed."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _failed(poison: PoisonRecord, cause: Exception) -> _Failed:
+    poison.__cause__ = cause
+    return _Failed(poison)
+
+
 class Consuming:
     """One run over one partition. `on_batch` is called after each commit."""
 
@@ -89,9 +105,14 @@ class Consuming:
 
     def run(self, wait_s: float, *, to_end: bool) -> Steps[Consumed]:
         """Until told to stop, or `to_end`: until nothing more is there. Then everything handled is
-        committed. Raises Fenced, PoisonRecord, RecordsTrimmed, StoreUnreachable, StoreRefused."""
+        committed. A lease is told of progress before each record and each try: a handler may take
+        as long for one as the member lets it be silent.
+
+        Raises Fenced, PoisonRecord, RecordsTrimmed, StoreUnreachable, StoreRefused.
+        """
+        self._reading.guard.reports = True
         while not self._reading.guard.stop.is_set():
-            self._reading.guard.lease.progress()
+            self._reading.guard.check()
             try:
                 batch = yield from self._reading.read(0.0 if to_end else wait_s, read_ahead=True)
                 if batch is not None:
@@ -106,7 +127,7 @@ class Consuming:
 
     def _handle(self, batch: Batch) -> Steps[None]:
         """What was handled before something went wrong is committed, if that is still allowed."""
-        done = _Done()
+        done, since_s = _Done(), monotonic()
         try:
             for record in batch.records:
                 if self._reading.guard.stop.is_set():
@@ -114,9 +135,13 @@ class Consuming:
                 if not (yield from self._handle_record(record, done)):
                     break
                 done.records += 1
-        except (PoisonRecord, PeerError):
+                if monotonic() - since_s >= self._attempts.commit_s:
+                    yield from self._commit(batch, done)
+                    batch = batch.after(done.records)
+                    done, since_s = _Done(), monotonic()
+        except _Failed as failed:
             yield from self._commit(batch, done)
-            raise
+            raise failed.error from failed.error.__cause__
         yield from self._commit(batch, done)
 
     def _commit(self, batch: Batch, done: _Done) -> Steps[None]:
@@ -133,19 +158,19 @@ class Consuming:
         """Whether it counts as handled: not if told to stop while it fails."""
         attempt = 0
         while True:
-            self._reading.guard.lease.progress()
+            self._reading.guard.check()
             effects = Effects()
             try:
                 yield Call(self._on_record, (record, effects))
             except Fenced:
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the handler is the user's
                 attempt += 1
                 if self._reading.guard.stop.is_set():
                     return False
                 if attempt >= self._attempts.attempts:
                     if isinstance(error, PeerError):
-                        raise  # another process is to blame, not the record
+                        raise _Failed(error) from None  # not the record is to blame
                     self._set_aside(record, error, done)
                     return True
             else:
@@ -159,11 +184,11 @@ class Consuming:
         partition = self._reading.partition
         if self._attempts.on_poison == "give-up":
             tried = f"tried {self._attempts.attempts} times, {why}"
-            raise PoisonRecord(partition, record.id, tried) from error
+            raise _failed(PoisonRecord(partition, record.id, tried), error)
         if self._aside_in_a_row >= self._attempts.aside_in_a_row_max:
             self._spare(done)
             row = f"so did {self._aside_in_a_row} before it: not poison, but {why}"
-            raise PoisonRecord(partition, record.id, row) from error
+            raise _failed(PoisonRecord(partition, record.id, row), error)
         self._aside_in_a_row += 1
         done.aside.append(SetAside(record, why))
 

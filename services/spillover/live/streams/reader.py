@@ -72,7 +72,7 @@ class _Reader:
             partition,
             epoch,
             Guard(options.get("lease"), self._stop, retry_s, self._random),
-            Limits(options.get("batch_records", 1_000), options.get("batch_bytes", 1 << 20)),
+            Limits(options.get("batch_records", 500), options.get("batch_bytes", 1 << 20)),
             options.get("on_trimmed", "skip"),
         )
 
@@ -122,7 +122,8 @@ class StreamReader(_Reader):
         return self._client.carry_out(self._reading.claim())
 
     def read(self, wait_s: float = WAIT_S) -> Batch | None:
-        """The next records, or None if there were none for so long. Claims first if need be.
+        """The next records, or None if there were none for so long. Claims first if need be. Being
+        told to stop ends the wait at once on an event loop; on a thread, after `wait_s` at most.
 
         Raises Fenced, CheckpointMoved, RecordsTrimmed, StoreUnreachable, StoreRefused.
         """

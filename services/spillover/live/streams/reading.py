@@ -11,11 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import groupby
 from typing import Any, Literal
 
 from spillover.live.lease_renewal.lease import Fenced
 from spillover.live.redis_connection import Script
-from spillover.live.streams.effects import Effects
+from spillover.live.streams.effects import Effect, Effects
 from spillover.live.streams.keys import SOURCE, StreamKeys, check_partition
 from spillover.live.streams.records import (
     Batch,
@@ -38,6 +39,11 @@ ERROR_BYTES_MAX = 1_000
 _log = logging.getLogger(__name__)
 
 
+def _kind(effect: Effect) -> tuple[str, str, int]:
+    """Those of one kind that follow each other are sent as one run."""
+    return effect[0], effect[1], len(effect[2])
+
+
 def load_script(*names: str) -> Script:
     """The files of these names in lua/, one after another."""
     folder = resources.files("spillover.live.streams") / "lua"
@@ -48,7 +54,7 @@ def load_script(*names: str) -> Script:
 class Limits:
     """How much is read at once; raises InputError."""
 
-    records: int = 1_000
+    records: int = 500
     bytes: int = 1 << 20
     """Of fields and values; one record is read however large it is."""
 
@@ -183,11 +189,11 @@ class Reading:
         for one in set_aside:
             fields = self._aside_fields(one)
             given += [len(fields), *fields]
-        given.append(len(effects))
         names: dict[str, int] = {}
-        for command, name, arguments in effects:
+        for (command, name, count), run in groupby(effects, _kind):
             index = names.setdefault(name, len(names) + 1)
-            given += [command, index, len(arguments), *arguments]
+            arguments = [argument for effect in run for argument in effect[2]]
+            given += [command, index, count, len(arguments), *arguments]
         aside = self._keys.set_aside(self.partition)
         keys = (*self._fenced_keys, aside, *(self._keys.sink(name) for name in names))
         return Run(self._apply_script, keys, tuple(given))
@@ -202,7 +208,7 @@ class Reading:
         """What was read ahead, if it is of this place and has any records; else what there is."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == self._place:
-            self.guard.lease.check()
+            self.guard.check()
             try:
                 found: Found = yield Take(ahead[1])
             except StoreUnreachable:
@@ -256,7 +262,7 @@ class Reading:
 
     def _wait(self, limit_s: float) -> Steps[None]:
         """An interrupted wait is no error: the read that follows is tried again."""
-        self.guard.lease.check()
+        self.guard.check()
         try:
             yield Wait(self._keys.stream(self.partition), self._place.id, limit_s)
         except StoreUnreachable:

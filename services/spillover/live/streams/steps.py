@@ -106,17 +106,26 @@ class Guard:
     def __init__(
         self, lease: Holder | None, stop: Stop | None, retry_s: float, random: Random
     ) -> None:
-        self.lease = lease or NoLease()
         self.stop: Stop = stop or threading.Event()
+        self.reports = False
+        """Whether the lease is told of progress: who begins with it has to go on, in time."""
+        self._lease = lease or NoLease()
         self._retry_s = retry_s
         self._random = random
+
+    def check(self) -> None:
+        """Raise Fenced if the holder may act no more."""
+        if self.reports:
+            self._lease.progress()
+        else:
+            self._lease.check()
 
     def patiently(self, ask: Ask) -> Steps[Any]:
         """Ask until there is an answer: as long as the lease lasts, for `retry_s` at most, and once
         only after being told to stop. Raises Fenced, or StoreUnreachable at last."""
         began_s, attempt = monotonic(), 0
         while True:
-            self.lease.check()
+            self.check()
             try:
                 return (yield ask)
             except StoreUnreachable:

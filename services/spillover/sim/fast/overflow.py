@@ -36,6 +36,7 @@ from spillover.sim.fast.overflow_kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow_queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow_rules import check_policy
 from spillover.sim.fast.overflow_state import Requests, State, grown, make_state
+from spillover.sim.overflow import check_length
 from spillover.sim.shared import SHARED, merged, server_kinds
 
 EVENTS_AT_ONCE = 500_000
@@ -105,13 +106,19 @@ def run_fast(
     """Send the schedule into the federation and wait until every request has its answer.
 
     `shared`: instead of the topology's policy, one queue for all (`sim.shared`). InputError where
-    the schedule does not fit the topology, or the kernel does not know the policy.
+    the schedule does not fit the topology or is too long for it (`sim.overflow.check_length`), or
+    the kernel does not know the policy. `wall_s` is the kernel's own time: not that of compiling
+    it, or of loading what is compiled.
     """
     check_policy(topology.policy)
     arrivals = schedule if isinstance(schedule, ArrivalArrays) else arrays_of(schedule, topology)
     arrivals.check(topology)
+    check_length(topology, float(arrivals.time_s[-1]) if len(arrivals) else 0.0)
     requests = _empty_requests(arrivals)
     state = _first_state(topology, requests, seed, shared=shared)
+    # The first call of a kernel compiles or loads it: a call for nothing keeps that off the clock.
+    begin(state)
+    advance(state, 0)
     started_s = time.perf_counter()
     state = _run(state, on_progress)
     wall_s = time.perf_counter() - started_s
@@ -180,7 +187,6 @@ def _first_state(topology: Topology, requests: Requests, seed: int, *, shared: b
 
 
 def _run(state: State, on_progress: Callable[[int], None] | None) -> State:
-    begin(state)
     while True:
         status = advance(state, EVENTS_AT_ONCE)
         if on_progress is not None:
@@ -203,17 +209,25 @@ def _by_home(
     topology: Topology, arrivals: ArrivalArrays, requests: Requests
 ) -> tuple[dict[ClusterId, NDArray[np.float64]], dict[ClusterId, Counter[int]]]:
     """System times of what was done, and hops, by home; requests in order of arrival."""
-    done = np.flatnonzero(requests.outcome == DONE)
-    home = arrivals.cluster[done]
+    clusters = len(topology.clusters)
+    is_done = requests.outcome == DONE
+    home, times_ms, hops = arrivals.cluster, requests.system_time_ms, requests.hops
+    if not is_done.all():
+        home, times_ms, hops = home[is_done], times_ms[is_done], hops[is_done]
     # A stable order of 16-bit numbers is found without comparing.
-    short = home.astype(np.uint16) if len(topology.clusters) < 2**16 else home
-    done = done[np.argsort(short, kind="stable")]
-    ends = np.cumsum(np.bincount(home, minlength=len(topology.clusters)))[:-1]
-    times_ms = np.split(requests.system_time_ms[done], ends)
-    hops = [np.bincount(part).tolist() for part in np.split(requests.hops[done], ends)]
-    counters = [Counter({hop: n for hop, n in enumerate(part) if n}) for part in hops]
-    ids = topology.cluster_ids
-    return dict(zip(ids, times_ms, strict=True)), dict(zip(ids, counters, strict=True))
+    short = home.astype(np.uint16) if clusters < 2**16 else home
+    ordered_ms = times_ms[np.argsort(short, kind="stable")]
+    width = int(hops.max(initial=0)) + 1
+    counts = np.bincount(home * np.int64(width) + hops, minlength=clusters * width)
+    by_home: dict[ClusterId, NDArray[np.float64]] = {}
+    counters: dict[ClusterId, Counter[int]] = {}
+    start = 0
+    for cluster, row in zip(topology.cluster_ids, counts.reshape(-1, width).tolist(), strict=True):
+        stop = start + sum(row)
+        by_home[cluster] = ordered_ms[start:stop]
+        counters[cluster] = Counter({hop: n for hop, n in enumerate(row) if n})
+        start = stop
+    return by_home, counters
 
 
 def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:

@@ -43,23 +43,31 @@ def pop(s: State) -> int:
     size = run.heap_size - 1
     run.heap_size = size
     at_s, made, last = heap[size].at_s, heap[size].made, heap[size].what
+    # Down to a leaf, then up again: what was last seldom belongs higher than a leaf. The lesser of
+    # two is found without a branch, which no processor could predict.
     place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= size:
-            break
-        other = below + 1
-        if other < size and (
-            heap[other].at_s < heap[below].at_s
-            or (heap[other].at_s == heap[below].at_s and heap[other].made < heap[below].made)
-        ):
-            below = other
-        if at_s < heap[below].at_s or (at_s == heap[below].at_s and made < heap[below].made):
-            break
+    below = 1
+    while below + 1 < size:
+        one, other = heap[below], heap[below + 1]
+        below += (other.at_s < one.at_s) | ((other.at_s == one.at_s) & (other.made < one.made))
         heap[place].at_s = heap[below].at_s
         heap[place].made = heap[below].made
         heap[place].what = heap[below].what
         place = below
+        below = 2 * place + 1
+    if below < size:
+        heap[place].at_s = heap[below].at_s
+        heap[place].made = heap[below].made
+        heap[place].what = heap[below].what
+        place = below
+    while place > 0:
+        above = (place - 1) >> 1
+        if heap[above].at_s < at_s or (heap[above].at_s == at_s and heap[above].made < made):
+            break
+        heap[place].at_s = heap[above].at_s
+        heap[place].made = heap[above].made
+        heap[place].what = heap[above].what
+        place = above
     heap[place].at_s = at_s
     heap[place].made = made
     heap[place].what = last

@@ -262,13 +262,21 @@ def begin(net: Net, law: Law, seed: int) -> None:
 
 
 @compiled
-def advance(net: Net, law: Law, objects: int, seed: int) -> None:
-    """Until so many objects have reached their consumers; `net.sums` are of this batch alone."""
+def begin_batch(net: Net, seed: int) -> None:
+    """Draws and sums from the beginning: what `advance` counts from here on is a batch."""
     np.random.seed(seed)  # noqa: NPY002
     net.sums[:] = 0.0
+
+
+@compiled
+def advance(net: Net, law: Law, objects: int, events: int) -> int:
+    """Until so many objects have reached their consumers, but no more than so many events: the
+    objects that are still to come. Called again with these, it goes on as if it had not stopped.
+    """
     producers = len(net.rates)
-    arrived = 0
-    while arrived < objects:
+    for _ in range(events):
+        if objects == 0:
+            break
         passed = net.times[0] - net.clock[0]
         net.sums[TIME] += passed
         net.sums[PRODUCING] += passed * net.clock[1]
@@ -282,7 +290,7 @@ def advance(net: Net, law: Law, objects: int, seed: int) -> None:
         if net.phase[i] == PROBING:
             _on_request(net, law, i)
         elif net.phase[i] == RECEIVING:
-            arrived += 1
+            objects -= 1
             net.sums[WAITS] += net.clock[0] - net.asked_at[i]
             net.sums[HOPS] += net.hops[i]
             net.phase[i] = CONSUMING
@@ -291,3 +299,4 @@ def advance(net: Net, law: Law, objects: int, seed: int) -> None:
         else:
             net.counts[1] -= 1
             _request(net, law, i)
+    return objects

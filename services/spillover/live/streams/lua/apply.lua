@@ -1,8 +1,8 @@
 -- Effects, records set aside and the checkpoint that covers them: all, or nothing.
 -- Keys: the three of fence.lua, the stream of what is set aside, then those that effects touch.
 -- Arguments: partition, epoch, id from which it moves, new checkpoint, count of records set aside,
--- for each: number of its fields and values, these; count of effects, for each: command, index of
--- its key, number of arguments, these.
+-- for each: number of its fields and values, these; then for each run of effects: command, index of
+-- the key, number of arguments of one effect, of all together, these.
 -- Answer: {'ok'}, {'fenced', the later epoch}, {'moved'} if the checkpoint is not where it should be,
 -- or an error reply before anything is changed.
 local stored = read_checkpoint()
@@ -50,9 +50,12 @@ for i = 1, tonumber(take()) do
   set_aside[i] = take_list(tonumber(take()))
 end
 local effects = {}
-for i = 1, tonumber(take()) do
+while at <= #ARGV do
   local command, key = take(), KEYS[4 + tonumber(take())]
-  effects[i] = { command = command, key = key, given = take_list(tonumber(take())) }
+  local width, count = tonumber(take()), tonumber(take())
+  for _ = 1, count / width do
+    effects[#effects + 1] = { command = command, key = key, given = take_list(width) }
+  end
 end
 
 -- A command that fails in the middle would leave half of the effects behind: what could fail is
