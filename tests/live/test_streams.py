@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,8 +15,7 @@ from spillover.live.streams.keys import StreamKeys, partition_of
 from spillover.live.streams.lags import read_lags, read_lags_async
 from spillover.live.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.streams.reading import SetAside
-from spillover.live.streams.records import CheckpointMoved, Place, RecordsTrimmed
-from spillover.live.streams.steps import Begin
+from spillover.live.streams.records import CheckpointMoved, RecordsTrimmed
 from spillover.live.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
@@ -250,25 +247,6 @@ def test_waiting_ends_with_a_record_or_a_stop(group):
 
 def _blocked(group):
     return group.redis.info("clients")["blocked_clients"] > 0
-
-
-def test_closing_breaks_off_what_is_read_ahead(redis_servers, tmp_path):
-    """A Redis that stands still does not hold up a handler that ends."""
-    with redis_servers.running(tmp_path) as server:
-        group = Group(server, "g")
-        group.fill(20)
-        reader = group.reader(1, batch_records=5, timeout_s=60.0)
-        reader.read(0.0)
-        reader.read(0.0)
-        server.process.send_signal(signal.SIGSTOP)
-        reader._client.carry_out(_begin(reader))
-        began_s = time.monotonic()
-        reader.close()
-        assert time.monotonic() - began_s < 30.0
-
-
-def _begin(reader):
-    yield Begin(reader._reading._find_once(Place("0-0", 0, 0)))
 
 
 def test_what_was_trimmed_is_skipped_and_counted(group):

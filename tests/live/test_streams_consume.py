@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 
 import pytest
 
@@ -271,6 +272,19 @@ def test_redis_away_for_too_long_is_an_error_without_a_lease(redis_servers, tmp_
             pytest.raises(StoreUnreachable, match="cannot be reached"),
         ):
             reader.claim()
+
+
+def test_closing_waits_for_nobody(redis_servers, tmp_path):
+    """A Redis that stands still does not hold up a handler that ends."""
+    with redis_servers.running(tmp_path) as server:
+        fill(server.url, "g", 20)
+        reader = StreamReader(server.url, "g", 0, 1, batch_records=5, timeout_s=60.0)
+        reader.read(0.0)
+        server.process.send_signal(signal.SIGSTOP)
+        reader.read(0.0) if reader._reading._ahead[1].done() else None
+        began_s = time.monotonic()
+        reader.close()
+        assert time.monotonic() - began_s < 30.0
 
 
 @pytest.mark.parametrize("event", [asyncio.Event, threading.Event, StopEvent])

@@ -85,13 +85,18 @@ class Claims:
         self._consider_held(survey, now_s)
 
     def _give_back_unheard(self, survey: Survey, now_s: float) -> None:
-        """What was granted in an answer that got lost. Only what this process has asked for: an
-        earlier one of the same id may still serve what it had."""
+        """What was granted in an answer that got lost, and what was fenced because the answers of
+        renewals got lost. Only what this process has asked for: an earlier one of the same id may
+        still serve what it had."""
         self._unanswered &= self.claims.keys() | {partition for partition, _ in survey.own}
         for partition, epoch in survey.own:
-            if partition in self._unanswered and partition not in self.claims:
+            if partition in self.claims:
+                continue
+            if partition in self._unanswered:
                 self._unanswered.discard(partition)
                 self._holdings.give_back(partition, epoch, now_s, now_s)
+            else:
+                self._holdings.release_again(partition, epoch, now_s)
 
     def _own_part(self, standing: Standing, now_s: float) -> list[int]:
         """What is free and falls to this member; and a part of what nobody has taken for long."""

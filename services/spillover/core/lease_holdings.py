@@ -231,6 +231,12 @@ class Holdings:
         away_s = backoff_s(count - 1, desk.min_grab_s, desk.max_lease_s, desk.random.random())
         self.failures[one.partition] = Failures(count, now_s + away_s)
 
+    def release_again(self, partition: int, epoch: int, now_s: float) -> None:
+        """What the store takes for held, though its handler has ended here."""
+        is_ours = self.epochs.get(partition) == epoch and not self.serves(partition)
+        if is_ours and (partition, epoch) not in self.releasing:
+            self._release(partition, epoch, now_s + self._desk.max_lease_s, now_s)
+
     def _release(self, partition: int, epoch: int, matters_to_s: float, now_s: float) -> None:
         self.releasing[partition, epoch] = matters_to_s
         self._ask_release(partition, epoch, now_s)

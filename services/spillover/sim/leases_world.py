@@ -7,6 +7,7 @@ node comes late to everything: to messages, to answers and to its own timers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -51,6 +52,8 @@ class Troubles:
     """When the store loses all that it knows."""
     answers_lost: float = 0.0
     """Share of the store's answers that never come, though it was carried out."""
+    answers_lost_to_ms: float = math.inf
+    """Up to when answers get lost."""
     answers_repeated: float = 0.0
     """Share of the store's answers that come twice."""
 
@@ -168,7 +171,8 @@ class Surroundings:
             self.timer(node, TIMEOUT_MS, otherwise)
             return
         answer = script()
-        if troubles.answers_lost and self._answers.random() < troubles.answers_lost:
+        losing = troubles.answers_lost > 0.0 and now_ms < troubles.answers_lost_to_ms
+        if losing and self._answers.random() < troubles.answers_lost:
             if self._answers.random() < 0.5:
                 self.timer(node, TIMEOUT_MS, otherwise)
             return

@@ -52,7 +52,7 @@ JOBS_FOR_INTERVALS = 10 * BATCHES
 """With fewer, there is one batch and no interval."""
 
 JOBS_AT_ONCE = 250_000
-"""Between two calls of `on_progress`."""
+"""Between two calls of `on_progress`; fewer where jobs are interrupted often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,9 @@ def run_tokens(
     system = TokenSystem(pool, seed=seed, shares=shares, sizes=sizes, quantum=quantum)
     warm_up = max(jobs // 10, 20 * sum(each.tokens for each in pool.classes))
     started_s = time.perf_counter()
-    batches = _measure(system, jobs, warm_up, on_progress)
+    often = interruptions / INTERRUPTIONS if discipline == "fcfs" else 1.0
+    at_once = max(1, int(JOBS_AT_ONCE / max(1.0, often)))
+    batches = _measure(system, jobs, warm_up, at_once, on_progress)
     wall_s = time.perf_counter() - started_s
     return TokenRun(
         pool=pool.name,
@@ -173,7 +175,11 @@ def _quantum(discipline: str, interruptions: float) -> float | None:
 
 
 def _measure(
-    system: TokenSystem, jobs: int, warm_up: int, on_progress: Callable[[float], None] | None
+    system: TokenSystem,
+    jobs: int,
+    warm_up: int,
+    at_once: int,
+    on_progress: Callable[[float], None] | None,
 ) -> list[Counts]:
     """What happened in each batch; the batches have equal numbers of jobs, as nearly as can be."""
     count = BATCHES if jobs >= JOBS_FOR_INTERVALS else 1
@@ -182,7 +188,7 @@ def _measure(
     def advance(until: int) -> Counts:
         nonlocal done
         while done < until:
-            step = min(until - done, JOBS_AT_ONCE)
+            step = min(until - done, at_once)
             system.advance(step)
             done += step
             if on_progress is not None:

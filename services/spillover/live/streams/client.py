@@ -62,11 +62,14 @@ class Client:
                 error = raised
 
     def close(self) -> None:
-        """What was begun is broken off, and waited for: it may be about to connect."""
-        self._redis.connection_pool.disconnect()
+        """Waits for nobody: what was begun disconnects by itself when it is done."""
+        self._disconnect()
         if self._beside is not None:
-            self._beside.shutdown(cancel_futures=True)
+            self._beside.submit(self._disconnect)
+            self._beside.shutdown(wait=False)
             self._beside = None
+
+    def _disconnect(self) -> None:
         self._redis.close()
         self._redis.connection_pool.disconnect()
 

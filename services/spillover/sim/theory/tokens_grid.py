@@ -87,7 +87,7 @@ def solve_part(part: Part) -> PartLaw:
             "classes",
             f"expected a pool that is solved with {STATES_MAX} states and {STEPS_MAX:.2g} steps, "
             f"got one of {max(way.states, *way.local_states)} and {way.steps:.2g}; "
-            "it can be simulated (spillover sim tokens)",
+            "up to 100000 tokens it can be simulated (spillover sim tokens)",
         )
     best = min(feasible, key=lambda way: way.steps)
     weights, empty, full = best.solve()
