@@ -21,7 +21,7 @@ def test_a_new_group_has_no_grace(tell):
 
 
 def test_holders_say_first_what_they_hold(tell):
-    """All data lost: same epochs again for who holds, and no grabs for one renewal period."""
+    """All data lost: same epochs again for who holds, and no grabs for one maximum lease."""
 
     async def story(group, a, b, c):
         held_a = await a.start(T, 0, 1)
@@ -34,9 +34,12 @@ def test_holders_say_first_what_they_hold(tell):
         assert answer.held == [(0, True, False), (1, True, False)]
         assert (await c.join(now)).era == answer.era
         for member in (a, c):
-            assert not await member.grab(now + TIMES.renewal_period_ms - 1, 2, PATIENT)
+            assert not await member.grab(now + TIMES.max_lease_ms - 1, 2, PATIENT)
         assert (await b.renew(now + 7, *held_b)).held == [(2, True, False)]
-        after = now + TIMES.renewal_period_ms
+        after = now + TIMES.max_lease_ms
+        await a.renew(after - 1, *held_a)
+        await b.renew(after - 1, *held_b)
+        await c.renew(after - 1)
         assert (await c.survey(after)).held == [
             (0, "a", after - T),
             (1, "a", after - T),
@@ -60,8 +63,8 @@ def test_who_wants_a_partition_after_a_loss_begins_the_grace_as_well(tell):
             assert not await a.grab(now, 0, PATIENT)
             await a.renew(now)
             assert not await b.grab(now + 1, 0, PATIENT)
-            await b.renew(now + 1)
-            over = now + TIMES.renewal_period_ms
+            over = now + TIMES.max_lease_ms
+            await b.renew(over - 2)
             assert not await b.grab(over - 1, 0, PATIENT)
             assert await b.grab(over, 0, PATIENT)
 
@@ -77,8 +80,8 @@ def test_epochs_grow_after_a_loss_and_the_forgotten_holder_is_told(tell):
         await group.lose_all()
         now = T + 10
         assert not await b.grab(now, 0, PATIENT)
-        await b.renew(now)
-        after = now + TIMES.renewal_period_ms
+        after = now + TIMES.max_lease_ms
+        await b.renew(after - 1)
         assert await b.grab(after, 0, PATIENT)
         later = (await b.activate(after, 0)).epoch
         assert later > epoch

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from spillover.core import lease_events as ev
 from spillover.core.lease_desk import MemberSettings
 from spillover.core.lease_member_blog import BlogMember
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
@@ -118,3 +121,10 @@ def test_a_drain_stops_all_and_ends():
     story.tell(ev.HandlerEnded(0, 0))
     assert story.kinds()[-1] is ev.Finished
     assert story.tell(ev.Challenged(0)) == []
+
+
+@pytest.mark.parametrize("told", [{"node": "a|b"}, {"partitions": 0}])
+def test_settings_that_make_no_sense_are_refused(told):
+    """One line."""
+    with pytest.raises(InputError):
+        MemberSettings(**{"node": "a", "partitions": 1, **told})

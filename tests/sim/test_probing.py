@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, replace
 from statistics import fmean
 
+import psutil
 import pytest
 
 from spillover.model.errors import InputError
@@ -148,13 +150,24 @@ def test_pauses_change_nothing(monkeypatch):
     assert told[-1] == 6000
 
 
+def busy_for(process, cpu_s):
+    """Until it has used so much more CPU time: it is in the middle of its work."""
+    process_times = psutil.Process(process.pid)
+    until_s = sum(process_times.cpu_times()[:2]) + cpu_s
+    limit_s = time.monotonic() + 20
+    while sum(process_times.cpu_times()[:2]) < until_s:
+        assert time.monotonic() < limit_s
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+
+
 def test_ctrl_c_is_heard_at_once():
     """In a run of minutes, of which the first is warm-up."""
     command = [sys.executable, "-c", LONG_RUN]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "begun\n"
-            time.sleep(0.5)
+            busy_for(process, 0.5)
             sent_s = time.monotonic()
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 from dataclasses import fields
 from typing import Any
@@ -23,9 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     member = commands.add_parser("run", help=summary, description=summary, allow_abbrev=False)
     member.add_argument("--redis", required=True, metavar="URL", help="redis://HOST:PORT/NUMBER")
     member.add_argument("--group", required=True, metavar="G")
-    member.add_argument(
-        "--node", required=True, metavar="ID", help="no other of the group's"
-    )
+    member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
     member.add_argument("--partitions", type=whole_number, required=True, metavar="N")
     member.add_argument(
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
@@ -53,6 +52,9 @@ def _run_member(options: argparse.Namespace) -> int:
     from spillover.live.lease_group import LeaseGroup
     from spillover.live.lease_handlers import load_handler
 
+    # Where `spillover.live.streams.example` finds its streams.
+    os.environ["SPILLOVER_REDIS"] = options.redis
+    os.environ["SPILLOVER_GROUP"] = options.group
     configure_logs(options.node, as_json=options.log_format == "json", log_requests=False)
     group = LeaseGroup(
         options.redis,

@@ -177,15 +177,20 @@ class LeaseMember:
 
     def _wait_for_other(self, alive_s: float, now_s: float) -> None:
         """Another process of this id lives, or died without a word: within one maximum lease it
-        is known which."""
+        is known which. One that is about to count as dead by then, by the store's clock, is waited
+        for: it has not renewed."""
         self.state = State.WAITING
         self._refused_s = min(self._refused_s, now_s)
-        limit_s = self._refused_s + self._desk.max_lease_s
-        if now_s >= limit_s:
-            node = self.settings.node
-            self._finish(f"another member with the id {node} is alive, and has been all the time")
+        desk = self._desk
+        limit_s = self._refused_s + desk.max_lease_s
+        spare_s = desk.max_lease_s * (1.0 - desk.entitled_share)
+        asks_s = now_s + max(alive_s, desk.held_delay_s)
+        if now_s < limit_s:
+            self._join_at(min(asks_s, limit_s))
+        elif alive_s <= spare_s and now_s < limit_s + spare_s:
+            self._join_at(asks_s)
         else:
-            self._join_at(min(now_s + max(alive_s, self._desk.held_delay_s), limit_s))
+            self._finish(f"another member with the id {desk.node} is alive, and has been all along")
 
     # --- surveys -------------------------------------------------------------------------------
 

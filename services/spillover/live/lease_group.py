@@ -169,7 +169,13 @@ class LeaseGroup:
     def _feed(self, event: Any) -> None:
         if self._finished.done():
             return
-        for command in self.machine.handle(event, lease_now_s()):
+        now_s = lease_now_s()
+        commands = []
+        if self.machine.next_deadline() <= now_s:
+            # Late: what was renewed meanwhile may not have been read yet, and must not be fenced.
+            seen = [(p, e, self._renewer.deadline_s(p, e)) for p, e in self.held.items()]
+            commands += self.machine.handle(ev.LeasesSeen(seen), now_s)
+        for command in [*commands, *self.machine.handle(event, now_s)]:
             if isinstance(command, ev.Ask):
                 self._begin(self._ask(command))
             else:

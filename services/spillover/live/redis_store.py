@@ -199,7 +199,7 @@ class RedisLeaseStore:
 
     def _group_arguments(self) -> tuple[str | float, ...]:
         """What lua/era.lua takes; the fresh era is used only where there is none."""
-        grace_ms = round(self._times.renewal_period_ms)
+        grace_ms = round(self._times.max_lease_ms)
         return self._era, uuid.uuid4().hex, self._partitions, self._rule, grace_ms
 
     async def _publish(self, channel: str, partitions: Sequence[int]) -> None:

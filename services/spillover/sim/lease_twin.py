@@ -192,7 +192,7 @@ class LeaseTwin:
             self._eras += 1
             group = self._group = _Group(*wanted, f"era{self._eras}", self._server)
         if self._known.get(node, "") not in ("", group.era) and group.grace_to_ms is None:
-            group.grace_to_ms = now_ms + self._times.renewal_period_ms
+            group.grace_to_ms = now_ms + self._times.max_lease_ms
         self._known[node] = group.era
         return group
 

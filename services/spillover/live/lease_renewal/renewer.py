@@ -148,6 +148,10 @@ class LeaseRenewer:
                 del self._leases[partition]
                 self._memory.drop(partition)
 
+    def deadline_s(self, partition: int, epoch: int) -> float:
+        """Until when a holder of that epoch may act, as last renewed; 0 if it may not."""
+        return self._memory.deadline_s(partition, epoch)
+
     def close(self) -> None:
         """Fence what is left, and end."""
         with self._lock:
@@ -315,7 +319,7 @@ class LeaseRenewer:
 
     def _outcome(self, message: dict[str, Any]) -> ev.RenewalAnswered | ev.RenewalFailed:
         if "problem" in message:
-            return ev.RenewalFailed(message["problem"])
+            return ev.RenewalFailed(message["problem"], message["sent_s"])
         self._plan.era = message["era"]
         pairs = [(partition, epoch) for partition, epoch in message["pairs"]]
         held = [

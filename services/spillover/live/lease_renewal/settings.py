@@ -41,7 +41,7 @@ def make_plan(
         uuid.uuid4().hex,
         partitions,
         rule,
-        round(times.renewal_period_ms),
+        round(times.max_lease_ms),
         node,
         incarnation,
         round(times.max_lease_ms),
