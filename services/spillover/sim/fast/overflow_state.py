@@ -189,6 +189,7 @@ def grown(state: State) -> State:
     had = len(old.slots)
     events_besides = len(state.clusters) + len(state.links)
     new = _make_under(2 * had, old.path.shape[1], old.tried.shape[1], events_besides)
+    of_new: Any  # arrays, of several types
     for of_old, of_new in zip(old[:-2], new[:-2], strict=True):
         of_new[:had] = of_old
     free = int(run["slots_free"][0])
