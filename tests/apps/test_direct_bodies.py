@@ -8,8 +8,9 @@ import json
 
 import pytest
 
-from spillover.apps.node import http_protocol
-from spillover.apps.node.http_protocol import DIRECT_BODY_BYTES, DIRECT_WITHIN_S, BoundedProtocol
+from spillover.apps.node import direct_path
+from spillover.apps.node.direct_path import DIRECT_BODY_BYTES, DIRECT_WITHIN_S
+from spillover.apps.node.http_protocol import BoundedProtocol
 
 
 def with_node(nodes, check):
@@ -61,7 +62,7 @@ async def answer_of(reader):
 def test_a_body_behind_its_head_is_served_without_a_task(nodes, tasks, monkeypatch, size):
     """Whatever its size up to the limit, and the next request of the connection after it. The time
     that it has is made long here: a busy machine may take longer to deliver it."""
-    monkeypatch.setattr(http_protocol, "DIRECT_WITHIN_S", 30.0)
+    monkeypatch.setattr(direct_path, "DIRECT_WITHIN_S", 30.0)
     content = work(size)
 
     async def check(node):
@@ -116,15 +117,15 @@ def test_the_deadline_runs_from_the_head_on(nodes, tasks):
 
 def test_a_client_that_leaves_within_its_body_leaves_nothing(nodes, monkeypatch):
     """Neither a request nor a timer."""
-    monkeypatch.setattr(http_protocol, "DIRECT_WITHIN_S", 30.0)
+    monkeypatch.setattr(direct_path, "DIRECT_WITHIN_S", 30.0)
     gone = []
-    drop = BoundedProtocol._drop_put_off
+    lose = BoundedProtocol.connection_lost
 
-    def noting(self, put_off):
-        drop(self, put_off)
+    def noting(self, error):
+        lose(self, error)
         gone.append(self)
 
-    monkeypatch.setattr(BoundedProtocol, "_drop_put_off", noting)
+    monkeypatch.setattr(BoundedProtocol, "connection_lost", noting)
     content = work(1000)
 
     async def check(node):

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from spillover.apps.node.app import create_app
-from spillover.apps.node.http_protocol import EXCHANGE
+from spillover.apps.node.direct_path import EXCHANGE
 from spillover.apps.node.server import NodeServer, bind_socket
 from spillover.core.node_events import Resume
 from spillover.live.node_shell import NodeShell

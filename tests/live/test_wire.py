@@ -7,10 +7,11 @@ from dataclasses import astuple
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spillover.live import wire
+from spillover.live.write_batch import JOIN_LIMIT_BYTES
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import CLUSTER_ID
@@ -43,12 +44,16 @@ counts = st.integers(0, 2**50)
     st.integers(0, 9),
     traces,
     durations,
+    st.booleans(),
 )
-def test_forwards_survive_the_way(sender, id, path, work, keyed, type, priority, trace, rest_s):
+@example("a", '"payload":null', ("a",), None, True, '"payload":null', 0, None, 1.0, True)
+def test_forwards_survive_the_way(
+    sender, id, path, work, keyed, type, priority, trace, rest_s, is_large
+):
     """A request arrives as it was, its payload to the byte, with what remained of its deadline."""
-    payload = json.dumps(work).encode()
+    payload = json.dumps([work, "x" * JOIN_LIMIT_BYTES] if is_large else work).encode()
     request = Request(id, keyed, msgspec.Raw(payload), path, type, priority, trace)
-    body = wire.encode_forward(request, sender, rest_s)
+    body = b"".join(wire.encode_forward(request, sender, rest_s))
     told, arrived, remaining_s = wire.decode_forward(body)
     assert told == sender
     assert bytes(memoryview(arrived.work)) == payload

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from spillover.live.http1_connection import Connection, Exchange, Response
+from spillover.live.http1_connection import Body, Connection, Exchange, Response
 from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import InputError, NotDelivered, PeerError
 
@@ -101,10 +101,11 @@ class HttpClient:
         path: str,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        body: bytes = b"",
+        body: bytes | Body = b"",
         timeout_s: float | None,
     ) -> asyncio.Future[Response]:
-        """Send a request, now if a connection is idle, and return the future of its answer.
+        """Send a request, now if a connection is idle, and return the future of its answer. The
+        body may be given in parts that follow each other.
 
         `timeout_s` runs from this call to the last byte of the answer; None is no limit.
         Cancelling the future closes the connection. Any status is an answer, not an error.
@@ -113,7 +114,8 @@ class HttpClient:
         time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
         valid answer came. Raises ValueError for a method, path or header that cannot be sent.
         """
-        head = self._head(method, path, headers, body)
+        parts = body if isinstance(body, tuple) else (body,)
+        head = self._head(method, path, headers, sum(map(len, parts)))
         exchange = self._exchange(method, path, body_limit_bytes=self._body_limit_bytes)
         if timeout_s is not None:
             if timeout_s <= 0:
@@ -121,7 +123,7 @@ class HttpClient:
                 return exchange.future
             loop = exchange.future.get_loop()
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
-        self._dispatch(exchange, head, body)
+        self._dispatch(exchange, head, parts)
         return exchange.future
 
     async def warm(self, connections: int) -> None:
@@ -154,10 +156,10 @@ class HttpClient:
         status is not 200, the answer breaks off or ends within a line, a line is too long, or
         nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
         """
-        head = self._head("GET", path, headers, b"")
+        head = self._head("GET", path, headers, 0)
         lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
         exchange = self._exchange("GET", path, body_limit_bytes=sys.maxsize, on_body=lines.feed)
-        self._dispatch(exchange, head, b"")
+        self._dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
                 await _while_heard(exchange, silence_s)
@@ -202,7 +204,7 @@ class HttpClient:
         self._ended.set()
 
     def _head(
-        self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], length_bytes: int
     ) -> bytes:
         if method not in METHODS:
             raise ValueError(f"expected one of {', '.join(sorted(METHODS))}, got {method!r}")
@@ -213,8 +215,8 @@ class HttpClient:
         # The pattern alone would take a value with a newline for two headers.
         if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
             raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
-        if body or method in ("PATCH", "POST", "PUT"):
-            return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start.encode(), len(body), lines)
+        if length_bytes or method in ("PATCH", "POST", "PUT"):
+            return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start.encode(), length_bytes, lines)
         return b"%b\r\n%b\r\n" % (start.encode(), lines)
 
     def _exchange(
@@ -228,7 +230,7 @@ class HttpClient:
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         return Exchange(method, self._server.url + path, future, body_limit_bytes, on_body)
 
-    def _dispatch(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+    def _dispatch(self, exchange: Exchange, head: bytes, body: Body) -> None:
         connection = self._take_idle()
         if connection is not None:
             connection.send(exchange, head, body)
@@ -252,7 +254,7 @@ class HttpClient:
         return self._connections_max - len(self._open) - len(self._connecting)
 
     def _connect_for(
-        self, exchange: Exchange | None, head: bytes = b"", body: bytes = b""
+        self, exchange: Exchange | None, head: bytes = b"", body: Body = ()
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
         task = asyncio.get_running_loop().create_task(self._connect())
@@ -278,7 +280,7 @@ class HttpClient:
         return connection
 
     def _connected(
-        self, exchange: Exchange | None, head: bytes, body: bytes, task: asyncio.Task[Connection]
+        self, exchange: Exchange | None, head: bytes, body: Body, task: asyncio.Task[Connection]
     ) -> None:
         self._connecting.discard(task)
         self._ended.set()

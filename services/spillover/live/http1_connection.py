@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import httptools
 
-from spillover.live.write_batch import WriteBatch, write_parts
+from spillover.live.write_batch import Buffer, WriteBatch, write_parts
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
 OVERHEAD_LIMIT_BYTES = 65_536
@@ -22,6 +22,9 @@ OVERHEAD_LIMIT_BYTES = 65_536
 Looked at after each segment read from the socket, so up to one segment more can get in."""
 
 _BODYLESS_STATUSES = (204, 304)
+
+Body: TypeAlias = tuple[Buffer, ...]
+"""Of a request, in parts that follow each other: what is large need not be copied."""
 
 
 @dataclass(slots=True)
@@ -148,16 +151,16 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
-    def send(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+    def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
         """Write a request; its future ends with the answer or with OutcomeUnknown."""
         self._await_answer()
         self.exchange = exchange
         exchange.connection = self
         exchange.sent_s = exchange.heard_s = time.monotonic()
         if self._writes is not None:
-            self._writes.write(self._transport, head, body)
+            self._writes.write(self._transport, head, *body)
         else:
-            write_parts(self._transport, head, body)
+            write_parts(self._transport, head, *body)
 
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""

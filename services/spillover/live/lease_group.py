@@ -5,25 +5,28 @@ handlers, joined. No rule is made here: what the machine says is done.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from spillover.core import lease_events as ev
 from spillover.core.lease_desk import MemberSettings
-from spillover.core.lease_member import LeaseMember, State
+from spillover.core.lease_member import State
 from spillover.live.lease_handlers import Handler, HandlerRunner, check_handler
+from spillover.live.lease_parts import make_parts
 from spillover.live.lease_renewal.clock import lease_now_s
+from spillover.live.lease_renewal.lease import Lease
 from spillover.live.lease_renewal.memory import LOOP, THREAD
-from spillover.live.lease_renewal.renewer import LeaseRenewer, RenewerEnded, RenewerStarted
-from spillover.live.lease_renewal.settings import make_plan
+from spillover.live.lease_renewal.renewer import RenewerEnded, RenewerStarted
+from spillover.live.loop_lag import LoopLag
 from spillover.live.redis_hints import Hints
-from spillover.live.redis_store import RedisLeaseStore
 from spillover.model.errors import InputError, PeerError, RunError, StoreRefused
 from spillover.model.lease_times import LeaseTimes
 
@@ -33,15 +36,29 @@ OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
 CLOSE_S = 2.0
 """For what is under way with the store at the very end."""
 
+LAGS_KEPT = 100
+
 _log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Counts what happens to a member; see `lease_metrics`. `renewed` is called in a thread."""
+
+    def told(self, event: str) -> None: ...
+
+    def handler_failed(self) -> None: ...
+
+    def renewed(self, late_s: float) -> None: ...
 
 
 class LeaseGroup:
     """One member, from `async with` until that ends: it then hands everything over and leaves.
 
     `handler(partition, epoch, stop_event)` runs for each partition that is held, on a thread, or on
-    the loop if it is async. `on_event` gets what happens as dicts. Raises InputError for unusable
-    settings, at entry also for a group of other settings and a Redis that refuses.
+    the loop if it is async. `on_event` gets what happens as dicts. Members are evened out by the
+    `balance` of "count" or "load". `rule="blog"` is for comparison: no renewals, nobody is fenced,
+    and all epochs are 0. Raises InputError for unusable settings, at entry also for a group of
+    other settings and a Redis that refuses.
     """
 
     def __init__(
@@ -53,28 +70,31 @@ class LeaseGroup:
         partitions: int,
         handler: Handler,
         times: LeaseTimes | None = None,
+        rule: str = "guarded",
+        balance: str = "count",
         max_progress_ms: float | None = None,
         on_event: OnEvent | None = None,
         seed: int | None = None,
         renewer: str = "auto",
     ) -> None:
         check_handler(handler, "handler")
-        self.node = node
+        self.url, self.group, self.node, self.rule = url, group, node, rule
         self.times = times or LeaseTimes()
-        settings = MemberSettings(node=node, partitions=partitions, times=self.times)
-        random = Random() if seed is None else Random(f"{seed}/lease/{node}")
-        self.machine = LeaseMember(settings, random)
+        self.settings = MemberSettings(
+            node=node, partitions=partitions, times=self.times, balance=balance
+        )
         self._incarnation = uuid.uuid4().hex[:16]
-        self._store = RedisLeaseStore(url, group, partitions, self.times)
-        self._plan = make_plan(
+        self._parts = make_parts(
             url,
             group,
-            partitions,
-            self.times,
-            node=node,
+            self.settings,
+            rule=rule,
             incarnation=self._incarnation,
+            random=Random() if seed is None else Random(f"{seed}/lease/{node}"),
             max_progress_ms=max_progress_ms,
+            renewer=renewer,
         )
+        self.machine = self._parts.machine
         self._hints = Hints(
             url,
             group,
@@ -84,25 +104,34 @@ class LeaseGroup:
             random=Random(f"{self._incarnation}/hints"),
         )
         self._handler = handler
-        self._renewer_mode = renewer
         self._on_event = on_event
+        self.observer: Observer | None = None
+        self.loop_lag = LoopLag()
+        self.down_since_s: float | None = None
+        """Of `lease_now_s`: since when the store has been away."""
+        self._lags: deque[float] = deque(maxlen=LAGS_KEPT)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun = self._drain_wanted = False
         self._calls: set[asyncio.Task[None]] = set()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_s = math.inf
-        self._asks = self._asks_of_store()
         self._interpreters = self._interpreters_of()
 
     # --- life ---------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        self._finished: asyncio.Future[str | None] = self._loop.create_future()
-        self._joined: asyncio.Future[None] = self._loop.create_future()
+        self._loop = loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[str | None] = loop.create_future()
+        self._joined: asyncio.Future[None] = loop.create_future()
         self._runner = HandlerRunner(self._handler, self._handler_ended)
-        self._renewer = LeaseRenewer(self._plan, self._renewer_says, mode=self._renewer_mode)
-        self._renewer.beat_on(self._loop)
-        self._listening = self._loop.create_task(self._hints.run())
+        self._leases = self._parts.make_leases(self._renewer_says, self._renewed)
+        self._begun = True
+        self._leases.beat_on(loop)
+        self.loop_lag.watch(loop)
+        self._listening = loop.create_task(self._hints.run())
         self._feed(ev.Started())
+        if self._drain_wanted:
+            self._feed(ev.Drain())
         try:
             await self._until_decided()
         except BaseException:
@@ -132,15 +161,34 @@ class LeaseGroup:
         self._feed(ev.Drain())
         await asyncio.wait([self._finished])
 
+    def drain_soon(self) -> None:
+        """Begin to drain; from any thread, before entry too. `wait` tells when it is done."""
+        self._drain_wanted = True
+        self._call_soon(self._feed, ev.Drain())
+
     @property
     def state(self) -> str:
-        """What the member is doing, in words."""
+        """What the member is doing, in words; from any thread, like the others here."""
         return self.machine.state.value
+
+    @property
+    def draining(self) -> bool:
+        return self._drain_wanted or self.machine.state in {State.LEAVING, State.FINISHED}
 
     @property
     def held(self) -> dict[int, int]:
         """The partitions that are held, and their epochs."""
-        return {partition: one.epoch for partition, one in self.machine.holdings.held.items()}
+        return self._parts.held()
+
+    @property
+    def renewal(self) -> str:
+        """What renews the leases: process, thread, or none."""
+        return self._leases.kind if self._begun else ""
+
+    @property
+    def renew_lag_s_max(self) -> float:
+        """How late the latest of the last renewals was sent; 0 before the first."""
+        return max(list(self._lags), default=0.0)
 
     async def _until_decided(self) -> None:
         """Until it is a member or has to wait for another one of its id; a store that is away is
@@ -151,18 +199,20 @@ class LeaseGroup:
             self._joined.result()
 
     async def _close(self) -> None:
+        loop = asyncio.get_running_loop()
         if not self._finished.done():
             self._finished.set_result(None)
         self._listening.cancel()
         if self._wake is not None:
             self._wake.cancel()
+        self.loop_lag.close()
         await asyncio.wait([self._listening])
-        await self._loop.run_in_executor(None, self._renewer.close)
+        await loop.run_in_executor(None, self._leases.close)
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=CLOSE_S)
             for call in late:
                 call.cancel()
-        await self._store.close()
+        await self._parts.close()
 
     # --- events in ----------------------------------------------------------------------------
 
@@ -173,7 +223,7 @@ class LeaseGroup:
         commands = []
         if self.machine.next_deadline() <= now_s:
             # Late: what was renewed meanwhile may not have been read yet, and must not be fenced.
-            seen = [(p, e, self._renewer.deadline_s(p, e)) for p, e in self.held.items()]
+            seen = [(p, e, self._leases.deadline_s(p, e)) for p, e in self.held.items()]
             commands += self.machine.handle(ev.LeasesSeen(seen), now_s)
         for command in [*commands, *self.machine.handle(event, now_s)]:
             if isinstance(command, ev.Ask):
@@ -191,23 +241,35 @@ class LeaseGroup:
         if self._wake is not None:
             self._wake.cancel()
         self._wake_s = due_s
-        self._wake = self._loop.call_later(max(0.0, due_s - lease_now_s()), self._woke)
+        loop = asyncio.get_running_loop()
+        self._wake = loop.call_later(max(0.0, due_s - lease_now_s()), self._woke)
 
     def _woke(self) -> None:
         self._wake, self._wake_s = None, math.inf
         self._feed(ev.Woke())
 
-    def _handler_ended(self, partition: int, epoch: int, problem: str | None) -> None:
+    def _handler_ended(self, lease: Lease, problem: str | None) -> None:
+        partition, epoch = lease.partition, lease.epoch
         if problem is not None:
             _log.error("the handler of partition %d, epoch %d: %s", partition, epoch, problem)
-        self._feed(ev.HandlerEnded(partition, epoch, problem))
+            if self.observer is not None:
+                self.observer.handler_failed()
+        self._feed(ev.HandlerEnded(partition, epoch, problem, lease.stop_event.is_set()))
+
+    def _renewed(self, late_s: float) -> None:
+        """In the thread that watches over renewal."""
+        self._lags.append(late_s)
+        if self.observer is not None:
+            self.observer.renewed(late_s)
 
     def _renewer_says(self, event: Any) -> None:
         """In the thread that watches over renewal."""
-        try:
-            self._loop.call_soon_threadsafe(self._renewal_event, event)
-        except RuntimeError:
-            return  # the loop has ended
+        self._call_soon(self._renewal_event, event)
+
+    def _call_soon(self, call: Callable[[Any], None], event: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(call, event)
 
     def _renewal_event(self, event: Any) -> None:
         if isinstance(event, RenewerStarted):
@@ -221,43 +283,30 @@ class LeaseGroup:
     # --- commands -----------------------------------------------------------------------------
 
     def _interpreters_of(self) -> dict[type, Callable[[Any], None]]:
-        store = self._store
+        store = self._parts.store
         return {
-            ev.PublishChallenge: lambda c: self._hint(store.publish_challenge(c.partition)),
+            ev.PublishChallenge: lambda c: self._hint(store.publish_challenge(*c.partitions)),
             ev.PublishAllocated: lambda c: self._hint(store.publish_allocated(c.partition)),
-            ev.BeginRenewals: lambda _: self._renewer.begin(),
-            ev.EndRenewals: lambda _: self._renewer.end(),
+            ev.BeginRenewals: lambda _: self._leases.begin(),
+            ev.EndRenewals: lambda _: self._leases.end(),
             ev.StartRenewing: lambda _: None,  # with the grant that follows, in `_run`
-            ev.StopRenewing: lambda c: self._renewer.drop(c.partition, c.epoch),
+            ev.StopRenewing: lambda c: self._leases.drop(c.partition, c.epoch),
             ev.RunHandler: self._run,
-            ev.StopHandler: lambda c: self._renewer.stop(c.partition, c.epoch, c.by_s),
+            ev.StopHandler: lambda c: self._leases.stop(c.partition, c.epoch, c.by_s),
             ev.FenceHandler: self._fence,
             ev.LeasesExtended: lambda _: None,  # handlers read it where the renewer has written it
             ev.Tell: self._tell,
             ev.Finished: lambda c: self._finished.set_result(c.problem),
         }
 
-    def _asks_of_store(self) -> dict[type, Callable[[Any], Awaitable[Any]]]:
-        store, node = self._store, self.node
-        return {
-            ev.AskJoin: lambda _: store.join(node, self._incarnation),
-            ev.AskLeave: lambda _: store.leave(node, self._incarnation),
-            ev.AskSurvey: lambda _: store.survey(node),
-            ev.AskGrab: lambda a: store.grab(a.partition, node, a.free_for_ms),
-            ev.AskActivate: lambda a: store.activate(a.partition, node),
-            ev.AskWanted: lambda a: store.is_wanted(a.partition, node, a.epoch),
-            ev.AskDrain: lambda a: store.drain(a.partition, node, a.epoch),
-            ev.AskRelease: lambda a: store.release(a.partition, node, a.epoch),
-        }
-
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(call)
+        task = asyncio.get_running_loop().create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
     async def _ask(self, ask: ev.Ask) -> None:
         try:
-            answer = await self._asks[type(ask)](ask)
+            answer = await self._parts.asks[type(ask)](ask)
         except PeerError as error:
             if isinstance(error, StoreRefused) and not self._joined.done():
                 self._joined.set_exception(InputError("--redis", "", str(error)))
@@ -282,14 +331,20 @@ class LeaseGroup:
 
     def _run(self, command: ev.RunHandler) -> None:
         runtime = LOOP if self._runner.is_async else THREAD
-        lease = self._renewer.grant(command.partition, command.epoch, command.fence_s, runtime)
+        lease = self._leases.grant(command.partition, command.epoch, command.fence_s, runtime)
         self._runner.start(lease)
 
     def _fence(self, command: ev.FenceHandler) -> None:
-        self._renewer.fence(command.partition, command.epoch)
+        self._leases.fence(command.partition, command.epoch)
         self._runner.cancel(command.partition, command.epoch)
 
     def _tell(self, command: ev.Tell) -> None:
+        if command.event == ev.REDIS_DOWN:
+            self.down_since_s = lease_now_s()
+        elif command.event == ev.REDIS_UP:
+            self.down_since_s = None
+        if self.observer is not None:
+            self.observer.told(command.event)
         if self._on_event is None:
             return
         line: dict[str, Any] = {"at_s": round(time.time(), 3), "node": self.node}

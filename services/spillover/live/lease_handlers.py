@@ -24,8 +24,8 @@ Handler: TypeAlias = Callable[[int, int, Any], Any]
 """handler(partition, epoch, stop_event); `stop_event` is a threading.Event that coroutines can
 await with `wait_async()`."""
 
-OnEnd: TypeAlias = Callable[[int, int, str | None], None]
-"""on_end(partition, epoch, problem), on the loop; `problem` None unless it raised."""
+OnEnd: TypeAlias = Callable[[Lease, str | None], None]
+"""on_end(lease, problem), on the loop; `problem` None unless it raised."""
 
 EXPECTED = "expected python:MODULE:FUNCTION with FUNCTION(partition, epoch, stop_event)"
 
@@ -97,7 +97,7 @@ class HandlerRunner:
             problem = None if lease.is_over else "it cancelled itself"
         except BaseException as error:  # noqa: BLE001 - a handler must not end a member
             problem = _problem_of(error)
-        self._on_end(lease.partition, lease.epoch, problem)
+        self._on_end(lease, problem)
 
     def _call(self, lease: Lease) -> None:
         problem = None
@@ -107,7 +107,7 @@ class HandlerRunner:
         except BaseException as error:  # noqa: BLE001 - see above
             problem = _problem_of(error)
         try:
-            self._loop.call_soon_threadsafe(self._on_end, lease.partition, lease.epoch, problem)
+            self._loop.call_soon_threadsafe(self._on_end, lease, problem)
         except RuntimeError:
             return  # the member has ended; nobody waits for it any more
 

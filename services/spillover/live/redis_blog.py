@@ -63,5 +63,10 @@ class RedisBlogStore:
         stored = await self._link.call("HGETALL", self._keys.allocation)
         return {int(partition): node for partition, node in stored.items()}
 
+    async def winners(self) -> dict[int, str]:
+        """The whole grab hash, likewise."""
+        stored = await self._link.call("HGETALL", self._keys.grab)
+        return {int(partition): node for partition, node in stored.items()}
+
     async def close(self) -> None:
         await self._link.close()

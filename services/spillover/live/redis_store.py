@@ -24,7 +24,7 @@ from spillover.core.lease_records import (
 from spillover.live.redis_connection import RedisLink, Script
 from spillover.live.redis_values import GroupKeys, read_snapshot
 from spillover.model.errors import InputError, StoreRefused
-from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 
 TIMEOUT_S_MAX = 5.0
 
@@ -75,6 +75,7 @@ class RedisLeaseStore:
         times: LeaseTimes,
         *,
         rule: str = "guarded",
+        balance: str = "count",
         timeout_s: float | None = None,
     ) -> None:
         if partitions < 1:
@@ -82,10 +83,14 @@ class RedisLeaseStore:
         if rule not in LEASE_RULES:
             expected = f"expected one of {', '.join(LEASE_RULES)}, got {rule!r}"
             raise InputError("lease group", "rule", expected)
+        if balance not in LEASE_BALANCES:
+            expected = f"expected one of {', '.join(LEASE_BALANCES)}, got {balance!r}"
+            raise InputError("lease group", "balance", expected)
         self._keys = GroupKeys.of(group)
         self._partitions = partitions
         self._times = times
         self._rule = rule
+        self._balance = balance
         if timeout_s is None:
             timeout_s = min(times.renewal_period_ms / 2000.0, TIMEOUT_S_MAX)
         self._link = RedisLink(url, timeout_s)

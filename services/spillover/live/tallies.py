@@ -28,14 +28,13 @@ class Tally:
         self._signal = signal
         self.counts = dict.fromkeys(label_values, 0)
 
-    def collect(self, cluster: str) -> Metric:
+    def collect(self, source: str, label: str = "cluster") -> Metric:
+        """`source` is the value of the label that all metrics of a process carry."""
         # The client library appends _total itself.
         name = self._signal.name.removesuffix("_total")
-        family = CounterMetricFamily(
-            name, self._signal.help, labels=["cluster", *self._signal.labels]
-        )
+        family = CounterMetricFamily(name, self._signal.help, labels=[label, *self._signal.labels])
         for values, count in self.counts.items():
-            family.add_metric([cluster, *values], count)
+            family.add_metric([source, *values], count)
         return family
 
 
@@ -54,19 +53,22 @@ class Spread:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def collect(self, cluster: str) -> Metric:
-        family = HistogramMetricFamily(self._signal.name, self._signal.help, labels=["cluster"])
+    def collect(self, source: str, label: str = "cluster") -> Metric:
+        family = HistogramMetricFamily(self._signal.name, self._signal.help, labels=[label])
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._counts), strict=True))
-        family.add_metric([cluster], buckets=buckets, sum_value=self._sum)
+        family.add_metric([source], buckets=buckets, sum_value=self._sum)
         return family
 
 
 def gauges(
-    signal: Signal, cluster: str, values: Iterable[tuple[tuple[str, ...], float]]
+    signal: Signal,
+    source: str,
+    values: Iterable[tuple[tuple[str, ...], float]],
+    label: str = "cluster",
 ) -> Iterator[Metric]:
     """One gauge, read now; `values` by the signal's own labels."""
-    family = GaugeMetricFamily(signal.name, signal.help, labels=["cluster", *signal.labels])
+    family = GaugeMetricFamily(signal.name, signal.help, labels=[label, *signal.labels])
     for labels, value in values:
-        family.add_metric([cluster, *labels], value)
+        family.add_metric([source, *labels], value)
     yield family

@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from spillover.live.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadReport
 from spillover.model.request import (
@@ -34,6 +35,9 @@ FEDERATION_PATH = "/peer/v1/federation"
 HEARTBEAT = b"{}\n"
 
 NOTHING = msgspec.Raw(b"null")
+
+_PAYLOAD = b'"payload":'
+_NO_PAYLOAD = _PAYLOAD + b"null"
 
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
@@ -139,21 +143,26 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
         raise MalformedMessage(str(error)) from error
 
 
-def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> bytes:
-    """A request as `sender` hands it on."""
-    return _encode(
-        ForwardBody(
-            sender=sender,
-            id=request.id,
-            path=list(request.path),
-            remaining_ms=remaining_s * 1e3,
-            payload=request.work,
-            keyed=request.keyed,
-            type=request.type,
-            priority=request.priority,
-            traceparent=request.traceparent,
-        )
+def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> tuple[Buffer, ...]:
+    """A request as `sender` hands it on, in parts that follow each other: a large payload is sent
+    as it lies."""
+    payload = memoryview(request.work)
+    is_large = len(payload) > JOIN_LIMIT_BYTES
+    body = ForwardBody(
+        sender=sender,
+        id=request.id,
+        path=list(request.path),
+        remaining_ms=remaining_s * 1e3,
+        payload=NOTHING if is_large else request.work,
+        keyed=request.keyed,
+        type=request.type,
+        priority=request.priority,
+        traceparent=request.traceparent,
     )
+    if not is_large:
+        return (_encode(body),)
+    before, _, after = _encode(body).partition(_NO_PAYLOAD)  # no string holds a bare quote
+    return before + _PAYLOAD, payload, after
 
 
 def decode_forward(body: bytes) -> tuple[str, Request, float]:

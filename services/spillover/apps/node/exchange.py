@@ -9,6 +9,7 @@ more to be told of a disconnect, and half a dozen calls to answer. What uvicorn 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,7 @@ from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import write_parts
 
 if TYPE_CHECKING:
-    from spillover.apps.node.http_protocol import BoundedProtocol
+    from spillover.apps.node.direct_path import DirectPath
 
 DISCARD_LIMIT_BYTES = 16 * 1024 * 1024
 """What is read and thrown away of a body that is too large, so that its sender, who may not look
@@ -47,17 +48,56 @@ class Framing:
         return cls(int(headers.get(b"content-length", 0)), awaits_continue)
 
 
-class Exchange:
-    """A request that is being answered. Made by the protocol, taken out of the scope once."""
+class ReplyTo(ABC):
+    """A request that is being answered, as whoever answers it sees it."""
 
-    __slots__ = ("_cycle", "_protocol", "begun_s", "scope")
+    __slots__ = ()
 
-    def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
+    method: str
+    path: str
+    headers: list[tuple[bytes, bytes]]
+    begun_s: float | None
+    """When its head had come, by the loop's clock, if its body has been waited for."""
+
+    @abstractmethod
+    def take_body(self, limit_bytes: int) -> bytes | None:
+        """The body, if all of it is here and it is not too large."""
+
+    @abstractmethod
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Be told if the other side disconnects before `answer`; at once if it has."""
+
+    @abstractmethod
+    def answer_raw(
+        self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
+    ) -> None:
+        """The whole answer, in one write at the end of the loop's turn, with the lines of the
+        header as they are sent; the body's length is added here. Does nothing if the other side
+        has gone."""
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """As `answer_raw`, with the header taken apart."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        self.answer_raw(status, lines, body, close=CLOSE in headers)
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer with a problem."""
+        self.answer(problem.status, problem.all_headers(), problem.body())
+
+
+class Exchange(ReplyTo):
+    """One that has a task. Made by the protocol, taken out of the scope once."""
+
+    __slots__ = ("_cycle", "_protocol", "begun_s", "headers", "method", "path", "scope")
+
+    def __init__(self, protocol: DirectPath, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
         self._cycle = cycle
         self.scope = cycle.scope
+        self.method = cycle.scope["method"]
+        self.path = cycle.scope["path"]
+        self.headers: list[tuple[bytes, bytes]] = cycle.scope["headers"]  # type: ignore[assignment]
         self.begun_s: float | None = None
-        """When its head had come, by the loop's clock, if its body has been waited for."""
 
     @property
     def came_whole(self) -> bool:
@@ -65,7 +105,6 @@ class Exchange:
         return not (self._cycle.more_body or self._cycle.waiting_for_100_continue)
 
     def take_body(self, limit_bytes: int) -> bytes | None:
-        """The body, if all of it is here and it is not too large."""
         cycle = self._cycle
         if not self.came_whole or len(cycle.body) > limit_bytes:
             return None
@@ -113,7 +152,6 @@ class Exchange:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def watch(self, on_gone: Callable[[], None]) -> None:
-        """Be told if the other side disconnects before `answer`; at once if it has."""
         if self._cycle.disconnected:
             on_gone()
         else:
@@ -129,26 +167,9 @@ class Exchange:
             cycle.message_event.clear()
             await cycle.message_event.wait()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether an answer written now goes out at once and not onto a pile."""
-        return not self._cycle.flow.write_paused
-
-    def refuse(self, problem: Problem) -> None:
-        """Answer with a problem."""
-        self.answer(problem.status, problem.all_headers(), problem.body())
-
-    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """The whole answer, in one write at the end of the loop's turn. Does nothing if the other
-        side has gone."""
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        self.answer_raw(status, lines, body, close=CLOSE in headers)
-
     def answer_raw(
         self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
     ) -> None:
-        """As `answer`, with the lines of the header as they are sent; the body's length is added
-        here."""
         cycle = self._cycle
         self._protocol.on_gone = None
         if cycle.disconnected:
@@ -160,7 +181,7 @@ class Exchange:
             header_lines += b"connection: close\r\n"
         cycle.waiting_for_100_continue = False
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
-        if cycle.scope["method"] == "HEAD":
+        if self.method == "HEAD":
             body = b""
         if close:
             self._protocol.writes.flush()

@@ -8,12 +8,13 @@ Measured reason: design, decision 1. What the answers mean is in `intake`, what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from spillover.apps.node.exchange import ClientGone, Exchange, too_large
-from spillover.apps.node.http_protocol import DIRECT_PATH, EXCHANGE
+from spillover.apps.node.direct_exchange import DirectExchange
+from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
+from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.peer_paths import PeerPaths
 from spillover.apps.node.problems import Problem
@@ -71,7 +72,7 @@ class HotPaths:
             return
         method, answer = route
         try:
-            _check_method(scope, method)
+            _check_method(exchange, method)
             await answer(exchange, send)
         except Problem as problem:
             exchange.refuse(problem)
@@ -80,11 +81,10 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._internal_error(exchange, None)
 
-    def direct(self, exchange: Exchange) -> None:
+    def direct(self, exchange: DirectExchange) -> None:
         """`POST /requests` that came whole: taken now, and answered now or later."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
-            _check_method(exchange.scope, "POST")
             headers = self._read_headers(exchange)
             body = exchange.take_body(self._payload_limit_bytes)
             if body is not None:
@@ -110,10 +110,10 @@ class HotPaths:
         self._serve(exchange, headers, body, received_s)
         await exchange.answered()
 
-    def _read_headers(self, exchange: Exchange) -> Headers:
+    def _read_headers(self, exchange: ReplyTo) -> Headers:
         headers = Headers()
         try:
-            headers.read(exchange.scope["headers"])
+            headers.read(exchange.headers)
         except Problem as problem:
             problem.id = headers.key
             raise
@@ -123,7 +123,7 @@ class HotPaths:
         given = headers.deadline_ms
         return self._default_deadline_ms if given is None else given
 
-    def _serve(self, exchange: Exchange, headers: Headers, body: bytes, received_s: float) -> None:
+    def _serve(self, exchange: ReplyTo, headers: Headers, body: bytes, received_s: float) -> None:
         """Take the request, or find it under its name. Raises Problem where that is refused."""
         try:
             request = read_request(headers, body)
@@ -156,7 +156,7 @@ class HotPaths:
 
     def _replay(
         self,
-        exchange: Exchange,
+        exchange: ReplyTo,
         entry: Entry,
         request: Request,
         headers: Headers,
@@ -173,9 +173,7 @@ class HotPaths:
         else:
             Joined(self._shell, exchange, entry, deadline_s, self._answer)
 
-    def _answer(
-        self, exchange: Exchange, entry: Entry, lines: bytes, answer: Answer | None
-    ) -> None:
+    def _answer(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
         """Give the answer; without one the node has ended before. Called by the machine's shell,
         which a bug in here must not bring down."""
         try:
@@ -183,7 +181,7 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, entry.name)
 
-    def _give(self, exchange: Exchange, entry: Entry, lines: bytes, answer: Answer | None) -> None:
+    def _give(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
         if answer is None:
             exchange.refuse(node_ended(entry.name))
             return
@@ -199,20 +197,21 @@ class HotPaths:
             problem.headers.append((b"spillover-replayed", b"true"))
         exchange.refuse(problem)
 
-    def _answer_accepted(self, exchange: Exchange, entry: Entry, lines: bytes = b"") -> None:
+    def _answer_accepted(self, exchange: ReplyTo, entry: Entry, lines: bytes = b"") -> None:
         """202, and where to ask."""
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
         lines = JSON_LINE + APPLIED_LINE + named + lines
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
-    def _internal_error(self, exchange: Exchange, name: str | None) -> None:
+    def _internal_error(self, exchange: ReplyTo, name: str | None) -> None:
         """Tell that there is a bug, with the story of the request if it was known by a name."""
-        scope = exchange.scope
         story = [] if name is None else self._shell.story(name)
         extra = {"request_id": name}
         _log.exception(
-            "internal error in %s %s; story: %s", scope["method"], scope["path"], story, extra=extra
+            "internal error in %s %s; story: %s",
+            *(exchange.method, exchange.path, story),
+            extra=extra,
         )
         internal = Problem("internal", "internal error; the node's log has the details", id=name)
         if story:
@@ -229,10 +228,10 @@ class Joined:
     def __init__(
         self,
         shell: NodeShell,
-        exchange: Exchange,
+        exchange: ReplyTo,
         entry: Entry,
         deadline_s: float,
-        answer: Callable[[Exchange, Entry, bytes, Answer | None], None],
+        answer: Callable[[ReplyTo, Entry, bytes, Answer | None], None],
     ) -> None:
         if not shell.reception.wait(entry, self):
             detail = "too many wait for the answer to this request"
@@ -258,7 +257,7 @@ class Joined:
         self._exchange.refuse(Problem("deadline_exceeded", detail, id=self._entry.name))
 
 
-def _check_method(scope: Mapping[str, Any], method: str) -> None:
-    if scope["method"] != method:
-        detail = f"{scope['method']} {scope['path']}: expected {method}"
+def _check_method(exchange: Exchange, method: str) -> None:
+    if exchange.method != method:
+        detail = f"{exchange.method} {exchange.path}: expected {method}"
         raise Problem("method_not_allowed", detail, headers=[(b"allow", method.encode())])

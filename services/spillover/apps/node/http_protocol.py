@@ -13,32 +13,21 @@ from typing import Any, ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
-    HttpToolsProtocol,
     RequestResponseCycle,
 )
 
+from spillover.apps.node.direct_exchange import DirectExchange
+from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE, DirectPath
 from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
 from spillover.apps.node.problems import Problem
-from spillover.apps.node.put_off import PutOff
 from spillover.live.write_batch import WriteBatch
-
-EXCHANGE = "spillover.exchange"
-
-DIRECT_PATH = "/requests"
-"""Requests to it are given to the app's `direct`, if it has one, where they need no waiting for."""
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
 head that begins right behind another request may be longer by what came with that one."""
 
-DIRECT_BODY_BYTES = 262_144
-"""A body for the direct path that is longer and has not come whole is read by the app."""
 
-DIRECT_WITHIN_S = 0.02
-"""So is one that takes longer. What comes in a few segments takes microseconds."""
-
-
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(DirectPath):
     """uvicorn's protocol, which by itself takes a head of any size and waits for it forever.
 
     Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
@@ -52,8 +41,6 @@ class BoundedProtocol(HttpToolsProtocol):
     body_timeout_s: ClassVar[float] = 60.0
     """For all of a body from the end of its head on, whatever becomes of its request. For one in
     a pipeline, whose body may not be read before, from its turn on."""
-
-    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first head
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
@@ -74,8 +61,6 @@ class BoundedProtocol(HttpToolsProtocol):
         """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
         """Whether the parser is at the end of a head, so that a request is started now."""
-        self._put_off: PutOff | None = None
-        self._put_off_timer: asyncio.TimerHandle | None = None
         self.on_gone: Callable[[], None] | None = None
         """Called once when the connection is lost; whoever answers sets it back."""
 
@@ -86,11 +71,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
         self._unset_body_timer()
-        for timer in (self.timeout_keep_alive_task, self._put_off_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._put_off is not None:  # nobody has heard of it yet
-            self._drop_put_off(self._put_off)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -112,37 +94,49 @@ class BoundedProtocol(HttpToolsProtocol):
             self._set_timer()
 
     def on_message_begin(self) -> None:
+        """What uvicorn makes besides is made where it is needed, see `_make_scope`."""
         self._head_begun = True
-        super().on_message_begin()
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
 
     def on_headers_complete(self) -> None:
         self._head_begun = False
         self._head_bytes = 0
         self._unset_timer()
-        if self.parser.should_upgrade():
+        parser = self.parser
+        if parser.should_upgrade():
             self._same_without_upgrade = self._written_anew()
             return
+        self._in_body = True
+        self._discarded_bytes = 0
+        if not self._puts_off():
+            self._start_with_cycle()
+
+    def _start_with_cycle(self) -> None:
+        """As uvicorn does. The app's task, if it was made, runs later."""
+        self.scope = self._make_scope(self.headers)
         self._in_head = True
         super().on_headers_complete()
         self._in_head = False
-        self._in_body = True
-        self._discarded_bytes = 0
-        # The app's task, if it was made, runs later.
-        assert self.cycle is not None  # noqa: S101 - for the type checker: it was made just now
-        self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
-        if self.expect_100_continue and not self._is_direct(self.cycle):
+        cycle = self.cycle
+        assert isinstance(cycle, RequestResponseCycle)  # noqa: S101 - it was made just now
+        cycle.scope[EXCHANGE] = Exchange(self, cycle)  # type: ignore[literal-required]
+        if self.expect_100_continue and cycle.scope["path"] != DIRECT_PATH:
             # Answered before it is asked for, the body may come or not: what follows means nothing.
-            self.cycle.keep_alive = False
+            cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
-        put_off = self._put_off
-        if put_off is not None and put_off.cycle is self.cycle and put_off.cycle.more_body:
-            put_off.pieces.append(body)
-            put_off.size_bytes += len(body)
-            return
-        super().on_body(body)
-        if self.cycle is not None and self.cycle.response_complete:
+        cycle = self.cycle
+        if isinstance(cycle, DirectExchange):
+            if cycle.more_body and not cycle.response_complete:
+                cycle.pieces.append(body)
+                cycle.size_bytes += len(body)
+                return
+        else:
+            super().on_body(body)
+        if cycle is not None and cycle.response_complete:
             self._discarded_bytes += len(body)
             if self._discarded_bytes > DISCARD_LIMIT_BYTES:
                 self._close()
@@ -154,7 +148,11 @@ class BoundedProtocol(HttpToolsProtocol):
             return  # the parser's idea of it: its body is still to come
         self._in_body = False
         self._unset_body_timer()
-        super().on_message_complete()
+        cycle = self.cycle
+        if isinstance(cycle, DirectExchange):
+            cycle.more_body = False
+        else:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """As uvicorn's, but for the timer of an idle connection: it sets a new one after every
@@ -196,72 +194,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_body(cycle, Problem("malformed", msg, headers=[CLOSE]))
         self._close()
 
-    def _is_direct(self, cycle: RequestResponseCycle) -> bool:
-        return cycle.scope["path"] == DIRECT_PATH and hasattr(self.app, "direct")
-
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """A request on the direct path waits until the data at hand is read: if it has come whole
-        then, it is served without a task. One that was in a pipeline gets its task."""
         if self.transport.is_closing():
             cycle.disconnected = True
-        elif not self._in_head:
-            if self._body_timer is not None:  # only now is its body read
-                self._unset_body_timer()
-                self._set_body_timer()
-            super()._start_asgi_task(cycle, app)
-        elif cycle.scope["path"] == DIRECT_PATH and hasattr(app, "direct"):
-            self._put_off = PutOff(cycle, app)
-        else:
-            super()._start_asgi_task(cycle, app)
-
-    def _try_put_off(self, put_off: PutOff) -> None:
-        """Serve it directly if all of it is here, let it wait a little, or give it a task."""
-        cycle = put_off.cycle
-        if self.transport.is_closing():  # for what came behind it
-            cycle.disconnected = True
-            self._drop_put_off(put_off)
             return
-        exchange: Exchange = cycle.scope[EXCHANGE]  # type: ignore[literal-required]
-        if not exchange.is_open or cycle.waiting_for_100_continue:
-            self._give_task(put_off)
-        elif exchange.came_whole:
-            self._put_off = None
-            put_off.give_body()
-            cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
-            put_off.app.direct(exchange)
-        elif put_off.size_bytes > DIRECT_BODY_BYTES:
-            self._give_task(put_off)
-        elif exchange.begun_s is None:
-            exchange.begun_s = self.loop.time()
-            if self._put_off_timer is None:
-                self._set_put_off_timer(DIRECT_WITHIN_S)
-
-    def _set_put_off_timer(self, delay_s: float) -> None:
-        self._put_off_timer = self.loop.call_later(delay_s, self._on_put_off_timeout)
-
-    def _on_put_off_timeout(self) -> None:
-        """It was set for a request that may have been served since."""
-        self._put_off_timer = None
-        put_off = self._put_off
-        if put_off is None:
-            return
-        exchange: Exchange = put_off.cycle.scope[EXCHANGE]  # type: ignore[literal-required]
-        begun_s = exchange.begun_s or 0.0
-        rest_s = begun_s + DIRECT_WITHIN_S - self.loop.time()
-        if rest_s > 0:
-            self._set_put_off_timer(rest_s)
-        else:
-            self._give_task(put_off)
-            self._watch_body()
-
-    def _give_task(self, put_off: PutOff) -> None:
-        self._put_off = None
-        put_off.give_body()
-        super()._start_asgi_task(put_off.cycle, put_off.app)
-
-    def _drop_put_off(self, put_off: PutOff) -> None:
-        self._put_off = None
-        put_off.cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
+        if not self._in_head and self._body_timer is not None:  # from a pipeline: now it is read
+            self._unset_body_timer()
+            self._set_body_timer()
+        super()._start_asgi_task(cycle, app)
 
     def _watch_body(self) -> None:
         if self._body_timer is None and not self.transport.is_closing():
@@ -355,9 +295,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_body(cycle, body_too_slow(self.body_timeout_s))
         self._close()
 
-    def _refuse_body(self, cycle: RequestResponseCycle, problem: Problem) -> None:
+    def _refuse_body(self, cycle: RequestResponseCycle | DirectExchange, problem: Problem) -> None:
         """Answer a request whose body is not read to its end."""
-        Exchange(self, cycle).refuse(problem)
+        exchange = cycle if isinstance(cycle, DirectExchange) else Exchange(self, cycle)
+        exchange.refuse(problem)
         cycle.disconnected = True  # whoever reads or answers it need not go on
 
     def _on_head_timeout(self) -> None:

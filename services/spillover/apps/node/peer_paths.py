@@ -42,7 +42,7 @@ class PeerPaths:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
-        framing = Framing.of(dict(exchange.scope["headers"]))
+        framing = Framing.of(dict(exchange.headers))
         body = await exchange.read_body(framing, self._forward_limit_bytes, READ_S)
         read_s = shell.now_s
         try:
@@ -76,7 +76,7 @@ class PeerPaths:
     async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
-        framing = Framing.of(dict(exchange.scope["headers"]))
+        framing = Framing.of(dict(exchange.headers))
         body = await exchange.read_body(framing, ENVELOPE_LIMIT_BYTES, READ_S)
         try:
             sender, request_id = wire.decode_cancel(body)

@@ -20,6 +20,7 @@ from spillover.apps.node.app import create_app
 from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
 from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.core.node_settings import NodeSettings
+from spillover.live.allocator import keep_freed_memory
 from spillover.live.logs import OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.errors import InputError
@@ -91,6 +92,7 @@ async def serve_node(
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
+            keep_freed_memory()
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
             await _first(stop.wait(), end.wait(), running, serving)
