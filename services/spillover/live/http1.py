@@ -211,10 +211,7 @@ class HttpClient:
         if _PATH.fullmatch(path) is None:
             raise ValueError(f"expected a path of printable ASCII that starts with /, got {path!r}")
         start = f"{method} {self._server.prefix}{path} HTTP/1.1\r\nHost: {self._server.host_header}"
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        # The pattern alone would take a value with a newline for two headers.
-        if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
-            raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
+        lines = _header_lines(headers) if headers else b""
         if length_bytes or method in ("PATCH", "POST", "PUT"):
             return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start.encode(), length_bytes, lines)
         return b"%b\r\n%b\r\n" % (start.encode(), lines)
@@ -316,6 +313,14 @@ class HttpClient:
             connection.close()
         loop = asyncio.get_running_loop()
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
+
+
+def _header_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    # The pattern alone would take a value with a newline for two headers.
+    if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
+        raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

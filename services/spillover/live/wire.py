@@ -7,9 +7,8 @@ Durations travel in milliseconds. A request's deadline travels as what remains o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -44,8 +43,8 @@ DEADLINE_MS_MAX = 7 * 86_400_000.0
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Path = Annotated[list[str], msgspec.Meta(min_length=1)]
-BoundedPath = Annotated[list[str], msgspec.Meta(min_length=1, max_length=1000)]
+Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
+BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
 BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
@@ -117,8 +116,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     hears: BoundedClusters = []
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(NamedTuple):
     """How long a request was at a neighbor, by the neighbor's clock: `held_s` in all, in it
     `reading_s` until its body was there and `answer_delay_s` emulating the link back. What the
     sender waited beyond `held_s` was the network, there and back."""
@@ -151,7 +149,7 @@ def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> t
     body = ForwardBody(
         sender=sender,
         id=request.id,
-        path=list(request.path),
+        path=request.path,
         remaining_ms=remaining_s * 1e3,
         payload=NOTHING if is_large else request.work,
         keyed=request.keyed,
@@ -174,7 +172,7 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
         id=RequestId(forward.id),
         keyed=forward.keyed,
         work=forward.payload,
-        path=tuple(ClusterId(cluster) for cluster in forward.path),
+        path=forward.path,
         type=forward.type,
         priority=forward.priority,
         traceparent=traceparent if is_traceparent(traceparent) else None,
@@ -198,7 +196,7 @@ def _check_id(name: str) -> None:
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
 
 
-def _check_clusters(field: str, clusters: list[str]) -> None:
+def _check_clusters(field: str, clusters: Iterable[str]) -> None:
     if not all(map(CLUSTER_ID.fullmatch, clusters)):
         raise MalformedMessage(f"{field}: expected cluster ids")
 
@@ -208,7 +206,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
     return _encode(
         AnswerBody(
             outcome=answer.outcome,
-            path=list(answer.path),
+            path=answer.path,
             held_ms=stay.held_s * 1e3,
             reading_ms=stay.reading_s * 1e3,
             answer_delay_ms=stay.answer_delay_s * 1e3,
@@ -228,7 +226,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     message = _decoded(_decode_answer, body)
     answer = Answer(
         outcome=message.outcome,
-        path=tuple(ClusterId(cluster) for cluster in message.path),
+        path=message.path,
         result=message.result,
         problem=message.problem,
         queued_s=message.queued_ms / 1e3,
