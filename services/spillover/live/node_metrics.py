@@ -53,8 +53,9 @@ class NodeMetrics(Collector):
 
     def home_ended(self, answer: Answer) -> None:
         """A client's request has its answer."""
-        self._requests[answer.outcome.value,] += 1
-        if answer.outcome is Outcome.DONE:
+        outcome = answer.outcome
+        self._requests[outcome,] += 1
+        if outcome is Outcome.DONE:
             self._system_time.observe(answer.total_s)
             self._queue_wait.observe(answer.queued_s)
             self._hops.observe(len(answer.path) - 1)

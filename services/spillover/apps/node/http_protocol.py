@@ -23,8 +23,8 @@ from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import WriteBatch
 
 HEAD_LIMIT_BYTES = 65_536
-"""Of a request's head. Trailers, and what else comes without being body, are held to it too; a
-head that begins right behind another request may be longer by what came with that one."""
+"""Of a request's head. Trailers, and what else comes without being body, are held to it too; what
+was received together with a whole request may be longer by as much."""
 
 
 class BoundedProtocol(DirectPath):
@@ -79,7 +79,7 @@ class BoundedProtocol(DirectPath):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES:
+        if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._begins_with_head(data):
             self._feed(data)
         else:
             self._feed_by_pieces(data)
@@ -213,6 +213,13 @@ class BoundedProtocol(DirectPath):
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("expected HTTP/1.1")
+
+    def _begins_with_head(self, data: bytes) -> bool:
+        """Whether a whole head of allowed size is in front. What comes behind is body then, and not
+        worth being cut: all of it was received at once."""
+        if self._head_bytes or self._in_body:
+            return False
+        return data.find(b"\r\n\r\n", 0, HEAD_LIMIT_BYTES) >= 0
 
     def _feed_by_pieces(self, data: bytes) -> None:
         """No more at a time than may still belong to a head."""

@@ -14,7 +14,7 @@ import msgspec
 from spillover.apps.node.exchange import Framing
 from spillover.apps.node.problems import Problem
 from spillover.core.node_events import Refuse
-from spillover.live.wire import DEADLINE_MS_MAX
+from spillover.live.wire import DEADLINE_MS_MAX, NOTHING
 from spillover.model.ids import RequestId
 from spillover.model.request import (
     NAME_LENGTH_MAX,
@@ -136,6 +136,8 @@ class Headers:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
         meant = [header for header in headers if header[0] in _MEANT]
         self._given = given = dict(meant)
+        if len(meant) == 1 and b"content-length" in given:
+            return  # as most come
         differing = _join(meant, given) if len(given) < len(meant) else None
         if (key := given.get(b"idempotency-key")) is not None:
             self.key = _name("Idempotency-Key", _text(key), NAME_LENGTH_MAX)
@@ -206,18 +208,21 @@ def answer_body(request_id: str, answer: Answer) -> bytes:
 
 
 def _answer_body(request_id: str, answer: Answer) -> AnswerBody:
+    path = answer.path
+    queued_s, network_s, service_s = answer.queued_s, answer.network_s, answer.service_s
+    total_s = queued_s + network_s + service_s
     return AnswerBody(
-        id=request_id,
-        result=answer.result if answer.result is not None else msgspec.Raw(b"null"),
-        cluster=answer.path[-1],
-        path=answer.path,
-        hops=len(answer.path) - 1,
-        timing_ms=Timing(
-            queued=_ms(answer.queued_s),
-            network=_ms(answer.network_s),
-            service=_ms(answer.service_s),
-            return_=_ms(answer.return_s),
-            total=_ms(answer.total_s),
+        request_id,
+        NOTHING if answer.result is None else answer.result,
+        path[-1],
+        path,
+        len(path) - 1,
+        Timing(
+            round(queued_s * 1e3, 3) if queued_s else 0.0,
+            round(network_s * 1e3, 3) if network_s else 0.0,
+            round(service_s * 1e3, 3) if service_s else 0.0,
+            round(answer.return_s * 1e3, 3) if answer.return_s else 0.0,
+            round(total_s * 1e3, 3) if total_s else 0.0,
         ),
     )
 
@@ -233,10 +238,6 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
     reason, detail = _REFUSALS[settled.reason]
     retry_after_s = None if settled.reason is Refusal.DRAINING else settled.retry_after_s
     return Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
-
-
-def _ms(duration_s: float) -> float:
-    return round(duration_s * 1e3, 3) if duration_s else 0.0
 
 
 def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes | None:
