@@ -7,6 +7,7 @@ How large a body may be, and all that a whole request means, are the app's busin
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -23,8 +24,10 @@ from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import WriteBatch
 
 HEAD_LIMIT_BYTES = 65_536
-"""Of a request's head. Trailers, and what else comes without being body, are held to it too; what
-was received together with a whole request may be longer by as much."""
+"""Of a request's head. Trailers, and what else comes without being body, are held to it too; a
+head that begins right behind another request may be longer by what came with that one."""
+
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: *([0-9]{1,15})")
 
 
 class BoundedProtocol(DirectPath):
@@ -79,7 +82,7 @@ class BoundedProtocol(DirectPath):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._begins_with_head(data):
+        if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._is_one_request(data):
             self._feed(data)
         else:
             self._feed_by_pieces(data)
@@ -214,12 +217,14 @@ class BoundedProtocol(DirectPath):
         except httptools.HttpParserError:
             self.send_400_response("expected HTTP/1.1")
 
-    def _begins_with_head(self, data: bytes) -> bool:
-        """Whether a whole head of allowed size is in front. What comes behind is body then, and not
-        worth being cut: all of it was received at once."""
+    def _is_one_request(self, data: bytes) -> bool:
+        """Whether all that follows a head of allowed size is its body, which is not worth being
+        cut. Only about pieces: what it means is the parser's business."""
         if self._head_bytes or self._in_body:
             return False
-        return data.find(b"\r\n\r\n", 0, HEAD_LIMIT_BYTES) >= 0
+        end = data.find(b"\r\n\r\n", 0, HEAD_LIMIT_BYTES)
+        told = _LENGTH.search(data, 0, end) if end >= 0 else None
+        return told is not None and len(data) <= end + 4 + int(told[1])
 
     def _feed_by_pieces(self, data: bytes) -> None:
         """No more at a time than may still belong to a head."""
