@@ -4,13 +4,14 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo test soak lock format clean
+.PHONY: help demo test soak dashboards lock format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make test    style, types, import rules, then pytest (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
+	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make format  format and fix what can be fixed"
 	@echo "make lock    resolve requirements.lock anew (ARGS=--upgrade for the newest versions)"
 	@echo "make clean   remove .venv and everything built or cached"
@@ -27,6 +28,9 @@ test: .venv/.complete
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/sim/test_sweep.py $(ARGS)
+
+dashboards: .venv/.complete
+	$(BIN)/python -m dashboards $(ARGS)
 
 format: .venv/.complete
 	$(BIN)/ruff check --fix .

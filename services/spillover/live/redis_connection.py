@@ -98,6 +98,14 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
     return StoreUnreachable(f"{place} cannot be reached: {said}")
 
 
+def cancels_so_far() -> int:
+    """How often the running task has been cancelled. The library may swallow a cancellation: it
+    writes within `asyncio.wait_for`, which in Python 3.11 lets an end win over a cancellation of
+    the same moment. Whoever calls it compares this with what it was before."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 class RedisLink:
     """One store's connections. `round_trips` counts what was sent and waited for."""
 
@@ -141,10 +149,14 @@ class RedisLink:
         from redis.exceptions import ReadOnlyError, RedisError  # noqa: PLC0415
 
         self.round_trips += 1
+        cancels = cancels_so_far()
         try:
             # The library's limit is for each read; this one is for the whole call.
             async with asyncio.timeout(2.0 * self._timeout_s):
-                return await answer
+                given = await answer
+                if cancels_so_far() > cancels:
+                    raise asyncio.CancelledError
+                return given
         except passed:
             raise
         except ReadOnlyError as error:

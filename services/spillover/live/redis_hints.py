@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis_connection import open_client, place_of, told_error
+from spillover.live.redis_connection import cancels_so_far, open_client, place_of, told_error
 from spillover.live.redis_values import GroupKeys
 from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.policy.backoff import backoff_s
@@ -67,6 +67,10 @@ class Hints:
             try:
                 await self._subscribe_and_listen()
             except (RedisError, OSError) as error:
+                if cancels_so_far():
+                    # The library makes other errors of being cancelled, if that is while it
+                    # connects or closes.
+                    raise asyncio.CancelledError from None
                 self._on_lost(told_error(error, place_of(self._url)))
             pause_s = backoff_s(
                 self._failures, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random()
@@ -90,6 +94,8 @@ class Hints:
         confirmed = 0
         asked = False
         while True:
+            if cancels_so_far():
+                raise asyncio.CancelledError
             message = await channels.get_message(timeout=self._ping_period_s)
             if message is None:
                 if asked:

@@ -1,0 +1,185 @@
+"""One cluster from close by: where `federation` says that something is wrong with it."""
+
+from __future__ import annotations
+
+from dashboards.board import Board, Row
+from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
+from dashboards.promql import CLUSTER, RATE, largest, least, total
+from spillover.model import signals
+
+HELD = 'entry=~"queued|running|away|handed_on"'
+"""Entries of the ledger that are requests here or on their way, not ended ones."""
+
+AT_A_GLANCE = Row(
+    "Is it well right now?",
+    now(
+        "Waiting", "Requests in its queue, N.",
+        total(CLUSTER.of(signals.QUEUE_LENGTH)), limits=[(20, WARNING), (200, ALARM)],
+    ),
+    now(
+        "Servers busy", "The share of its servers that is occupied.",
+        f"{total(CLUSTER.of(signals.SERVERS_BUSY))} / {total(CLUSTER.of(signals.SERVERS))}",
+        unit="percentunit", limits=[(0.85, WARNING), (0.97, ALARM)],
+    ),
+    now(
+        "Servers stuck", "Servers that still run what nobody waits for any more.",
+        total(CLUSTER.of(signals.SERVERS_STUCK)), limits=[(1, ALARM)],
+    ),
+    now(
+        "P", "Acceptance probability: 0 is full or draining.",
+        least(CLUSTER.of(signals.ACCEPT_PROBABILITY)),
+        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM,
+    ),
+    now(
+        "R", "Neighborhood acceptance probability: near 0 nobody around can help.",
+        least(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY)),
+        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM,
+    ),
+    now(
+        "Oldest report", "Age of the newest report of the neighbor heard least recently.",
+        largest(CLUSTER.of(signals.NEIGHBOR_STATE_AGE)),
+        unit="s", limits=[(1, WARNING), (5, ALARM)],
+    ),
+    now(
+        "Loop lag", "How late a timer rang, at most, since the last scrape.",
+        largest(CLUSTER.of(signals.LOOP_LAG)), unit="s", limits=[(0.1, WARNING), (0.25, ALARM)],
+    ),
+    now(
+        "Ledger off by", "Requests lost or counted twice: anything but 0 is a bug.",
+        largest(CLUSTER.of(signals.LEDGER_IMBALANCE)), limits=[(1, ALARM)],
+    ),
+)  # fmt: skip
+
+QUEUE = Row(
+    "Does work wait, and how long?",
+    graph(
+        "How long is the queue?", "Requests that wait, N.",
+        Query(CLUSTER.of(signals.QUEUE_LENGTH), "{{cluster}}"), width=8,
+    ),
+    graph(
+        "How long do its clients' requests wait?",
+        "Time in queues on the whole path, also at clusters that helped.",
+        Query(CLUSTER.quantile(0.5, signals.QUEUE_WAIT), "half wait less"),
+        Query(CLUSTER.quantile(0.99, signals.QUEUE_WAIT), "99 of 100 wait less"),
+        Query(CLUSTER.mean(signals.QUEUE_WAIT), "mean"),
+        unit="s", width=8,
+    ),
+    heat(
+        "How are the waits spread?", "Requests that waited so long, by time in queues.",
+        total(CLUSTER.increase(signals.QUEUE_WAIT, suffix="_bucket", over=RATE), "le"),
+        unit="s", width=8,
+    ),
+)  # fmt: skip
+
+SERVERS = Row(
+    "Do the servers keep up?",
+    graph(
+        "What are the servers doing?", "Servers there are, occupied ones, and stuck ones.",
+        Query(CLUSTER.of(signals.SERVERS), "there are"),
+        Query(CLUSTER.of(signals.SERVERS_BUSY), "busy"),
+        Query(CLUSTER.of(signals.SERVERS_STUCK), "stuck"),
+    ),
+    graph(
+        "How willing is it, and its neighborhood?",
+        "P of the cluster, and R of the cluster with its neighbors.",
+        Query(CLUSTER.of(signals.ACCEPT_PROBABILITY), "P"),
+        Query(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "R"),
+        unit="percentunit", top=1,
+    ),
+)  # fmt: skip
+
+CLIENTS = Row(
+    "What do its clients see?",
+    graph(
+        "How do their requests end?", "Requests of its own clients per second, by how they ended.",
+        Query(total(CLUSTER.rate(signals.REQUESTS), "outcome"), "{{outcome}}"),
+        unit="reqps", stacked=True,
+    ),
+    graph(
+        "How long do they take?", "System time, of requests that were done.",
+        Query(CLUSTER.quantile(0.5, signals.SYSTEM_TIME), "half are faster"),
+        Query(CLUSTER.quantile(0.9, signals.SYSTEM_TIME), "90 of 100 are faster"),
+        Query(CLUSTER.quantile(0.99, signals.SYSTEM_TIME), "99 of 100 are faster"),
+        Query(CLUSTER.mean(signals.SYSTEM_TIME), "mean"),
+        unit="s",
+    ),
+)  # fmt: skip
+
+NEIGHBORS = Row(
+    "Who are its neighbors to it?",
+    graph(
+        "How old is what it knows of each?",
+        "Age of the newest report: silent for a second, a neighbor gets nothing more.",
+        Query(CLUSTER.of(signals.NEIGHBOR_STATE_AGE), "{{neighbor}}"),
+        unit="s", width=8, limits=[(1, WARNING), (5, ALARM)],
+    ),
+    graph(
+        "What does it hand to each?", "Forwards per second, by what came back.",
+        Query(
+            total(CLUSTER.rate(signals.FORWARDS), "neighbor", "outcome"),
+            "to {{neighbor}}, {{outcome}}",
+        ),
+        unit="reqps", width=8,
+    ),
+    graph(
+        "What does it get from each?", "Requests that neighbors handed over, by how they ended.",
+        Query(
+            total(CLUSTER.rate(signals.RECEIVED), "neighbor", "outcome"),
+            "from {{neighbor}}, {{outcome}}",
+        ),
+        unit="reqps", width=8,
+    ),
+)  # fmt: skip
+
+HOPS = Row(
+    "How far do its requests travel?",
+    bars(
+        "How many made how many hops, in the time shown?",
+        "Requests of its clients that were done, by times forwarded: 0 is served at home.",
+        total(CLUSTER.increase(signals.HOPS, suffix="_bucket"), "le"),
+    ),
+    graph(
+        "How many hops on average?", "Times forwarded: mean, and what 99 of 100 stay under.",
+        Query(CLUSTER.mean(signals.HOPS), "mean"),
+        Query(CLUSTER.quantile(0.99, signals.HOPS), "99 of 100 make fewer"),
+    ),
+)  # fmt: skip
+
+PROCESS = Row(
+    "Is the process well?",
+    graph(
+        "Where are the requests it holds?",
+        "Ledger: home requests queued, running or away, and those of neighbors.",
+        Query(CLUSTER.of(signals.LEDGER, HELD), "{{side}} {{entry}}"), width=6,
+    ),
+    graph(
+        "How late does its clock ring?", "Largest delay of the event loop between two scrapes.",
+        Query(CLUSTER.of(signals.LOOP_LAG), "loop lag"),
+        unit="s", width=6, limits=[(0.1, WARNING), (0.25, ALARM)],
+    ),
+    graph(
+        "How much processor does it take?", "Seconds of processor per second; 1 is a whole core.",
+        Query(
+            CLUSTER.process(
+                "rate(process_cpu_seconds_total[$__rate_interval])", signals.SERVERS
+            ),
+            "{{cluster}}",
+        ),
+        width=6, limits=[(0.8, WARNING), (0.95, ALARM)],
+    ),
+    graph(
+        "How much memory does it take?", "Resident memory of the node.",
+        Query(CLUSTER.process("process_resident_memory_bytes", signals.SERVERS), "{{cluster}}"),
+        unit="bytes", width=6,
+    ),
+)  # fmt: skip
+
+BOARD = Board(
+    name="cluster",
+    title="Spillover: one cluster",
+    says="One cluster from close by: its queue, servers, clients, neighbors and process.",
+    scope=CLUSTER,
+    choices=signals.SERVERS,
+    chooses_one=True,
+    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, HOPS, PROCESS),
+)

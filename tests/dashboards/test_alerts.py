@@ -1,0 +1,62 @@
+"""Alert rules: fit for use by Prometheus, fit to be read at three in the morning, and tested."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+PROMTOOL_TESTS = Path(__file__).with_name("alerts.test.yaml")
+SUMMARY_MAX = 100
+
+
+def test_prometheus_takes_the_rules(promtool, root):
+    status, said = promtool("check", "rules", root / "dashboards" / "alerts.yaml")
+    assert status == 0, said
+
+
+def test_rules_fire_when_they_should_and_only_then(promtool):
+    status, said = promtool("test", "rules", PROMTOOL_TESTS)
+    assert status == 0, said
+
+
+def test_promtool_would_tell(promtool, root, tmp_path, rules):
+    """A rule that never fires is found out."""
+    tests = yaml.safe_load(PROMTOOL_TESTS.read_text(encoding="utf-8"))
+    text = (root / "dashboards" / "alerts.yaml").read_text(encoding="utf-8")
+    (tmp_path / "alerts.yaml").write_text(
+        text.replace("spillover_ledger_imbalance != 0", "spillover_ledger_imbalance > 1"), "utf-8"
+    )
+    tests["rule_files"] = ["alerts.yaml"]
+    (tmp_path / "alerts.test.yaml").write_text(yaml.safe_dump(tests), encoding="utf-8")
+    status, said = promtool("test", "rules", tmp_path / "alerts.test.yaml")
+    assert status != 0
+    assert "SpilloverLedgerImbalance" in said
+
+
+def test_each_rule_is_tested(rules):
+    """By name: that it fires is expected somewhere, and that it does not, of all of them."""
+    tests = yaml.safe_load(PROMTOOL_TESTS.read_text(encoding="utf-8"))["tests"]
+    cases = [case for test in tests for case in test["promql_expr_test"]]
+    fired = str([case["exp_samples"] for case in cases if "exp_samples" in case])
+    assert {rule["alert"] for rule in rules} == set(re.findall(r'alertname="(\w+)"', fired))
+    assert any("exp_samples" not in case for case in cases)
+
+
+@pytest.mark.parametrize("word", ["Means:", "Look:", "Do:"])
+def test_each_rule_says_what_it_means_and_what_to_do(rules, word):
+    for rule in rules:
+        lines = rule["annotations"]["description"].splitlines()
+        assert sum(line.startswith(word) for line in lines) == 1, rule["alert"]
+
+
+def test_rules_are_named_rated_and_summed_up(rules):
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert re.fullmatch(r"Spillover[A-Z]\w+", rule["alert"])
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert "{{ $labels." in rule["annotations"]["summary"]
+        assert len(rule["annotations"]["summary"]) <= SUMMARY_MAX
+        assert set(rule["annotations"]) == {"summary", "description", "dashboard"}
