@@ -30,6 +30,21 @@ def test_the_contract(capsys):
     assert result["rule"] == "guarded"
 
 
+def test_balanced_by_load(capsys):
+    """Given or skewed loads; by counts they only tell how uneven it is."""
+    skewed = ("--start", "empty", "--loads", "skewed")
+    by_count = figures_of(capsys, *skewed)
+    by_load = figures_of(capsys, *skewed, "--balance", "load", "--load-noise", "0.1")
+    assert (by_count["balance"], by_load["balance"]) == ("count", "load")
+    assert by_count["load_over_mean_max"] > 1.3
+    assert by_load["load_over_mean_max"] < 1.2
+    assert (by_count["moves_min"], by_load["moves_min"]) == (0, None)
+    heavy = ("--loads", ",".join(["80", *["5"] * 16]), "--balance", "load")
+    result = figures_of(capsys, *heavy)
+    assert min(result["counts"].values()) == 1
+    assert figures_of(capsys)["load_over_mean_max"] is None
+
+
 def test_the_blogs_rule_under_load(capsys):
     """It moves on and on; the same seed moves the same, another one differs."""
     stalled = ("--rule", "blog", "--stall", "n0:500", "--seed", "7")
@@ -65,6 +80,9 @@ def test_a_table_for_people(capsys):
     assert main(["sim", "leases", *SMALL[:4], "--periods", "2", "--partitions", "120"]) == 0
     out, err = capsys.readouterr()
     assert (out, "moves, at least" in err, "note:" in err) == ("", True, False)
+    by_load = ("--balance", "load", "--loads", "skewed")
+    assert main(["sim", "leases", *SMALL, *by_load]) == 0
+    assert "of the mean load" in capsys.readouterr().err
     many = ("--nodes", "2", "--partitions", "120", "--periods", "2", "--rule", "blog")
     assert main(["sim", "leases", *many]) == 0
     assert "note: the blog's rule is safe up to 100 partitions" in capsys.readouterr().err
@@ -96,6 +114,14 @@ def test_a_table_for_people(capsys):
             ("--challenges", "all", "--rule", "guarded"),
             "--challenges: expected only with --rule blo",
         ),
+        (("--loads", "1,2"), "--loads: expected one for each of 17 partitions, got 2"),
+        (("--loads", "1,x"), "--loads: expected a finite number, got 'x'"),
+        (("--loads", "-1"), "--loads: expected a number of at least 0, got '-1'"),
+        (("--loads", "nan"), "--loads: expected a finite number, got 'nan'"),
+        (("--load-noise", "0.1"), "--load-noise: expected only with --loads"),
+        (("--load-noise", "2", "--loads", "skewed"), "--load-noise: expected a share of 0..1"),
+        (("--balance", "load", "--rule", "blog"), "--balance: expected count with the blog's"),
+        (("--balance", "fair"), "--balance: invalid choice: 'fair'"),
         (("--rule", "fair"), "--rule: invalid choice: 'fair'"),
         (("--start", "random"), "--start: invalid choice: 'random'"),
     ],

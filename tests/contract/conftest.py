@@ -30,8 +30,8 @@ def with_clock_of_tests(script):
 class TwinGroup:
     """The twin. Answers are copies, as they would be from afar."""
 
-    def __init__(self, partitions, times):
-        self.twin = LeaseTwin(partitions, times)
+    def __init__(self, partitions, times, balance="count"):
+        self.twin = LeaseTwin(partitions, times, balance=balance)
 
     async def do(self, now_ms, _, operation, *arguments):
         return deepcopy(getattr(self.twin, operation)(now_ms, *arguments))
@@ -39,8 +39,9 @@ class TwinGroup:
     async def snapshot(self, now_ms):
         return deepcopy(self.twin.snapshot(now_ms))
 
-    async def put(self, allocations, grabs, members):
+    async def put(self, allocations, grabs, members, loads=None):
         """Have this stored, from wherever it came."""
+        self.twin.loads = deepcopy(loads or {})
         self.twin.allocations = deepcopy(allocations)
         self.twin.grabs = deepcopy(grabs)
         self.twin.members = deepcopy(members)
@@ -58,11 +59,11 @@ class TwinGroup:
 class RedisGroup:
     """A group on Redis: one store for each node, since each member has its own."""
 
-    def __init__(self, server, name, partitions, times):
+    def __init__(self, server, name, partitions, times, balance="count"):
         self._client = server.client
         self._tag = f"{{spillover:{name}}}"
-        self._make = lambda: RedisLeaseStore(server.url, name, partitions, times)
-        loaded = Scripts.load()
+        self._make = lambda: RedisLeaseStore(server.url, name, partitions, times, balance=balance)
+        loaded = Scripts.load(balance)
         scripts = {f.name: with_clock_of_tests(getattr(loaded, f.name)) for f in fields(loaded)}
         self._scripts = Scripts(**scripts)
         self._stores = {}
@@ -83,8 +84,9 @@ class RedisGroup:
         self._set_clock(now_ms)
         return self._with_numbered_era(await self.store("observer").snapshot())
 
-    async def put(self, allocations, grabs, members):
-        for name, values in (("allocation", allocations), ("grab", grabs), ("members", members)):
+    async def put(self, allocations, grabs, members, loads=None):
+        hashes = {"allocation": allocations, "grab": grabs, "members": members, "load": loads or {}}
+        for name, values in hashes.items():
             key = f"{self._tag}:{name}"
             self._client.delete(key)
             for field, value in values.items():
@@ -149,8 +151,8 @@ class Member:
     def release(self, now_ms, partition, epoch):
         return self._do(now_ms, "release", partition, self.node, epoch)
 
-    def survey(self, now_ms):
-        return self._do(now_ms, "survey", self.node)
+    def survey(self, now_ms, *loads):
+        return self._do(now_ms, "survey", self.node, *([loads] if loads else ()))
 
     async def start(self, now_ms, *partitions):
         """Join, win and activate; the (partition, epoch) pairs."""
@@ -164,8 +166,8 @@ class Member:
 
 @pytest.fixture
 def new_redis_group(redis_server, redis_servers):
-    def make(partitions, times):
-        return RedisGroup(redis_server, redis_servers.new_name(), partitions, times)
+    def make(partitions, times, balance="count"):
+        return RedisGroup(redis_server, redis_servers.new_name(), partitions, times, balance)
 
     return make
 
@@ -185,9 +187,9 @@ def tell(request):
     """`tell(partitions, story)` runs `story(group, a, b, c)` with a group and three members."""
     new_group = request.getfixturevalue(f"new_{request.param}_group")
 
-    def run(partitions, story, times=None):
+    def run(partitions, story, times=None, balance="count"):
         async def telling():
-            group = new_group(partitions, times or LeaseTimes())
+            group = new_group(partitions, times or LeaseTimes(), balance)
             try:
                 await story(group, *(Member(group, node) for node in "abc"))
             finally:

@@ -10,20 +10,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from spillover.core.lease_records import Allocation, Grab, Registration
-from spillover.model.lease_times import LeaseTimes
+from spillover.core.lease_records import Allocation, Grab, Registration, StoredLoad
+from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
 
 TIMES = LeaseTimes()
 MEMBERS = st.sampled_from([("a", "i1"), ("a", "i2"), ("b", "i1"), ("c", "i1")])
 NODES = st.sampled_from("abc")
 PARTITIONS = st.integers(0, 4)
+AMOUNTS = st.sampled_from([1_000, 1_001, 2_500, 7_777, 30_000, 10**12])
 T = 1_000_000
 
 
-@pytest.fixture
-def both(new_redis_group, new_twin_group):
+@pytest.fixture(params=LEASE_BALANCES)
+def both(request, new_redis_group, new_twin_group):
     """A new pair of groups for each example."""
-    return lambda: (new_redis_group(5, TIMES), new_twin_group(5, TIMES))
+    balance = request.param
+    return lambda: (new_redis_group(5, TIMES, balance), new_twin_group(5, TIMES, balance))
 
 
 class InAnyOrder(RuleBasedStateMachine):
@@ -33,6 +35,7 @@ class InAnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.groups = both()
+        self.balance = self.groups[1].twin._balance
         self.now_ms = T
         self.epochs = [[0] for _ in range(5)]
         self.accepted = [0] * 5
@@ -121,6 +124,13 @@ class InAnyOrder(RuleBasedStateMachine):
         epoch = data.draw(st.sampled_from(self.epochs[partition][-2:]))
         self.do(node, operation, partition, node, epoch)
 
+    @rule(node=NODES, told=st.dictionaries(PARTITIONS, AMOUNTS))
+    def tell_loads(self, node, told):
+        """Of whatever it holds and does not hold."""
+        loads = [(p, self.epochs[p][-1], amount) for p, amount in told.items()]
+        if self.balance == "load":
+            self.do(node, "survey", node, loads)
+
     @rule(node=NODES)
     def survey(self, node):
         self.do(node, "survey", node)
@@ -148,7 +158,7 @@ AHEAD_MS = (-1, 0, 1, 90_000, 90_000, 90_000, 90_000)
 
 
 def any_state(random, now_ms):
-    """Allocations, grabs and members, with instants just before, at and just after the clock."""
+    """All that is stored, with instants just before, at and just after the clock."""
     allocations, grabs, members = {}, {}, {}
     for partition in range(5):
         since_ms = now_ms - random.choice(AGES_MS)
@@ -165,7 +175,14 @@ def any_state(random, now_ms):
     for node in "abc":
         if random.random() < 0.9:
             members[node] = Registration(now_ms + random.choice(AHEAD_MS), "i1")
-    return allocations, grabs, members
+    amounts = random.choices((1_000, 1_003, 2_500, 4_000, 9_999, 10**12), k=5)
+    told_ms = [now_ms - random.choice((0, 1, 359_999, 360_000)) for _ in amounts]
+    loads = {
+        partition: StoredLoad(amount, at_ms)
+        for partition, (amount, at_ms) in enumerate(zip(amounts, told_ms, strict=True))
+        if random.random() < 0.7
+    }
+    return allocations, grabs, members, loads
 
 
 def any_calls(random, now_ms, allocations):

@@ -396,12 +396,25 @@ def test_a_handler_is_told_to_stop_a_margin_before_its_lease_ends(member_at):
     with member_at(times=replace(TIMES, max_lease_ms=5_000.0)) as member:
         to_s = lease_now_s() + 0.7  # the margin is 0.5, and nobody renews
         lease = member.renewer.grant(0, 7, to_s)
+        assert not lease.was_told
         assert lease.stop_event.wait(LIMIT_S)
         assert to_s - 0.5 <= lease_now_s() < to_s
+        assert lease.was_told
         lease.check()
         asyncio.run(lease.stop_event.wait_async())
         member.wait_for(lambda: lease.is_over)
         assert lease.left_s == 0.0
+
+
+def test_work_that_was_reported_is_known_as_long_as_the_lease_is_held(member_at):
+    with member_at() as member:
+        lease = member.renewer.grant(1, 7, lease_now_s() + LIMIT_S)
+        assert member.renewer.work() == [(1, 7, None)]
+        lease.report_load(2)
+        lease.report_load(0.5)
+        assert member.renewer.work() == [(1, 7, 2.5)]
+        member.renewer.drop(1, 7)
+        assert member.renewer.work() == []
 
 
 def test_coroutines_wait_for_the_stop_event(member_at):

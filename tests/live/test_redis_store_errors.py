@@ -40,7 +40,7 @@ def group(redis_servers):
     return redis_servers.new_name()
 
 
-def test_a_group_has_one_number_of_partitions_and_one_rule(redis_server, group):
+def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_server, group):
     """Whoever comes with another is told, and told what to do."""
 
     async def begin():
@@ -60,6 +60,8 @@ def test_a_group_has_one_number_of_partitions_and_one_rule(redis_server, group):
         assert f"{{spillover:{group}}}:group" in message
         message = told(url, group, operation, *arguments, rule="blog", **wrong)
         assert message.startswith("lease group: rule: expected guarded, as the group has it")
+        message = told(url, group, operation, *arguments, balance="load", **wrong)
+        assert message.startswith("lease group: balance: expected count, as the group has it")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,8 @@ def test_a_group_has_one_number_of_partitions_and_one_rule(redis_server, group):
     [
         ({"partitions": 0}, "partitions: expected at least 1, got 0"),
         ({"rule": "fair"}, "rule: expected one of guarded, blog, got 'fair'"),
+        ({"balance": "fair"}, "balance: expected one of count, load, got 'fair'"),
+        ({"balance": "load", "rule": "blog"}, "balance: expected count with the blog's rule"),
         ({"group": "a}b"}, "group: expected 1 to 63 of"),
         ({"url": "localhost:6379"}, "redis: url: expected redis://"),
         ({"url": "redis://localhost:port"}, "redis: url: expected redis://"),

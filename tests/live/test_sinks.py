@@ -107,6 +107,46 @@ def test_commands_and_checkpoint_are_applied(redis_sink):
     assert redis_sink.claim(Held(11)) == "7|x"
 
 
+def test_a_batch_is_admitted_as_a_whole_or_not_at_all(redis_sink):
+    """A thousand commands of an epoch that has been overtaken since the lease was looked at; also
+    where the server has forgotten the script in between."""
+    key = redis_sink.key
+    batch = [("SET", f"{key}{i}", "old") for i in range(1000)]
+    redis_sink.apply(Held(11), ("SET", key, "new"))
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            redis_sink.apply(Held(10), *batch, checkpoint="old")
+        redis_sink.client.script_flush()
+    assert redis_sink.client.keys(key + "*") == [key]
+    assert len(redis_sink.apply(Held(11), *batch)) == 1000
+    assert len(redis_sink.client.keys(key + "*")) == 1001
+
+
+def test_a_long_command_is_done_and_one_that_is_too_long_is_refused_before_all(redis_sink):
+    """What Lua could not pass on would end a batch in its middle."""
+    from spillover.live.sinks.redis_sink import WORDS_MAX
+
+    key = redis_sink.key
+    words = ["x"] * (WORDS_MAX - 2)
+    assert redis_sink.apply(Held(1), ("RPUSH", key, *words)) == [len(words)]
+    for bad in (("RPUSH", key, "x", *words), ("DEL",), (), "DEL"):
+        with pytest.raises(InputError, match="commands: expected sequences of 2 to"):
+            redis_sink.apply(Held(2), ("SET", key + "b", "1"), bad)
+    assert redis_sink.client.exists(key + "b") == 0
+
+
+def test_a_pipeline_is_no_client_of_a_sink(redis_server):
+    """What is queued up could be half admitted."""
+    from redis.asyncio import Redis
+
+    from spillover.live.sinks.redis_sink import AsyncRedisSink, RedisSink
+
+    with pytest.raises(InputError, match="client: expected a client, not a pipeline"):
+        RedisSink(redis_server.client.pipeline(), "s")
+    with pytest.raises(InputError, match="client: expected a client, not a pipeline"):
+        AsyncRedisSink(Redis.from_url(redis_server.url).pipeline(), "s")
+
+
 @pytest.mark.parametrize("command", [("SET", "2"), ("DEL",)])
 def test_an_older_epoch_writes_and_deletes_nothing(redis_sink, command):
     key = redis_sink.key

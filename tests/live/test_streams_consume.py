@@ -28,6 +28,7 @@ class Lease:
     def __init__(self, questions=10**9):
         self.left = questions
         self.told = 0
+        self.load = 0
 
     def check(self):
         self.left -= 1
@@ -37,6 +38,9 @@ class Lease:
     def progress(self):
         self.told += 1
         self.check()
+
+    def report_load(self, amount):
+        self.load += amount
 
 
 @pytest.fixture
@@ -103,6 +107,22 @@ def test_a_lease_is_told_of_progress(redis_server, filled):
         reader.claim()
         reader.consume(counting([]), to_end=True)
     assert lease.told > 100
+    assert lease.load == 100
+
+
+def test_of_records_set_aside_the_last_ones_are_kept(redis_server, filled):
+    """And how many there ever were."""
+    url, group = filled
+    poison = range(0, 100, 5)
+    attempts = Attempts(attempts=1, **QUICK)
+    with StreamReader(url, group, 0, 1, aside_records=6, batch_records=30) as reader:
+        consumed = reader.consume(counting([], poison.__contains__), attempts=attempts, to_end=True)
+    assert (consumed.handled, consumed.set_aside) == (80, 20)
+    aside = redis_server.client.xrange(StreamKeys.of(group).set_aside(0))
+    assert [int(fields["value"]) for _, fields in aside] == list(poison)[-6:]
+    assert checkpoint(url, group).set_aside == 20
+    with pytest.raises(InputError, match="aside_records: expected at least 1, got 0"):
+        StreamReader(url, group, 0, 1, aside_records=0)
 
 
 def test_a_record_that_fails_is_tried_again_before_what_follows(redis_server, filled):

@@ -54,6 +54,7 @@ COMMANDS = (
     ev.AskClear,
     ev.PublishChallenge,
     ev.PublishAllocated,
+    ev.MeasureWork,
     ev.BeginRenewals,
     ev.EndRenewals,
     ev.StartRenewing,
@@ -75,7 +76,7 @@ class Life:
     commands: list = field(default_factory=list)
 
 
-def simulate(rule):
+def simulate(rule, balance):
     lives = {}
 
     def journal(node, life, event, now_s, commands):
@@ -89,6 +90,9 @@ def simulate(rule):
         periods=40,
         start="empty",
         rule=rule,
+        balance=balance,
+        loads=[60.0, *[10.0] * (PARTITIONS - 1)],
+        load_noise=0.3,
         troubles=TROUBLES if rule == "guarded" else Troubles(stall_ms={0: 500.0}),
     )
     run_leases(scene, SEED, journal=journal)
@@ -96,7 +100,9 @@ def simulate(rule):
 
 
 def fresh(scene, node, life):
-    settings = MemberSettings(node=f"n{node}", partitions=PARTITIONS, times=scene.times)
+    settings = MemberSettings(
+        node=f"n{node}", partitions=PARTITIONS, times=scene.times, balance=scene.balance
+    )
     random = stream(SEED, f"lease-member/{node}/{life}")
     return (LeaseMember if scene.rule == "guarded" else BlogMember)(settings, random)
 
@@ -124,10 +130,12 @@ def drive(machine, log):
     return given
 
 
-@pytest.mark.parametrize("rule", ["guarded", "blog"])
-def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule):
+@pytest.mark.parametrize(
+    ("rule", "balance"), [("guarded", "count"), ("guarded", "load"), ("blog", "count")]
+)
+def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule, balance):
     """Every event of every life: stalls, deaths, drains, sleep and an outage included."""
-    scene, lives = simulate(rule)
+    scene, lives = simulate(rule, balance)
     seen = Counter()
     for (node, number), life in lives.items():
         machine = fresh(scene, node, number)
@@ -142,5 +150,7 @@ def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule):
         often += [ev.RenewalAnswered, ev.RenewalFailed, ev.AskFailed, ev.FenceHandler]
         for kind in (ev.Drain, ev.RenewalsEnded, ev.Finished, ev.AskLeave):
             assert seen[kind], (kind, seen)
+    if balance == "load":
+        often += [ev.MeasureWork, ev.WorkMeasured]
     for kind in often:
         assert seen[kind] > 5, (kind, seen)

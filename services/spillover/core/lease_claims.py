@@ -1,23 +1,25 @@
 """The partitions that a member wants: steps 1 to 5 from its side, by the guarded rule.
 
-A survey says what is free, what is elsewhere, and how the counts stand. What is free is shared out
-in thought, each to whom it evens out most: every member does this from the same counts, so that
-each challenges its own part, and hundreds that start at once do not all run for everything. From
-living holders it challenges what the store would grant. It challenges nothing that cannot succeed,
-and races for no more than its own share, also where another one challenges.
+A survey says what is free, what is elsewhere, and how the counts or loads stand. What is free is
+shared out in thought, each to whom it evens out most (`core.lease_shares`): every member does this
+from the same figures, so that each challenges its own part, and hundreds that start at once do not
+all run for everything. From living holders it challenges what the store would grant. It challenges
+nothing that cannot succeed, and races for no more than its own share, also where another one
+challenges.
 """
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from spillover.core import lease_events as ev
 from spillover.core.lease_desk import Desk
 from spillover.core.lease_holdings import Holdings
-from spillover.core.lease_records import Activation, Standing, Survey
-from spillover.policy.leasing import may_give, may_receive, move_budget, spread_wait_ms
+from spillover.core.lease_records import Activation, Survey
+from spillover.core.lease_shares import shares_of
+from spillover.policy.leasing import spread_wait_ms
 
 
 class Stage(Enum):
@@ -47,9 +49,8 @@ class Claims:
     def __init__(self, desk: Desk, holdings: Holdings) -> None:
         self._desk = desk
         self._holdings = holdings
+        self._shares = shares_of(desk, holdings)
         self.claims: dict[int, Claim] = {}
-        self.share = 0
-        """How many partitions this member may have, by the last survey."""
         self.open = False
         """Whether anything may be claimed: not before joining, not while leaving."""
         self.missed = False
@@ -71,18 +72,14 @@ class Claims:
         self._give_back_unheard(survey, now_s)
         free = {p: self._seen_free_s.get(p, now_s) for p in survey.free}
         self._seen_free_s = free
-        standing = survey.standing
-        if self._desk.node not in standing.held:
-            self.share = 0
+        self._shares.surveyed(survey)
+        if self._desk.node not in survey.standing.held:
             return
-        own = standing.held[self._desk.node]
-        nodes = len(standing.held)
-        floor = self._desk.partitions // nodes
-        room = may_receive(max(own, floor), standing.above, self._desk.partitions, nodes)
-        self.share = floor + 1 if own > floor or room else floor
-        for partition in self._own_part(standing, now_s):
-            self._challenge(partition, now_s)
-        self._consider_held(survey, now_s)
+        challenged = self._challenge(self._own_part(survey, now_s), now_s)
+        wanted = self._shares.from_holders(survey, self._racing)
+        challenged += self._challenge(wanted, now_s)
+        if challenged:
+            self._desk.command(ev.PublishChallenge(challenged))
 
     def _give_back_unheard(self, survey: Survey, now_s: float) -> None:
         """What was granted in an answer that got lost, and what was fenced because the answers of
@@ -98,51 +95,33 @@ class Claims:
             else:
                 self._holdings.release_again(partition, epoch, now_s)
 
-    def _own_part(self, standing: Standing, now_s: float) -> list[int]:
+    def _own_part(self, survey: Survey, now_s: float) -> list[int]:
         """What is free and falls to this member; and a part of what nobody has taken for long."""
         desk = self._desk
-        loads = [(held, node) for node, held in standing.held.items()]
-        heapq.heapify(loads)
-        mine = []
-        stuck = []
-        for partition, since_s in self._seen_free_s.items():
-            held, node = loads[0]
-            heapq.heapreplace(loads, (held + 1, node))
-            if node == desk.node:
-                mine.append(partition)
-            elif now_s - since_s >= desk.normal_s:
-                stuck.append(partition)
-        chosen = -(-len(stuck) // len(standing.held))
+        mine = self._shares.own_part(survey, self._seen_free_s)
+        others = self._seen_free_s.keys() - set(mine)
+        stuck = [
+            partition
+            for partition, since_s in self._seen_free_s.items()
+            if partition in others and now_s - since_s >= desk.normal_s
+        ]
+        chosen = -(-len(stuck) // len(survey.standing.held))
         return mine + desk.random.sample(stuck, chosen)
 
-    def _consider_held(self, survey: Survey, now_s: float) -> None:
-        """Challenge only what the store would grant, from the largest holders first."""
-        desk = self._desk
-        held, above = survey.standing.held, survey.standing.above
-        partitions, nodes = desk.partitions, len(held)
-        own = held[desk.node] + self._racing
-        budget = move_budget(partitions, nodes) - survey.standing.lately[desk.node]
-        if budget <= 0 or not may_receive(own, above, partitions, nodes):
-            return
-        givers = [
-            (-held.get(owner, 0), desk.random.random(), partition)
-            for partition, owner, resident_ms in survey.held
-            if resident_ms >= desk.times.min_residency_ms
-            and may_give(held.get(owner, 0), above, partitions, nodes)
-        ]
-        for _, _, partition in heapq.nsmallest(min(budget, self.share - own), givers):
-            self._challenge(partition, now_s)
-
-    def _challenge(self, partition: int, now_s: float) -> None:
-        if self._may_claim(partition, now_s):
-            self._desk.tell(ev.CHALLENGED, partition)
-            self._desk.command(ev.PublishChallenge(partition))
-            self._wait(partition, now_s)
+    def _challenge(self, partitions: Iterable[int], now_s: float) -> list[int]:
+        """Those of them that may be claimed; to be published."""
+        claimed = []
+        for partition in partitions:
+            if self._may_claim(partition, now_s):
+                self._desk.tell(ev.CHALLENGED, partition)
+                self._wait(partition, now_s)
+                claimed.append(partition)
+        return claimed
 
     @property
-    def _racing(self) -> int:
+    def _racing(self) -> list[int]:
         """Claims that do not stand in the store yet."""
-        return sum(claim.stage is not Stage.WON for claim in self.claims.values())
+        return [p for p, claim in self.claims.items() if claim.stage is not Stage.WON]
 
     def _may_claim(self, partition: int, now_s: float) -> bool:
         holdings = self._holdings
@@ -158,14 +137,14 @@ class Claims:
 
     def challenged(self, partition: int, now_s: float) -> None:
         """Somebody challenges: race too, if that may succeed."""
-        has_room = self._holdings.kept + len(self.claims) < self.share
+        has_room = self._shares.has_room(partition, self.claims)
         if has_room and self._may_claim(partition, now_s):
             self._wait(partition, now_s)
 
     def _wait(self, partition: int, now_s: float) -> None:
         times = self._desk.times
-        held = len(self._holdings.held)
-        wait_ms = spread_wait_ms(held, times.held_delay_ms, times.longest_wait_ms)
+        weight = self._shares.weight()
+        wait_ms = spread_wait_ms(weight, times.held_delay_ms, times.longest_wait_ms)
         claim = self.claims[partition] = Claim(partition, Stage.WAITING)
         self._desk.at(now_s + wait_ms / 1000.0, self._grab, claim)
 

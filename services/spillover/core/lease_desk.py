@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from spillover.core import lease_events as ev
 from spillover.core.lease_records import check_name
 from spillover.model.errors import InputError
-from spillover.model.lease_times import LeaseTimes
+from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
 
 A = TypeVar("A", bound=ev.Ask)
 
@@ -30,12 +30,17 @@ class MemberSettings:
     node: str
     partitions: int
     times: LeaseTimes = field(default_factory=LeaseTimes)
+    balance: str = "count"
+    """What the group is evened out by: `count` or `load`; the same for all its members."""
 
     def __post_init__(self) -> None:
         check_name("lease member", "node", self.node)
         if self.partitions < 1:
             expected = f"expected at least 1, got {self.partitions}"
             raise InputError("lease member", "partitions", expected)
+        if self.balance not in LEASE_BALANCES:
+            expected = f"expected one of {', '.join(LEASE_BALANCES)}, got {self.balance!r}"
+            raise InputError("lease member", "balance", expected)
 
 
 class Desk:

@@ -50,7 +50,10 @@ class AskLeave(Ask):
 
 @dataclass(slots=True)
 class AskSurvey(Ask):
-    """`survey`; answered by `lease_records.Survey`."""
+    """`survey`; answered by `lease_records.Survey`. Where loads count, it tells first what this
+    member's are: (partition, epoch, load in thousandths)."""
+
+    loads: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(slots=True)
@@ -137,9 +140,9 @@ class AskClear(Ask):
 
 @dataclass(slots=True)
 class PublishChallenge:
-    """On the channel grab-lease."""
+    """On the channel grab-lease, one message for each, in one call."""
 
-    partition: int
+    partitions: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -147,6 +150,11 @@ class PublishAllocated:
     """On the channel allocated-lease."""
 
     partition: int
+
+
+@dataclass(slots=True)
+class MeasureWork:
+    """Tell at once, with `WorkMeasured`, what handlers have reported. Only where loads count."""
 
 
 @dataclass(slots=True)
@@ -303,11 +311,13 @@ class Resubscribed:
 
 @dataclass(slots=True)
 class HandlerEnded:
-    """The handler has stopped, by itself or because it was told to; `problem` if it raised."""
+    """The handler has stopped, by itself or because it was told to; `problem` if it raised.
+    `stopped`: told to by what watches over its lease, because that was about to end."""
 
     partition: int
     epoch: int
     problem: str | None = None
+    stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -316,6 +326,14 @@ class HandlerHung:
 
     partition: int
     epoch: int
+
+
+@dataclass(slots=True)
+class WorkMeasured:
+    """After MeasureWork: (partition, epoch, all work that its handler has reported since it began),
+    None instead of work for one that never did."""
+
+    work: Sequence[tuple[int, int, float | None]]
 
 
 @dataclass(slots=True)

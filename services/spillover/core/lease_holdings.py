@@ -206,15 +206,16 @@ class Holdings:
 
     # --- the end of a handler ------------------------------------------------------------------
 
-    def ended(self, partition: int, epoch: int, now_s: float) -> None:
-        """The handler has stopped: say so, unless it had been fenced before."""
+    def ended(self, partition: int, epoch: int, now_s: float, *, told: bool) -> None:
+        """The handler has stopped: say so, unless it had been fenced before. It has failed unless
+        it was told to, here or by what watches over its lease."""
         if self.ending.get(partition) == epoch:
             del self.ending[partition]
             return
         one = self.held.get(partition)
         if one is None or one.epoch != epoch:
             return
-        if not one.stopping:
+        if not (one.stopping or told):
             self._failed(one, now_s)
         del self.held[partition]
         self._desk.command(ev.StopRenewing(partition, epoch))

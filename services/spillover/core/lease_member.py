@@ -2,9 +2,10 @@
 
 Theory of operation. A member joins, gives signs of life, and looks at both hashes once a period.
 What it finds free or unevenly spread it challenges, waits (step 2) and grabs (step 3); the store
-refuses what evens out nothing. Who serves a partition that another has won stops its handler while
-it keeps the lease, then releases it; the winner takes it as soon as it is free, with the next
-epoch. Nobody is ever robbed of a lease that lasts, and silence decides nothing.
+refuses what evens out nothing: counts, or the loads that holders measure. Who serves a partition
+that another has won stops its handler while it keeps the lease, then releases it; the winner takes
+it as soon as it is free, with the next epoch. Nobody is ever robbed of a lease that lasts, and
+silence decides nothing.
 
 A holder goes by its own clock: the last renewal that came back was sent at some instant, and the
 lease lasts from there, less a margin. After that the handler is fenced, whatever the store says.
@@ -31,7 +32,8 @@ from spillover.core.lease_check import check_leases
 from spillover.core.lease_claims import Claims
 from spillover.core.lease_desk import Desk, MemberSettings
 from spillover.core.lease_holdings import Holdings
-from spillover.core.lease_records import Joined
+from spillover.core.lease_records import Joined, Survey
+from spillover.core.lease_work import OwnLoads
 
 LEAVE_SHARE = 0.1
 """A drain waits this share of the shutdown time for renewals to end, and for the store to hear
@@ -70,6 +72,7 @@ class LeaseMember:
         """What the store said when it was last asked in vain; None while it answers."""
         self.holdings = Holdings(desk)
         self.claims = Claims(desk, self.holdings)
+        self._loads = OwnLoads(desk, self.holdings) if settings.balance == "load" else None
         self._now_s = -math.inf
         self._answered_s = -math.inf
         """When the store was last heard of."""
@@ -94,13 +97,14 @@ class LeaseMember:
             ev.Resubscribed: lambda _, now_s: self._poll_soon(now_s),
             ev.HandlerEnded: self._handler_ended,
             ev.HandlerHung: self._handler_hung,
+            ev.WorkMeasured: self._work_measured,
             ev.Drain: self._drain,
             ev.Woke: lambda _, __: None,
         }
         self._answers: dict[type, Callable[[Any, Any, float], None]] = {
             ev.AskJoin: self._joined,
             ev.AskLeave: lambda ask, _, now_s: self._left(ask.number, now_s),
-            ev.AskSurvey: self.claims.surveyed,
+            ev.AskSurvey: self._surveyed,
             ev.AskGrab: self.claims.grabbed,
             ev.AskActivate: self.claims.activated,
             ev.AskWanted: self.holdings.looked,
@@ -202,8 +206,22 @@ class LeaseMember:
         if self.state is not State.MEMBER or now_s < self._poll_due_s:
             return
         self._polled_s = now_s
-        self._desk.ask(ev.AskSurvey, now_s)
+        if self._loads is None:
+            self._desk.ask(ev.AskSurvey, now_s)
+        else:
+            self._desk.command(ev.MeasureWork())
         self._poll_at(now_s + self._desk.period_s())
+
+    def _work_measured(self, event: ev.WorkMeasured, now_s: float) -> None:
+        """Where loads count, a survey tells of the own ones on the same way."""
+        if self._loads is not None and self.state is State.MEMBER:
+            self._loads.measured(event.work, now_s)
+            self._desk.ask(ev.AskSurvey, now_s, self._loads.told())
+
+    def _surveyed(self, ask: ev.AskSurvey, survey: Survey, now_s: float) -> None:
+        if self._loads is not None and survey.loads is not None:
+            self._loads.surveyed(survey.loads)
+        self.claims.surveyed(ask, survey, now_s)
 
     def _poll_soon(self, now_s: float) -> None:
         """Something may have changed: look sooner than once a period, but not all at once, and
@@ -288,7 +306,7 @@ class LeaseMember:
             self._poll_soon(now_s)
 
     def _handler_ended(self, event: ev.HandlerEnded, now_s: float) -> None:
-        self.holdings.ended(event.partition, event.epoch, now_s)
+        self.holdings.ended(event.partition, event.epoch, now_s, told=event.stopped)
         self.claims.allocated(event.partition, now_s)
 
     def _handler_hung(self, event: ev.HandlerHung, now_s: float) -> None:

@@ -141,7 +141,7 @@ class BlogMember:
 
     def _publish(self, partition: int) -> None:
         self._desk.tell(ev.CHALLENGED, partition)
-        self._desk.command(ev.PublishChallenge(partition))
+        self._desk.command(ev.PublishChallenge([partition]))
 
     # --- steps 2 and 3 -------------------------------------------------------------------------
 

@@ -8,11 +8,22 @@ written in Redis is in `live.redis_values`; what a member does with them in `cor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
+from spillover.policy.leasing import LOAD_LEAST, LOAD_STALE_LEASES, fair_load, load_band
+
+LOAD_UNIT = int(1_000 * LOAD_LEAST)
+"""What a partition counts for at least, as it is stored: in thousandths."""
+
+LOAD_FLOOR = LOAD_UNIT / 2
+"""The least band: half of what a partition counts for at least, so that nodes whose partitions
+report nothing are evened out as by counts."""
+
+LOAD_MAX = 10**12
+"""Of one partition, in thousandths: then nine thousand of them add up without rounding."""
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of nodes and names of groups: neither `|` nor a brace can occur in them."""
@@ -61,6 +72,20 @@ class Registration:
     incarnation: str
 
 
+def stored_load(load: float) -> int:
+    """In thousandths, within what can be stored."""
+    return max(LOAD_UNIT, round(min(1_000.0 * load, LOAD_MAX)))
+
+
+@dataclass(slots=True)
+class StoredLoad:
+    """How much work a partition was when its holder last told: a whole number of thousandths of
+    a unit of work per normal lease time, so that sums are exact wherever they are made."""
+
+    amount: int
+    at_ms: float
+
+
 @dataclass(slots=True)
 class Snapshot:
     """All that is stored of a group, read at one instant. Partitions that were never served have
@@ -71,6 +96,8 @@ class Snapshot:
     allocations: Mapping[int, Allocation]
     grabs: Mapping[int, Grab]
     members: Mapping[str, Registration]
+    loads: Mapping[int, StoredLoad] | None = None
+    """None in a group that is evened out by counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +142,21 @@ class Standing:
 
 
 @dataclass(slots=True)
+class LoadStanding:
+    """The loads of intended owners among living members; all in thousandths, see StoredLoad."""
+
+    of: list[int]
+    """By partition; one that is not known counts for the mean of those that are."""
+    known: dict[int, int]
+    """Those that somebody has told lately."""
+    held: dict[str, int]
+    """By member."""
+    mean: float
+    """Of the living, if they served everything; see `policy.leasing.fair_load`."""
+    band: float
+
+
+@dataclass(slots=True)
 class Survey:
     """What a member makes of the hashes at each poll."""
 
@@ -129,6 +171,8 @@ class Survey:
     know of was granted in an answer that was lost: releasing it frees it at once."""
     held: list[tuple[int, str, float]] = field(default_factory=list)
     """Not under challenge and served by another: (partition, owner, ms that it has been there)."""
+    loads: LoadStanding | None = None
+    """None in a group that is evened out by counts."""
 
 
 def standing_of(snapshot: Snapshot, partitions: int, times: LeaseTimes) -> Standing:
@@ -153,10 +197,44 @@ def standing_of(snapshot: Snapshot, partitions: int, times: LeaseTimes) -> Stand
     return Standing(held, lately, sum(count > floor for count in held.values()))
 
 
+def load_standing_of(
+    snapshot: Snapshot, partitions: int, times: LeaseTimes, living: Iterable[str]
+) -> LoadStanding:
+    """Loads by intended owner, as `standing_of` counts."""
+    stored = snapshot.loads or {}
+    stale_ms = snapshot.now_ms - LOAD_STALE_LEASES * times.max_lease_ms
+    known = {
+        partition: load.amount
+        for partition, load in stored.items()
+        if 0 <= partition < partitions and load.at_ms > stale_ms
+    }
+    usual = sum(known.values()) // len(known) if known else LOAD_UNIT
+    of = [known.get(partition, usual) for partition in range(partitions)]
+    held = dict.fromkeys(living, 0)
+    for partition, load in enumerate(of):
+        node = _intended_owner(snapshot, partition)
+        if node in held:
+            held[node] += load
+    mean = fair_load(of, len(held)) if held else 0.0
+    return LoadStanding(of, known, held, mean, load_band(mean, LOAD_FLOOR))
+
+
+def _intended_owner(snapshot: Snapshot, partition: int) -> str | None:
+    grab = snapshot.grabs.get(partition)
+    if grab is not None and grab.to_ms > snapshot.now_ms:
+        return grab.node
+    allocation = snapshot.allocations.get(partition)
+    if allocation is not None and allocation.over_ms > snapshot.now_ms:
+        return allocation.owner
+    return None
+
+
 def survey_of(snapshot: Snapshot, partitions: int, times: LeaseTimes, node: str) -> Survey:
     """What there is to do for `node`."""
     now_ms = snapshot.now_ms
     survey = Survey(snapshot.era, standing_of(snapshot, partitions, times))
+    if snapshot.loads is not None:
+        survey.loads = load_standing_of(snapshot, partitions, times, survey.standing.held)
     for partition in range(partitions):
         allocation = snapshot.allocations.get(partition)
         if allocation is not None and allocation.over_ms <= now_ms:

@@ -134,6 +134,10 @@ class UnwatchedLeases:
     def deadline_s(self, partition: int, epoch: int) -> float:
         return self._memory.deadline_s(partition, epoch)
 
+    def work(self) -> list[tuple[int, int, float | None]]:
+        """Never asked for: this rule goes by counts."""
+        return []
+
     def beat_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Nobody watches whether handlers get on."""
 

@@ -95,14 +95,7 @@ class LeaseGroup:
             renewer=renewer,
         )
         self.machine = self._parts.machine
-        self._hints = Hints(
-            url,
-            group,
-            on_challenge=lambda p: self._feed(ev.Challenged(p)),
-            on_allocated=lambda p: self._feed(ev.Allocated(p)),
-            on_resync=lambda: self._feed(ev.Resubscribed()),
-            random=Random(f"{self._incarnation}/hints"),
-        )
+        self._hints = self._make_hints()
         self._handler = handler
         self._on_event = on_event
         self.observer: Observer | None = None
@@ -216,6 +209,16 @@ class LeaseGroup:
 
     # --- events in ----------------------------------------------------------------------------
 
+    def _make_hints(self) -> Hints:
+        return Hints(
+            self.url,
+            self.group,
+            on_challenge=lambda p: self._feed(ev.Challenged(p)),
+            on_allocated=lambda p: self._feed(ev.Allocated(p)),
+            on_resync=lambda: self._feed(ev.Resubscribed()),
+            random=Random(f"{self._incarnation}/hints"),
+        )
+
     def _feed(self, event: Any) -> None:
         if self._finished.done():
             return
@@ -254,7 +257,7 @@ class LeaseGroup:
             _log.error("the handler of partition %d, epoch %d: %s", partition, epoch, problem)
             if self.observer is not None:
                 self.observer.handler_failed()
-        self._feed(ev.HandlerEnded(partition, epoch, problem, lease.stop_event.is_set()))
+        self._feed(ev.HandlerEnded(partition, epoch, problem, lease.was_told))
 
     def _renewed(self, late_s: float) -> None:
         """In the thread that watches over renewal."""
@@ -287,6 +290,9 @@ class LeaseGroup:
         return {
             ev.PublishChallenge: lambda c: self._hint(store.publish_challenge(*c.partitions)),
             ev.PublishAllocated: lambda c: self._hint(store.publish_allocated(c.partition)),
+            ev.MeasureWork: lambda _: self._call_soon(
+                self._feed, ev.WorkMeasured(self._leases.work())
+            ),
             ev.BeginRenewals: lambda _: self._leases.begin(),
             ev.EndRenewals: lambda _: self._leases.end(),
             ev.StartRenewing: lambda _: None,  # with the grant that follows, in `_run`
@@ -339,20 +345,18 @@ class LeaseGroup:
         self._runner.cancel(command.partition, command.epoch)
 
     def _tell(self, command: ev.Tell) -> None:
+        more: dict[str, Any] = {"partition": command.partition, "epoch": command.epoch}
         if command.event == ev.REDIS_DOWN:
             self.down_since_s = lease_now_s()
+            more["problem"] = self.machine.problem
         elif command.event == ev.REDIS_UP:
             self.down_since_s = None
         if self.observer is not None:
             self.observer.told(command.event)
-        if self._on_event is None:
-            return
-        line: dict[str, Any] = {"at_s": round(time.time(), 3), "node": self.node}
-        line["event"] = command.event
-        if command.partition is not None:
-            line["partition"] = command.partition
-        if command.epoch is not None:
-            line["epoch"] = command.epoch
-        if command.event == ev.REDIS_DOWN:
-            line["problem"] = self.machine.problem
-        self._on_event(line)
+        self.tell(command.event, **more)
+
+    def tell(self, event: str, **more: Any) -> None:
+        """A line of the event log; what is None is left out."""
+        if self._on_event is not None:
+            line = {"at_s": round(time.time(), 3), "node": self.node, "event": event, **more}
+            self._on_event({name: value for name, value in line.items() if value is not None})

@@ -60,6 +60,8 @@ class Leases(Protocol):
 
     def deadline_s(self, partition: int, epoch: int) -> float: ...
 
+    def work(self) -> list[tuple[int, int, float | None]]: ...
+
     def beat_on(self, loop: Any) -> None: ...
 
     def close(self) -> None: ...
@@ -150,7 +152,7 @@ def guarded_asks(store: RedisLeaseStore, node: str, incarnation: str) -> dict[ty
     return {
         ev.AskJoin: lambda _: store.join(node, incarnation),
         ev.AskLeave: lambda _: store.leave(node, incarnation),
-        ev.AskSurvey: lambda _: store.survey(node),
+        ev.AskSurvey: lambda a: store.survey(node, a.loads),
         ev.AskGrab: lambda a: store.grab(a.partition, node, a.free_for_ms),
         ev.AskActivate: lambda a: store.activate(a.partition, node),
         ev.AskWanted: lambda a: store.is_wanted(a.partition, node, a.epoch),

@@ -33,7 +33,8 @@ TIMEOUT_S = 0.5
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
     """A partition that was ever served. `since_ms` is an instant of Redis's clock; of a lease that
-    is over nothing is left. The blog's rule knows neither."""
+    is over nothing is left. The blog's rule knows neither. `load`: units of work per normal lease
+    time, as last told; None where nobody has, or counts are what is evened out."""
 
     partition: int
     node: str
@@ -41,6 +42,7 @@ class AllocationRow:
     since_ms: float | None
     lease_ms_left: float | None
     stopping: bool
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class GroupReport:
             partitions,
             member.times,
             rule=member.rule,
+            balance=member.settings.balance,
             timeout_s=TIMEOUT_S,
         )
         self._stored = Stored()
@@ -179,10 +182,11 @@ def stored_of(snapshot: Snapshot) -> Stored:
         if member.alive_to_ms > now_ms
     }
     counts = Counter(one.owner for one in snapshot.allocations.values() if one.over_ms > now_ms)
+    loads = {p: one.amount / 1000.0 for p, one in (snapshot.loads or {}).items()}
     return Stored(
         now_ms,
         [MemberRow(node, alive[node], counts[node]) for node in sorted(alive)],
-        [_row(p, one, now_ms) for p, one in sorted(snapshot.allocations.items())],
+        [_row(p, one, now_ms, loads.get(p)) for p, one in sorted(snapshot.allocations.items())],
         [
             GrabRow(p, one.node, one.since_ms, one.to_ms - now_ms)
             for p, one in sorted(snapshot.grabs.items())
@@ -191,7 +195,7 @@ def stored_of(snapshot: Snapshot) -> Stored:
     )
 
 
-def _row(partition: int, one: Allocation, now_ms: float) -> AllocationRow:
+def _row(partition: int, one: Allocation, now_ms: float, load: float | None) -> AllocationRow:
     left_ms = max(0.0, one.over_ms - now_ms)
     stopping = left_ms > 0.0 and one.stop_to_ms > 0.0
-    return AllocationRow(partition, one.owner, one.epoch, one.since_ms, left_ms, stopping)
+    return AllocationRow(partition, one.owner, one.epoch, one.since_ms, left_ms, stopping, load)

@@ -25,6 +25,7 @@ from spillover.live.redis_connection import RedisLink, Script
 from spillover.live.redis_values import GroupKeys, read_snapshot
 from spillover.model.errors import InputError, StoreRefused
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
+from spillover.policy.leasing import LOAD_STALE_LEASES
 
 TIMEOUT_S_MAX = 5.0
 
@@ -44,24 +45,26 @@ class Scripts:
     survey: Script
 
     @classmethod
-    def load(cls) -> Scripts:
+    def load(cls, balance: str = "count") -> Scripts:
+        """Those for loads get one hash more."""
+        by_load = balance == "load"
         return cls(
             join=Script.load("group", "era", "join"),
             leave=Script.load("group", "leave"),
             renew=Script.load("group", "era", "renew"),
             is_wanted=Script.load("group", "is_wanted"),
-            grab=Script.load("group", "era", "grab"),
+            grab=Script.load("group", "era", "standing", f"by_{balance}s", "grab"),
             drain=Script.load("group", "drain"),
             release=Script.load("group", "release"),
             activate=Script.load("group", "activate"),
-            survey=Script.load("group", "survey"),
+            survey=Script.load("group", "stored", "survey_loads" if by_load else "survey"),
         )
 
 
 class RedisLeaseStore:
     """One group. Every operation raises StoreUnreachable if no answer came (what became of it is
     not known), StoreRefused if Redis will not, and InputError if the group in Redis has another
-    number of partitions or another rule.
+    number of partitions, another rule or another balance.
 
     It remembers the era that it saw last. One that comes back after data were lost lets the scripts
     know; see lua/era.lua. `timeout_s`: for each answer, else half a renewal period, 5 s at most.
@@ -86,7 +89,11 @@ class RedisLeaseStore:
         if balance not in LEASE_BALANCES:
             expected = f"expected one of {', '.join(LEASE_BALANCES)}, got {balance!r}"
             raise InputError("lease group", "balance", expected)
+        if rule == "blog" and balance == "load":
+            expected = "expected count with the blog's rule, whose waits go by counts"
+            raise InputError("lease group", "balance", expected)
         self._keys = GroupKeys.of(group)
+        self._hashes = self._keys.hashes_with_load if balance == "load" else self._keys.hashes
         self._partitions = partitions
         self._times = times
         self._rule = rule
@@ -94,7 +101,7 @@ class RedisLeaseStore:
         if timeout_s is None:
             timeout_s = min(times.renewal_period_ms / 2000.0, TIMEOUT_S_MAX)
         self._link = RedisLink(url, timeout_s)
-        self._scripts = Scripts.load()
+        self._scripts = Scripts.load(balance)
         self._era = ""
 
     @property
@@ -158,6 +165,7 @@ class RedisLeaseStore:
             round(self._times.grab_limit_ms),
             round(self._times.normal_lease_ms),
             round(self._times.min_residency_ms),
+            round(LOAD_STALE_LEASES * self._times.max_lease_ms),
         )
         self._era = era
         return bool(granted)
@@ -183,9 +191,13 @@ class RedisLeaseStore:
         """All that is stored of the group, at one instant."""
         return read_snapshot(await self._run(self._scripts.survey))
 
-    async def survey(self, node: str) -> Survey:
-        """Both hashes and the members, sorted out for `node`."""
-        return survey_of(await self.snapshot(), self._partitions, self._times, node)
+    async def survey(self, node: str, loads: Sequence[tuple[int, int, int]] = ()) -> Survey:
+        """Both hashes and the members, sorted out for `node`. Where loads count, it tells on the
+        same way what its own are: (partition, epoch, load in thousandths); one that it does not
+        hold changes nothing."""
+        told = [number for load in loads for number in load]
+        reply = await self._run(self._scripts.survey, *([node, *told] if told else ()))
+        return survey_of(read_snapshot(reply), self._partitions, self._times, node)
 
     async def publish_challenge(self, *partitions: int) -> None:
         """On the channel grab-lease, to all, the sender included; one message for each."""
@@ -205,7 +217,8 @@ class RedisLeaseStore:
     def _group_arguments(self) -> tuple[str | float, ...]:
         """What lua/era.lua takes; the fresh era is used only where there is none."""
         grace_ms = round(self._times.max_lease_ms)
-        return self._era, uuid.uuid4().hex, self._partitions, self._rule, grace_ms
+        settings = self._partitions, self._rule, self._balance
+        return self._era, uuid.uuid4().hex, *settings, grace_ms
 
     async def _publish(self, channel: str, partitions: Sequence[int]) -> None:
         if partitions:
@@ -213,7 +226,7 @@ class RedisLeaseStore:
 
     async def _run(self, script: Script, *arguments: str | float) -> Any:
         try:
-            return await self._link.run(script, self._keys.hashes, *arguments)
+            return await self._link.run(script, self._hashes, *arguments)
         except StoreRefused as refused:
             self._check_group(str(refused))
             raise
@@ -224,6 +237,7 @@ class RedisLeaseStore:
         for word, name, given in (
             ("PARTITIONS", "partitions", self._partitions),
             ("RULE", "rule", self._rule),
+            ("BALANCE", "balance", self._balance),
         ):
             if words[:1] == [word]:
                 expected = (

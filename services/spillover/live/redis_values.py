@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spillover.core.lease_records import Allocation, Grab, Registration, Snapshot, check_name
+from spillover.core.lease_records import (
+    Allocation,
+    Grab,
+    Registration,
+    Snapshot,
+    StoredLoad,
+    check_name,
+)
 
 T = TypeVar("T")
 
@@ -24,6 +31,8 @@ class GroupKeys:
     grab: str
     members: str
     group: str
+    load: str
+    """Hash by partition: thousandths|at_ms; only in groups that are evened out by loads."""
     grab_channel: str
     allocated_channel: str
 
@@ -32,13 +41,19 @@ class GroupKeys:
         """Raises InputError for a name that cannot stand in a hash tag."""
         check_name("lease group", "group", group)
         tag = f"{{spillover:{group}}}"
-        names = ("allocation", "grab", "members", "group", "grab-lease", "allocated-lease")
-        return cls(*(f"{tag}:{name}" for name in names))
+        hashes = ("allocation", "grab", "members", "group", "load")
+        channels = ("grab-lease", "allocated-lease")
+        return cls(*(f"{tag}:{name}" for name in hashes + channels))
 
     @property
     def hashes(self) -> tuple[str, str, str, str]:
         """In the order in which scripts get them."""
         return self.allocation, self.grab, self.members, self.group
+
+    @property
+    def hashes_with_load(self) -> tuple[str, str, str, str, str]:
+        """For scripts that count loads."""
+        return (*self.hashes, self.load)
 
 
 def read_allocation(value: str) -> Allocation:
@@ -59,16 +74,23 @@ def read_registration(value: str) -> Registration:
     return Registration(int(alive_to_ms), incarnation)
 
 
+def read_load(value: str) -> StoredLoad:
+    """`thousandths|at_ms`; raises ValueError."""
+    amount, at_ms = value.split("|")
+    return StoredLoad(int(amount), int(at_ms))
+
+
 def read_snapshot(reply: Sequence[str]) -> Snapshot:
     """What `survey.lua` answers: the clock, the era, and three hashes, each as lines of fields and
-    values in turn."""
-    now_ms, era, allocation, grab, members = reply
+    values in turn; `survey_loads.lua` adds the loads."""
+    now_ms, era, allocation, grab, members, *load = reply
     return Snapshot(
         int(now_ms),
         era,
         _by_partition(allocation, read_allocation),
         _by_partition(grab, read_grab),
         _by_node(members),
+        _by_partition(load[0], read_load) if load else None,
     )
 
 

@@ -15,6 +15,9 @@ from spillover.model.errors import InputError
 LEASE_RULES = ("guarded", "blog")
 """`blog`: steps 1-6 as written, the fastest answer wins. `guarded`: the stored counts decide."""
 
+LEASE_BALANCES = ("count", "load")
+"""What nodes are evened out by: how many partitions they serve, or how much work these are."""
+
 RENEWALS_PER_LEASE_MIN = 3
 """A maximum lease must outlast this many renewals, so that one or two late ones cost nothing."""
 

@@ -17,7 +17,9 @@ from spillover.model.ids import ClusterId
 CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
-HANDLERS_KNOWN = "sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]"
+HANDLERS_KNOWN = (
+    "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION"
+)
 """What a cluster's `handler` may be, for messages."""
 
 MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024

@@ -28,19 +28,33 @@ The times are in `model.lease_times`; the state machine that uses all this is no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 WAIT_READINGS = {"halves": (0.5, 0.5), "sentences": (0.5, 1.0), "parentheses": (1.0, 0.5)}
 """Step 2 of the blog's rule: what the holder takes off and what the rival adds, in delays."""
 
-LOAD_SMOOTHING = 0.5
-"""How much a new measurement counts (KCL 3 takes the same)."""
+LOAD_SMOOTHING = 0.25
+"""How much a new measurement counts (KCL 3: 0.5; measurements here are told in steps, which are
+taken up to a quarter as often by this: decision 0023)."""
 
 LOAD_BAND = 0.1
 """Nodes within this share of the mean load are even (KCL 3 takes the same)."""
 
 LOAD_DAMPING = 0.7
 """A move closes at most this share of the gap between two nodes (KCL 3: 0.6 to 0.8)."""
+
+LOAD_LEAST = 1.0
+"""What a partition counts for at least, in units of work per normal lease time: one whose handler
+reports nothing, or that idles, is still one partition. Among such, loads are counts."""
+
+LOAD_STEP = 0.25
+"""A load that is told stays as it is until what is measured strays from it by more than this share:
+measurements that are wrong by up to 11 % either way ((1 + 0.11) / (1 - 0.11) < 1.25) never change
+it, so that they cannot move anything."""
+
+LOAD_STALE_LEASES = 2.0
+"""A load that nobody has told anew for so many maximum leases is not known any more."""
 
 PERIODS_TO_EVEN = 4
 """A newcomer gets its share in about so many normal lease times: see `move_budget`."""
@@ -51,12 +65,12 @@ def holder_wait_ms(held: int, held_delay_ms: float, less: float = 0.5) -> float:
     return (held - less) * held_delay_ms if held > 0 else 0.0
 
 
-def rival_wait_ms(held: int, held_delay_ms: float, more: float = 0.5) -> float:
+def rival_wait_ms(held: float, held_delay_ms: float, more: float = 0.5) -> float:
     """(c + 1/2) d: the wait of a node that does not serve the partition (step 2)."""
     return (held + more) * held_delay_ms
 
 
-def spread_wait_ms(held: int, held_delay_ms: float, longest_ms: float) -> float:
+def spread_wait_ms(held: float, held_delay_ms: float, longest_ms: float) -> float:
     """The guarded rule's wait: the rival's, up to `longest_ms`, as it decides nothing."""
     return min(rival_wait_ms(held, held_delay_ms), longest_ms)
 
@@ -132,8 +146,29 @@ def move_budget(partitions: int, nodes: int) -> int:
 
 
 def smoothed_load(before: float, measured: float) -> float:
-    """A partition's load as it counts: half of what was, half of what is measured now."""
+    """A partition's load as it counts: a quarter of what is measured now, the rest what was."""
     return before + LOAD_SMOOTHING * (measured - before)
+
+
+def told_load(told: float, smoothed: float) -> float:
+    """What a holder tells of a partition's load, if it told `told` before: that again, unless it
+    has changed by more than what noise does."""
+    return smoothed if abs(smoothed - told) > max(LOAD_STEP * told, LOAD_LEAST) else told
+
+
+def fair_load(loads: Sequence[float], nodes: int) -> float:
+    """What each node has if loads are shared out evenly; a partition of more than that fills a node
+    by itself, and what is left is for the others: their mean."""
+    total, left = sum(loads), nodes
+    most, fair = math.inf, total / left
+    while True:
+        filling = [load for load in loads if fair < load <= most]
+        if not filling:
+            return fair
+        # Fewer than the nodes that are left: each is above their mean.
+        total -= sum(filling)
+        left -= len(filling)
+        most, fair = fair, total / left
 
 
 def load_band(mean: float, floor: float) -> float:
@@ -145,26 +180,45 @@ def load_band(mean: float, floor: float) -> float:
     return max(LOAD_BAND * mean, floor)
 
 
-def may_shift_load(giver: float, receiver: float, load: float, mean: float, band: float) -> bool:
+def may_shift_load(
+    giver: float, receiver: float, load: float, mean: float, band: float, least: float
+) -> bool:
     """Load-weighted mode (the document's last paragraph): whether a partition of this load may
-    move from one node to another, whose loads are `giver` and `receiver`.
+    move from one node to another, whose loads are `giver` and `receiver`; `least` is that of the
+    least loaded node.
 
-    Only out of a node above the band, only into one that stays within it (so that it does not give
-    the same away again), and only if it closes no more than a damped part of the gap (so that what
-    is measured a little wrong does not turn it around). Partitions without load stay: they even
-    out nothing. Each such move lessens the sum of the squares of the loads by 2 load (giver -
-    receiver - load), so that moves come to an end.
+    Only out of a node above the band; only into one that stays within it, or, where partitions are
+    too large for that, into the least loaded; and only if it closes no more than a damped part of
+    the gap, so that what is measured a little wrong does not turn it around, and the receiver does
+    not give the same back: that would have to close more than all of the gap that is then. Each
+    such move lessens the sum of the squares of the loads by 2 load (giver - receiver - load), so
+    that moves come to an end. Partitions without load stay: they even out nothing.
     """
     return (
         load > 0.0
         and giver > mean + band
-        and receiver + load <= mean + band
+        and (receiver + load <= mean + band or receiver <= least)
         and load <= LOAD_DAMPING * (giver - receiver)
     )
 
 
+def may_take_load(
+    own: float,
+    least: float,
+    load: float,
+    mean: float,
+    band: float,
+    free_for_ms: float,
+    patience_ms: float,
+) -> bool:
+    """Load-weighted mode, a partition that nobody holds: for a node (`own`) that it leaves within
+    the band, or that has the least load of all (`least`); for any, if nobody has taken it for
+    `patience_ms`."""
+    return own + load <= mean + band or own <= least or free_for_ms >= patience_ms
+
+
 def best_shift(
-    loads: Sequence[float], giver: float, receiver: float, mean: float, band: float
+    loads: Sequence[float], giver: float, receiver: float, mean: float, band: float, least: float
 ) -> int:
     """Which of the giver's partitions leaves the two nodes closest together; -1 if none may move.
 
@@ -173,7 +227,7 @@ def best_shift(
     best = -1
     best_gap = 0.0
     for i in range(len(loads)):
-        if may_shift_load(giver, receiver, loads[i], mean, band):
+        if may_shift_load(giver, receiver, loads[i], mean, band, least):
             gap = abs(giver - receiver - 2.0 * loads[i])
             if best < 0 or gap < best_gap:
                 best = i

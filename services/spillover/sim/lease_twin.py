@@ -15,16 +15,26 @@ from spillover.core.lease_records import (
     Allocation,
     Grab,
     Joined,
+    LoadStanding,
     Registration,
     Renewed,
     Snapshot,
+    StoredLoad,
     Survey,
+    load_standing_of,
     standing_of,
     survey_of,
 )
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
-from spillover.policy.leasing import may_grab_free, may_grab_held, move_budget, next_epoch
+from spillover.policy.leasing import (
+    may_grab_free,
+    may_grab_held,
+    may_shift_load,
+    may_take_load,
+    move_budget,
+    next_epoch,
+)
 
 
 @dataclass(slots=True)
@@ -33,6 +43,7 @@ class _Group:
 
     partitions: int
     rule: str
+    balance: str
     era: str
     server: int
     grace_to_ms: float | None = None
@@ -42,10 +53,18 @@ class LeaseTwin:
     """One group, as all its members see it. What each of them saw last of the era is kept here, by
     node, as each live member's store keeps it for itself."""
 
-    def __init__(self, partitions: int, times: LeaseTimes, *, rule: str = "guarded") -> None:
+    def __init__(
+        self,
+        partitions: int,
+        times: LeaseTimes,
+        *,
+        rule: str = "guarded",
+        balance: str = "count",
+    ) -> None:
         self._partitions = partitions
         self._times = times
         self._rule = rule
+        self._balance = balance
         self._group: _Group | None = None
         self._server = 0
         self._eras = 0
@@ -53,6 +72,7 @@ class LeaseTwin:
         self.allocations: dict[int, Allocation] = {}
         self.grabs: dict[int, Grab] = {}
         self.members: dict[str, Registration] = {}
+        self.loads: dict[int, StoredLoad] = {}
 
     # What happens to a server
 
@@ -62,6 +82,7 @@ class LeaseTwin:
         self.allocations.clear()
         self.grabs.clear()
         self.members.clear()
+        self.loads.clear()
 
     def move(self) -> None:
         """Another server has the data now: a restart, or a promoted replica."""
@@ -76,10 +97,11 @@ class LeaseTwin:
         incarnation: str,
         partitions: int | None = None,
         rule: str | None = None,
+        balance: str | None = None,
     ) -> Joined:
-        """Raises InputError if the group has another number of partitions, or another rule."""
+        """Raises InputError if the group has another number of partitions, rule or balance."""
         self._known[node] = ""
-        group = self._enter(now_ms, node, partitions, rule)
+        group = self._enter(now_ms, node, partitions, rule, balance)
         other = self._living(now_ms, node)
         if other is not None and other.incarnation != incarnation:
             return Joined(ok=False, other_alive_ms=other.alive_to_ms - now_ms, era=group.era)
@@ -150,6 +172,9 @@ class LeaseTwin:
         if own is None:
             return False
         own.lease_to_ms = own.stop_to_ms = 0.0
+        grab = self.grabs.get(partition)
+        if grab is not None and grab.node == node:
+            del self.grabs[partition]
         return True
 
     def activate(self, now_ms: float, partition: int, node: str) -> Activation:
@@ -170,22 +195,34 @@ class LeaseTwin:
     def snapshot(self, now_ms: float) -> Snapshot:
         """All that is stored; not a copy."""
         era = self._group.era if self._group is not None else ""
-        return Snapshot(now_ms, era, self.allocations, self.grabs, self.members)
+        loads = self.loads if self._balance == "load" else None
+        return Snapshot(now_ms, era, self.allocations, self.grabs, self.members, loads)
 
-    def survey(self, now_ms: float, node: str) -> Survey:
-        """Both hashes and the members, sorted out for `node`."""
+    def survey(
+        self, now_ms: float, node: str, loads: Sequence[tuple[int, int, int]] = ()
+    ) -> Survey:
+        """Both hashes and the members, sorted out for `node`, which tells first what its loads
+        are; see lua/survey_loads.lua."""
+        for partition, epoch, amount in loads:
+            if self._own(now_ms, partition, node, epoch) is not None:
+                self.loads[partition] = StoredLoad(amount, now_ms)
         return survey_of(self.snapshot(now_ms), self._partitions, self._times, node)
 
     def _enter(
-        self, now_ms: float, node: str, partitions: int | None = None, rule: str | None = None
+        self,
+        now_ms: float,
+        node: str,
+        partitions: int | None = None,
+        rule: str | None = None,
+        balance: str | None = None,
     ) -> _Group:
         """lua/era.lua."""
         group = self._group
-        wanted = partitions or self._partitions, rule or self._rule
+        wanted = partitions or self._partitions, rule or self._rule, balance or self._balance
         if group is not None:
-            for name, stored, given in zip(
-                ("partitions", "rule"), (group.partitions, group.rule), wanted, strict=True
-            ):
+            have = group.partitions, group.rule, group.balance
+            names = "partitions", "rule", "balance"
+            for name, stored, given in zip(names, have, wanted, strict=True):
                 if stored != given:
                     raise InputError("lease group", name, f"expected {stored}, got {given}")
         if group is None or group.server != self._server:
@@ -215,7 +252,13 @@ class LeaseTwin:
     def _may_grab(self, now_ms: float, partition: int, node: str, free_for_ms: float) -> bool:
         times = self._times
         partitions = self._partitions
-        standing = standing_of(self.snapshot(now_ms), partitions, times)
+        snapshot = self.snapshot(now_ms)
+        standing = standing_of(snapshot, partitions, times)
+        if snapshot.loads is not None:
+            loads = load_standing_of(snapshot, partitions, times, standing.held)
+            return self._may_grab_load(
+                now_ms, partition, node, free_for_ms, loads, standing.lately[node]
+            )
         nodes = len(standing.held)
         held = standing.held[node]
         allocation = self._live(now_ms, partition)
@@ -232,6 +275,31 @@ class LeaseTwin:
             times.min_residency_ms,
             standing.lately[node],
             move_budget(partitions, nodes),
+        )
+
+    def _may_grab_load(
+        self,
+        now_ms: float,
+        partition: int,
+        node: str,
+        free_for_ms: float,
+        loads: LoadStanding,
+        lately: int,
+    ) -> bool:
+        """lua/by_loads.lua."""
+        times = self._times
+        own, load = loads.held[node], loads.of[partition]
+        least = min(loads.held.values())
+        allocation = self._live(now_ms, partition)
+        if allocation is None:
+            patience_ms = times.normal_lease_ms
+            return may_take_load(own, least, load, loads.mean, loads.band, free_for_ms, patience_ms)
+        giver = loads.held.get(allocation.owner, 0)
+        return (
+            allocation.owner != node
+            and now_ms - allocation.since_ms >= times.min_residency_ms
+            and lately < move_budget(self._partitions, len(loads.held))
+            and may_shift_load(giver, own, load, loads.mean, loads.band, least)
         )
 
     def _register(self, now_ms: float, node: str, incarnation: str) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spillover.model.errors import InputError
-from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover.policy.leasing import WAIT_READINGS, minimum_moves
 from spillover.sim.lease_twin import LeaseTwin
 from spillover.sim.leases_blog import BlogStore
 from spillover.sim.leases_member import Group, Journal, SimMember
 from spillover.sim.leases_watch import Tenure, Watch
+from spillover.sim.leases_work import check_loads
 from spillover.sim.leases_world import Surroundings, Troubles
 
 STARTS = ("balanced", "one-node", "empty")
@@ -40,6 +41,11 @@ class LeaseScene:
     challenges: str = "all"
     waits: str = "halves"
     """How the blog's rule reads step 2: see `policy.leasing`."""
+    balance: str = "count"
+    loads: Sequence[float] | None = None
+    """Work of each partition per normal lease time; None: no handler reports any."""
+    load_noise: float = 0.0
+    """By what share, either way, handlers report it wrong."""
     times: LeaseTimes = field(default_factory=LeaseTimes)
     troubles: Troubles = field(default_factory=Troubles)
 
@@ -49,6 +55,7 @@ class LeaseScene:
                 raise InputError("leases", name, f"expected at least 1, got {getattr(self, name)}")
         for name, known in (
             ("rule", LEASE_RULES),
+            ("balance", LEASE_BALANCES),
             ("start", STARTS),
             ("challenges", CHALLENGES),
             ("waits", tuple(WAIT_READINGS)),
@@ -56,6 +63,11 @@ class LeaseScene:
             if getattr(self, name) not in known:
                 expected = f"expected one of {', '.join(known)}, got {getattr(self, name)!r}"
                 raise InputError("leases", name, expected)
+        if self.rule == "blog" and self.balance == "load":
+            expected = "expected count with the blog's rule, whose waits go by counts"
+            raise InputError("leases", "balance", expected)
+        if self.loads is not None:
+            check_loads(self.loads, self.load_noise, self.partitions)
         self._check_troubles()
 
     def _check_troubles(self) -> None:
@@ -90,9 +102,10 @@ class LeaseRun:
     """What came out. `moves_ms` are the instants of the moves, `tenures` who ran what when."""
 
     moves: int
-    moves_min: int
-    """The fewest moves: those of the start, and what each crash or joining added to them, where
-    a partition that is being handed over just then still counts for the old node."""
+    moves_min: int | None
+    """The fewest moves to even counts, None where loads count: those of the start, and what each
+    crash or joining added to them, where a partition that is being handed over just then still
+    counts for the old node."""
     counts: tuple[int, ...]
     """Partitions by the living node that runs them at the end. One that is just being handed over,
     or whose node has died, counts for nobody."""
@@ -108,6 +121,8 @@ class LeaseRun:
     """The event log: (ms, node, event, partition)."""
     finished: dict[int, str | None]
     """Nodes that have left, with what they said."""
+    load_over_mean_max: float | None
+    """The most loaded living node at the end, over the mean of the living; None without loads."""
 
     def as_dict(self) -> dict[str, Any]:
         """Contract section 3, and a little more."""
@@ -121,6 +136,7 @@ class LeaseRun:
             "last_move_ms": self.moves_ms[-1] if self.moves_ms else None,
             "challenges": self.challenges,
             "store_calls": self.store_calls,
+            "load_over_mean_max": self.load_over_mean_max,
         }
 
 
@@ -133,7 +149,7 @@ def run_leases(
     """Let the scene run to its end; `on_progress` gets the share done, once a period. With a
     journal, machines are checked after each event."""
     watch = Watch(scene.partitions)
-    around = Surroundings(scene.times, scene.troubles, watch, seed)
+    around = Surroundings(scene.times, scene.troubles, watch, seed, scene.loads, scene.load_noise)
     make, lose = _makers(scene, around, seed, journal)
     nodes = [make(node) for node in range(scene.nodes)]
     around.nodes.extend(nodes)
@@ -162,11 +178,11 @@ def _makers(
     scene: LeaseScene, around: Surroundings, seed: int, journal: Journal | None
 ) -> tuple[Callable[[int], SimMember], Callable[[], None]]:
     """What makes a life of a node, and what makes their store lose everything."""
-    group = Group(scene.partitions, around, seed, journal)
+    group = Group(scene.partitions, around, seed, journal, scene.balance)
     if scene.rule == "blog":
         blog = BlogStore()
         return lambda node: group.blog(node, blog, scene.challenges, scene.waits), blog.lose_all
-    store = LeaseTwin(scene.partitions, scene.times)
+    store = LeaseTwin(scene.partitions, scene.times, balance=scene.balance)
     return lambda node: group.guarded(node, store), store.lose_all
 
 
@@ -217,12 +233,15 @@ class _Needs:
 def _reckon(scene: LeaseScene, around: Surroundings, needs: _Needs) -> LeaseRun:
     watch = around.watch
     # Before what still runs is closed. Whatever a dead node ran ended with it.
-    running = Counter(x[-1].node for x in watch.tenures if x and x[-1].to_ms > scene.end_ms)
+    owners = [x[-1].node if x and x[-1].to_ms > scene.end_ms else None for x in watch.tenures]
+    running = Counter(owners)
     counts = tuple(running[node] for node in range(scene.nodes))
+    gone = around.dead | around.finished.keys()
+    living = [node for node in around.joined if node not in gone]
     watch.end(scene.end_ms)
     return LeaseRun(
         moves=len(watch.moves_ms),
-        moves_min=needs.moves_min,
+        moves_min=needs.moves_min if scene.balance == "count" else None,
         counts=counts,
         unowned_ms_max=watch.unowned_ms_max(scene.end_ms),
         double_owned_ms=watch.double_owned_ms(),
@@ -233,4 +252,5 @@ def _reckon(scene: LeaseScene, around: Surroundings, needs: _Needs) -> LeaseRun:
         tenures=watch.tenures,
         told=around.told,
         finished=around.finished,
+        load_over_mean_max=around.work.over_mean_max(owners, living),
     )

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from spillover.core import lease_events as ev
 from spillover.core.lease_desk import MemberSettings
 from spillover.core.lease_member import LeaseMember
-from spillover.core.lease_member_blog import EPOCH, BlogMember
-from spillover.core.lease_records import Allocation, Joined, Renewed
+from spillover.core.lease_member_blog import BlogMember
+from spillover.core.lease_records import Renewed
 from spillover.sim.lease_twin import LeaseTwin
+from spillover.sim.leases_asks import BlogAsks, GuardedAsks, Store
 from spillover.sim.leases_blog import BlogStore
 from spillover.sim.leases_watch import Tenure
 from spillover.sim.leases_world import Surroundings
@@ -40,107 +41,6 @@ class Machine(Protocol):
     def handle(self, event: Any, now_s: float) -> list[Any]: ...
     def next_deadline(self) -> float: ...
     def check(self) -> None: ...
-
-
-class Store(Protocol):
-    """How a rule's asks are carried out."""
-
-    def script(self, ask: ev.Ask) -> Callable[[], Any]:
-        """What the store does for an ask."""
-
-    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
-        """What it does for a renewal."""
-
-    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
-        """Have these partitions served by the member at 0, as if it had long been so; what it
-        would have been told when it joined, and the epoch."""
-
-
-GUARDED_SCRIPTS = {
-    ev.AskJoin: "join",
-    ev.AskLeave: "leave",
-    ev.AskSurvey: "survey",
-    ev.AskGrab: "grab",
-    ev.AskActivate: "activate",
-    ev.AskWanted: "is_wanted",
-    ev.AskDrain: "drain",
-    ev.AskRelease: "release",
-}
-
-
-class GuardedAsks:
-    """The guarded rule's store as one life of one node sees it."""
-
-    def __init__(self, store: LeaseTwin, around: Surroundings, node: str, life: int) -> None:
-        self._store = store
-        self._around = around
-        self._node = node
-        self._incarnation = f"life{life}"
-
-    def script(self, ask: ev.Ask) -> Callable[[], Any]:
-        return lambda: self._carry_out(ask)
-
-    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
-        return lambda: self._store.renew(self._around.now_ms, self._node, self._incarnation, pairs)
-
-    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
-        store, lease_ms = self._store, self._around.times.max_lease_ms
-        joined = store.join(0.0, self._node, self._incarnation)
-        for partition in partitions:
-            store.allocations[partition] = Allocation(self._node, 1, -lease_ms, lease_ms)
-        return joined, 1
-
-    def _carry_out(self, ask: Any) -> Any:
-        name = GUARDED_SCRIPTS[type(ask)]
-        script = getattr(self._store, name)
-        now_ms, node = self._around.now_ms, self._node
-        if isinstance(ask, ev.AskJoin | ev.AskLeave):
-            return script(now_ms, node, self._incarnation)
-        if isinstance(ask, ev.AskSurvey):
-            return script(now_ms, node)
-        if isinstance(ask, ev.AskGrab):
-            return script(now_ms, ask.partition, node, ask.free_for_ms)
-        if isinstance(ask, ev.AskActivate):
-            return script(now_ms, ask.partition, node)
-        return script(now_ms, ask.partition, node, ask.epoch)
-
-
-class BlogAsks:
-    """The blog's rule's store as one node sees it."""
-
-    def __init__(self, store: BlogStore, node: str) -> None:
-        self._store = store
-        self._node = node
-
-    def script(self, ask: ev.Ask) -> Callable[[], Any]:
-        return lambda: self._carry_out(ask)
-
-    def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
-        raise TypeError(f"nothing is renewed by the blog's rule, not {pairs}")
-
-    def hold(self, partitions: list[int]) -> tuple[Joined, int]:
-        for partition in partitions:
-            self._store.allocate(partition, self._node)
-        return Joined(ok=True, other_alive_ms=0.0, era=""), EPOCH
-
-    def _carry_out(self, ask: ev.Ask) -> Any:
-        store = self._store
-        match ask:
-            case ev.AskMarked():
-                return store.grabbed(ask.partition)
-            case ev.AskMark():
-                return store.set_grab_if_free(ask.partition, self._node)
-            case ev.AskOwner():
-                return store.owner(ask.partition)
-            case ev.AskAllocate():
-                return store.allocate(ask.partition, self._node)
-            case ev.AskClear():
-                if ask.allocation:
-                    store.clear_allocation(ask.partition)
-                if ask.grab:
-                    store.clear_grab(ask.partition)
-                return None
-        raise TypeError(f"no ask of the blog's rule: {ask}")
 
 
 class SimMember:
@@ -169,8 +69,9 @@ class SimMember:
         self._tenures: dict[tuple[int, int], Tenure] = {}
         self._told_to_stop: set[tuple[int, int]] = set()
         self._interpreters: dict[type, Callable[[Any], None]] = {
-            ev.PublishChallenge: lambda c: around.publish_challenge(c.partition),
+            ev.PublishChallenge: self._challenge,
             ev.PublishAllocated: lambda c: around.publish_allocated(c.partition),
+            ev.MeasureWork: lambda _: self._measure_work(),
             ev.BeginRenewals: lambda _: self._begin_renewals(),
             ev.EndRenewals: lambda _: self._end_renewals(),
             ev.StartRenewing: self._start_renewing,
@@ -263,6 +164,19 @@ class SimMember:
             then=lambda answer: self.feed(ev.Answered(ask, answer)),
             otherwise=lambda: self.feed(ev.AskFailed(ask, "no answer")),
         )
+
+    def _challenge(self, command: ev.PublishChallenge) -> None:
+        for partition in command.partitions:
+            self._around.publish_challenge(partition)
+
+    def _measure_work(self) -> None:
+        """What handlers have done in their time, as they would report it."""
+        around = self._around
+        work = [
+            (*pair, around.work.done(tenure.partition, tenure.from_ms, around.now_ms))
+            for pair, tenure in self._tenures.items()
+        ]
+        self.feed(ev.WorkMeasured(work))
 
     # --- renewals ------------------------------------------------------------------------------
 
@@ -360,9 +274,15 @@ class Group:
     after every event whether it contradicts itself."""
 
     def __init__(
-        self, partitions: int, around: Surroundings, seed: int, journal: Journal | None
+        self,
+        partitions: int,
+        around: Surroundings,
+        seed: int,
+        journal: Journal | None,
+        balance: str,
     ) -> None:
         self._partitions = partitions
+        self._balance = balance
         self._around = around
         self._seed = seed
         self._journal = journal
@@ -379,7 +299,9 @@ class Group:
 
     def _settings(self, node: int) -> MemberSettings:
         times = self._around.times
-        return MemberSettings(node=f"n{node}", partitions=self._partitions, times=times)
+        return MemberSettings(
+            node=f"n{node}", partitions=self._partitions, times=times, balance=self._balance
+        )
 
     def _random(self, node: int) -> Random:
         """Of the next life."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from spillover.model.lease_times import LeaseTimes
 from spillover.sim.leases_watch import Watch
+from spillover.sim.leases_work import Work
 from spillover.sim.world import World, stream
 
 TIMEOUT_MS = 2_000.0
@@ -71,8 +72,17 @@ class Node(Protocol):
 class Surroundings:
     """The world in ms, with one random stream for each purpose."""
 
-    def __init__(self, times: LeaseTimes, troubles: Troubles, watch: Watch, seed: int) -> None:
+    def __init__(
+        self,
+        times: LeaseTimes,
+        troubles: Troubles,
+        watch: Watch,
+        seed: int,
+        loads: Sequence[float] | None = None,
+        load_noise: float = 0.0,
+    ) -> None:
         self.times = times
+        self.work = Work(loads, load_noise, times.normal_lease_ms, stream(seed, "lease-loads"))
         self.troubles = troubles
         self.watch = watch
         self.world = World()

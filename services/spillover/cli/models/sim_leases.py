@@ -14,7 +14,7 @@ from rich.table import Table
 
 from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
-from spillover.model.lease_times import LEASE_RULES, LeaseTimes
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover.policy.leasing import WAIT_READINGS
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 
@@ -35,6 +35,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rule", choices=LEASE_RULES, default="guarded")
     parser.add_argument("--start", choices=STARTS, default="balanced")
+    _add_loads(parser)
+    _add_troubles(parser)
+    parser.add_argument(
+        "--challenges", choices=CHALLENGES,
+        help="blog's rule, step 1: each partition that is not one's own, or one of them a period "
+        "(default all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--waits", choices=tuple(WAIT_READINGS),
+        help="blog's rule, step 2: which of its formulas (default halves)",
+    )  # fmt: skip
+    for field in fields(LeaseTimes):
+        parser.add_argument(
+            _option(field.name), type=above_zero, default=field.default, metavar="MS"
+        )
+    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def _add_loads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--balance", choices=LEASE_BALANCES, default="count",
+        help="what is evened out: how many partitions, or how much work they are",
+    )  # fmt: skip
+    parser.add_argument(
+        "--loads", type=_loads, metavar="X,Y,..",
+        help="work of each partition per normal lease time, or `skewed`: the k-th is 1/k of the "
+        "first (default: handlers report none, each counts for 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--load-noise", type=_share, metavar="SHARE",
+        help="handlers report their work wrong by up to this share, either way (default 0)",
+    )  # fmt: skip
+
+
+def _add_troubles(parser: argparse.ArgumentParser) -> None:
     for option, meaning in (
         ("stall", "add uniform 0..MS to each reaction of the node"),
         ("crash", "the node dies at MS"),
@@ -52,21 +88,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--handler-stop-ms", type=at_least_zero, default=1_000.0, metavar="MS",
         help="a handler that is told to stop does so within uniform 0..MS",
     )  # fmt: skip
-    parser.add_argument(
-        "--challenges", choices=CHALLENGES,
-        help="blog's rule, step 1: each partition that is not one's own, or one of them a period "
-        "(default all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--waits", choices=tuple(WAIT_READINGS),
-        help="blog's rule, step 2: which of its formulas (default halves)",
-    )  # fmt: skip
-    for field in fields(LeaseTimes):
-        parser.add_argument(
-            _option(field.name), type=above_zero, default=field.default, metavar="MS"
-        )
-    parser.add_argument("--seed", type=whole_number, default=1)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,7 +108,8 @@ def run(options: argparse.Namespace) -> int:
         )
     with progress_bar("periods", 1.0) as on_progress:
         figures = run_leases(scene, options.seed, on_progress).as_dict()
-    result = {"rule": scene.rule, "start": scene.start, "seed": options.seed, **figures}
+    named = {"rule": scene.rule, "balance": scene.balance, "start": scene.start}
+    result = {**named, "seed": options.seed, **figures}
     if options.json:
         json.dump(result, sys.stdout)
         print()
@@ -98,6 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
     from spillover.sim.leases import LeaseScene
+    from spillover.sim.leases_work import SKEWED, skewed_loads
     from spillover.sim.leases_world import Troubles
 
     times = LeaseTimes(**{f.name: getattr(options, f.name) for f in fields(LeaseTimes)})
@@ -108,14 +131,19 @@ def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
         loss=options.message_loss,
         handler_stop_ms=options.handler_stop_ms,
     )
-    names = ["nodes", "partitions", "periods", "rule", "start"]
+    names = ["nodes", "partitions", "periods", "rule", "start", "balance"]
     for name in ("challenges", "waits"):
         if getattr(options, name) is not None:
             if options.rule != "blog":
                 raise InputError(f"--{name}", "", "expected only with --rule blog")
             names.append(name)
     plain = {name: getattr(options, name) for name in names}
-    return LeaseScene(times=times, troubles=troubles, **plain), times
+    loads = skewed_loads(options.partitions) if options.loads == SKEWED else options.loads
+    if options.load_noise is not None and loads is None:
+        raise InputError("--load-noise", "", "expected only with --loads")
+    noise = options.load_noise or 0.0
+    scene = LeaseScene(times=times, troubles=troubles, loads=loads, load_noise=noise, **plain)
+    return scene, times
 
 
 def _in_options(error: InputError) -> InputError:
@@ -140,6 +168,13 @@ def _trouble(text: str) -> Trouble:
     if not (node and colon):
         raise argparse.ArgumentTypeError(f"expected NODE:MS, such as n0:500, got {text!r}")
     return node, at_least_zero(number)
+
+
+def _loads(text: str) -> str | list[float]:
+    """`skewed`, or one number for each partition; how many there must be is checked later."""
+    if text == "skewed":
+        return text
+    return [at_least_zero(part) for part in text.split(",")]
 
 
 def _share(text: str) -> float:
@@ -170,9 +205,14 @@ def _print_leases(result: dict[str, Any]) -> None:
     table.add_row(*(str(count) for count in result["counts"].values()))
     console = Console(stderr=True)
     console.print(table)
+    needed = result["moves_min"]
+    least = "" if needed is None else f", at least {needed} were needed"
     console.print(
-        f"{result['moves']} moves, at least {result['moves_min']} were needed; a partition stood "
+        f"{result['moves']} moves{least}; a partition stood "
         f"still for at most {result['unowned_ms_max']:.0f} ms; run by two nodes at once for "
         f"{result['double_owned_ms']:.0f} ms in all; {result['challenges']} challenges",
         highlight=False,
     )
+    if result["load_over_mean_max"] is not None:
+        over = result["load_over_mean_max"]
+        console.print(f"the most loaded node has {over:.2f} of the mean load", highlight=False)

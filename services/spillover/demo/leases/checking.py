@@ -85,7 +85,7 @@ def remove_keys(redis: Any, group: str, streams: int) -> None:
     """Everything that the demo has left of its group. The numbers that writers keep of their last
     batch go by themselves, within a day."""
     keys, leases = StreamKeys.of(group), GroupKeys.of(group)
-    names = [*leases.hashes, keys.checkpoints, keys.facts]
+    names = [*leases.hashes_with_load, keys.checkpoints, keys.facts]
     for partition in range(streams):
         names += [keys.stream(partition), keys.set_aside(partition)]
         names += [keys.sink(counts_name(partition)), keys.sink(applied_name(partition))]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 from spillover.live.lease_renewal.clock import lease_now_s
 from spillover.live.lease_renewal.memory import LeaseMemory
-from spillover.model.errors import SpilloverError
+from spillover.model.errors import InputError, SpilloverError
 
 _CURRENT: ContextVar[Lease] = ContextVar("spillover-lease")
 
@@ -78,6 +79,10 @@ class Lease:
         self._on_fenced = on_fenced
         self._lock = threading.Lock()
         self._is_over = False
+        self.was_told = False
+        """Whether it was told to stop: handed over, about to end, or over. That its handler ends
+        then is no failure of the handler's."""
+        self._work: float | None = None
 
     def __repr__(self) -> str:
         return f"Lease(partition={self.partition}, epoch={self.epoch}, left_s={self.left_s:.3f})"
@@ -113,14 +118,38 @@ class Lease:
         self.check()
         self._memory.report_progress(self.partition)
 
+    def report_load(self, amount: float) -> None:
+        """So much work has been done, in any unit that all handlers of the group share (records,
+        milliseconds): where the group is evened out by loads, a partition counts for what its
+        handler reports in each normal lease time, for 1 at least, and so for 1 if it never
+        reports. Choose a unit of which 1 is little. Raises InputError for what is no number of at
+        least 0; an amount of which there is no sum any more is not added."""
+        if not (_is_number(amount) and 0.0 <= amount < math.inf):
+            expected = f"expected a number of at least 0, got {amount!r}"
+            raise InputError("lease", "report_load", expected)
+        with self._lock:
+            work = (self._work or 0.0) + amount
+            if work < math.inf:
+                self._work = work
+
+    @property
+    def work(self) -> float | None:
+        """All that was reported; None if nothing ever was."""
+        return self._work
+
     def fence(self) -> None:
         """It is over now."""
         with self._lock:
             if self._is_over:
                 return
             self._is_over = True
-        self.stop_event.set()
+        self.tell_to_stop()
         self._on_fenced(self)
+
+    def tell_to_stop(self) -> None:
+        """For whoever looks after the lease."""
+        self.was_told = True
+        self.stop_event.set()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -130,6 +159,10 @@ class Lease:
             yield
         finally:
             _CURRENT.reset(token)
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float)
 
 
 def current_lease() -> Lease:

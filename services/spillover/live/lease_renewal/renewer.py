@@ -131,7 +131,7 @@ class LeaseRenewer:
             lease = self._lease(partition, epoch)
             if lease is not None:
                 self._memory.limit(partition, by_s)
-                lease.stop_event.set()
+                lease.tell_to_stop()
 
     def fence(self, partition: int, epoch: int) -> None:
         """From now on the handler may act no more."""
@@ -151,6 +151,13 @@ class LeaseRenewer:
     def deadline_s(self, partition: int, epoch: int) -> float:
         """Until when a holder of that epoch may act, as last renewed; 0 if it may not."""
         return self._memory.deadline_s(partition, epoch)
+
+    def work(self) -> list[tuple[int, int, float | None]]:
+        """(partition, epoch, what its handler has reported) of all that is held; see
+        `Lease.report_load`."""
+        with self._lock:
+            leases = list(self._leases.values())
+        return [(lease.partition, lease.epoch, lease.work) for lease in leases]
 
     def close(self) -> None:
         """Fence what is left, and end."""
@@ -266,7 +273,7 @@ class LeaseRenewer:
                 continue
             left_s = lease.deadline_s - self._plan.margin_s - now_s
             if left_s <= 0:
-                lease.stop_event.set()
+                lease.tell_to_stop()
             else:
                 next_s = min(next_s, left_s)
         return max(next_s, 0.001)

@@ -26,6 +26,7 @@ def make_plan(
     node: str,
     incarnation: str,
     rule: str = "guarded",
+    balance: str = "count",
     max_progress_ms: float | None = None,
 ) -> Plan:
     """`max_progress_ms`: how long a handler that reports progress may be silent; None: for ever.
@@ -41,6 +42,7 @@ def make_plan(
         uuid.uuid4().hex,
         partitions,
         rule,
+        balance,
         round(times.max_lease_ms),
         node,
         incarnation,

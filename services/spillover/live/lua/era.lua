@@ -8,21 +8,29 @@ local function server_id()
   return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 end
 
--- Arguments of scripts that use it: known era, fresh era, partitions, rule, grace in ms. The era
--- and when its grace ends; or nil and an error reply, if the group is another than was meant.
-local function enter_era(known, fresh, partitions, rule, grace_ms)
-  local stored = redis.call('HMGET', GROUP, 'partitions', 'rule', 'era', 'server', 'grace_to_ms')
+-- The first six arguments of scripts that use it: known era, fresh era, partitions, rule, balance,
+-- grace in ms. The era and when its grace ends; or nil and an error reply, if the group is another
+-- than was meant.
+local function enter_era()
+  local known, fresh, grace_ms = ARGV[1], ARGV[2], tonumber(ARGV[6])
+  local partitions, rule, balance = ARGV[3], ARGV[4], ARGV[5]
+  local stored = redis.call(
+    'HMGET', GROUP, 'partitions', 'rule', 'era', 'server', 'grace_to_ms', 'balance')
   if stored[1] and stored[1] ~= partitions then
     return nil, redis.error_reply('PARTITIONS ' .. stored[1])
   end
   if stored[2] and stored[2] ~= rule then
     return nil, redis.error_reply('RULE ' .. stored[2])
   end
+  if stored[6] and stored[6] ~= balance then
+    return nil, redis.error_reply('BALANCE ' .. stored[6])
+  end
   local era, server, grace_to_ms = stored[3], server_id(), tonumber(stored[5] or nil)
   if not era or stored[4] ~= server then
     -- With the time, so that who offers the same one again begins another era all the same.
     era, grace_to_ms = fresh .. '-' .. text(now_ms), nil
-    redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'era', era, 'server', server)
+    redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'balance', balance,
+      'era', era, 'server', server)
     redis.call('HDEL', GROUP, 'grace_to_ms')
   end
   if known ~= '' and known ~= era and not grace_to_ms then

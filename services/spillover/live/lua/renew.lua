@@ -1,13 +1,13 @@
 -- Sign of life of a member and of all that it holds.
--- Arguments: the five of enter_era, node, incarnation, maximum lease in ms, then partition and
+-- Arguments: the six of enter_era, node, incarnation, maximum lease in ms, then partition and
 -- epoch in turn. Answer: {era, 1 if another process is the member now, flags}, one flag for each
 -- pair: 0 lost, 1 kept, 2 kept and won by another node.
-local era, refused = enter_era(ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]))
+local era, refused = enter_era()
 if not era then
   return refused
 end
-local node, incarnation, max_lease_ms = ARGV[6], ARGV[7], tonumber(ARGV[8])
-local count = (#ARGV - 8) / 2
+local node, incarnation, max_lease_ms = ARGV[7], ARGV[8], tonumber(ARGV[9])
+local count = (#ARGV - 9) / 2
 local other = living_member(redis.call('HGET', MEMBERS, node))
 if other and other ~= incarnation then
   return { era, 1, string.rep('0', count) }
@@ -41,13 +41,13 @@ local flags = {}
 for first = 0, count - 1, SLICE do
   local partitions = {}
   for i = first, math.min(first + SLICE, count) - 1 do
-    partitions[#partitions + 1] = ARGV[9 + 2 * i]
+    partitions[#partitions + 1] = ARGV[10 + 2 * i]
   end
   local allocations = redis.call('HMGET', ALLOCATION, unpack(partitions))
   local grabs = redis.call('HMGET', GRAB, unpack(partitions))
   local changes = {}
   for i, partition in ipairs(partitions) do
-    local epoch = tonumber(ARGV[8 + 2 * (first + i)])
+    local epoch = tonumber(ARGV[9 + 2 * (first + i)])
     local own, forgotten = kept(read_allocation(allocations[i]), epoch)
     local flag = '0'
     if own then

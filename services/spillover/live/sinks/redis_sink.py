@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from spillover.live.sinks.held import Held, fenced_by
+from spillover.model.errors import InputError
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 Argument = str | bytes | int | float
 Command = Sequence[Argument]
 """As redis-cli takes it; its first argument is its key, and the only one."""
+
+WORDS_MAX = 7_000
+"""Of one command. Lua cannot pass on a thousand more; that would end a batch in its middle."""
 
 # KEYS: the fence, then the key of each command. ARGV: partition, epoch, whether there is a
 # checkpoint, the checkpoint, then of each command: how many words it has, and those without the
@@ -60,6 +64,8 @@ class RedisSink:
     """For `redis.Redis`; `AsyncRedisSink` does the same for `redis.asyncio.Redis`."""
 
     def __init__(self, client: Redis, name: str) -> None:
+        """Raises InputError for a pipeline."""
+        _refuse_pipeline(client)
         self._client = client
         self._fence = fence_key(name)
 
@@ -70,8 +76,10 @@ class RedisSink:
     def apply(self, lease: Held, *commands: Command, checkpoint: str | None = None) -> list[Any]:
         """Run the commands and set the checkpoint, all at one instant; what each answered.
 
-        Raises Fenced, and has done nothing. An error of a command (a wrong type, say) leaves what
-        stood before it done: it is the checkpoint, set last, that tells what is complete.
+        However many they are, the epoch is compared in the one script that does them all: either
+        everything is admitted or nothing. Raises Fenced, and InputError for what is no command;
+        then nothing was done. An error of a command (a wrong type, say) leaves what stood before it
+        done: it is the checkpoint, set last, that tells what is complete.
         """
         answers: list[Any] = self._run(lease, commands, checkpoint)[2]
         return answers
@@ -93,6 +101,8 @@ class AsyncRedisSink:
     """`RedisSink` for coroutines."""
 
     def __init__(self, client: AsyncRedis, name: str) -> None:
+        """Raises InputError for a pipeline."""
+        _refuse_pipeline(client)
         self._client = client
         self._fence = fence_key(name)
 
@@ -128,12 +138,23 @@ def fence_key(name: str) -> str:
 def _arguments(
     fence: str, lease: Held, commands: Sequence[Command], checkpoint: str | None
 ) -> list[Argument]:
+    for command in commands:
+        if isinstance(command, str | bytes) or not 2 <= len(command) <= WORDS_MAX:
+            expected = f"expected sequences of 2 to {WORDS_MAX} words: a command, its key, the rest"
+            raise InputError("Redis sink", "commands", expected)
     keys = [command[1] for command in commands]
     given: list[Argument] = [len(keys) + 1, fence, *keys, lease.partition, lease.epoch]
     given += [0, ""] if checkpoint is None else [1, checkpoint]
     for command in commands:
         given += [len(command) - 1, command[0], *command[2:]]
     return given
+
+
+def _refuse_pipeline(client: Any) -> None:
+    """What is queued up is sent later than the lease was looked at, and split up it may be half
+    admitted: a batch is one `apply`."""
+    if hasattr(client, "command_stack") or hasattr(client, "immediate_execute_command"):
+        raise InputError("Redis sink", "client", "expected a client, not a pipeline")
 
 
 def _admitted(lease: Held, answer: Any) -> Any:

@@ -106,7 +106,7 @@ class Consuming:
     def run(self, wait_s: float, *, to_end: bool) -> Steps[Consumed]:
         """Until told to stop, or `to_end`: until nothing more is there. Then everything handled is
         committed. A lease is told of progress before each record and each try: a handler may take
-        as long for one as the member lets it be silent.
+        as long for one as the member lets it be silent. Records are what its load is counted in.
 
         Raises Fenced, PoisonRecord, RecordsTrimmed, StoreUnreachable, StoreRefused.
         """
@@ -149,6 +149,7 @@ class Consuming:
         if not part.records:
             return
         yield from self._reading.apply(part, done.effects, done.aside)
+        self._reading.guard.report_load(done.records)
         self.consumed.handled += done.records - len(done.aside)
         self.consumed.set_aside += len(done.aside)
         self.consumed.batches += 1

@@ -22,7 +22,15 @@ from spillover.live.streams.client import AsyncClient, Client
 from spillover.live.streams.consuming import Attempts, Consumed, Consuming, OnRecord
 from spillover.live.streams.effects import Effects
 from spillover.live.streams.keys import SOURCE, StreamKeys
-from spillover.live.streams.reading import Limits, OnTrimmed, Reading, SetAside
+from spillover.live.streams.reading import (
+    ASIDE_RECORDS,
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    Limits,
+    OnTrimmed,
+    Reading,
+    SetAside,
+)
 from spillover.live.streams.records import Batch, Checkpoint
 from spillover.live.streams.steps import Guard, Holder, Stop
 from spillover.model.errors import InputError
@@ -37,7 +45,8 @@ class ReaderOptions(TypedDict, total=False):
 
     `stop` ends waits early: a threading.Event (for coroutines better an asyncio.Event), or that of
     a lease. With a `lease` nothing is asked, or tried again, once it is over: Fenced. Redis being
-    down is borne as long as the lease lasts, for `retry_s` at most.
+    down is borne as long as the lease lasts, for `retry_s` at most. Of records that were set aside
+    the last `aside_records` are kept for each partition.
 
     `on_trimmed`, for records that the stream lost before they were read: `skip` (the default) goes
     on with what is there, logs, and counts them in the checkpoint; `fail` raises RecordsTrimmed.
@@ -47,6 +56,7 @@ class ReaderOptions(TypedDict, total=False):
     lease: Holder | None
     batch_records: int
     batch_bytes: int
+    aside_records: int
     on_trimmed: OnTrimmed
     read_ahead: bool
     timeout_s: float
@@ -72,7 +82,11 @@ class _Reader:
             partition,
             epoch,
             Guard(options.get("lease"), self._stop, retry_s, self._random),
-            Limits(options.get("batch_records", 500), options.get("batch_bytes", 1 << 20)),
+            Limits(
+                options.get("batch_records", BATCH_RECORDS),
+                options.get("batch_bytes", BATCH_BYTES),
+                options.get("aside_records", ASIDE_RECORDS),
+            ),
             options.get("on_trimmed", "skip"),
         )
 

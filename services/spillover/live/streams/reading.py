@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from itertools import groupby
 from typing import Any, Literal
@@ -33,6 +33,10 @@ from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 
 OnTrimmed = Literal["skip", "fail"]
 
+BATCH_RECORDS = 500
+BATCH_BYTES = 1 << 20
+ASIDE_RECORDS = 10_000
+
 ERROR_BYTES_MAX = 1_000
 """Of what a handler said about a record that is set aside."""
 
@@ -52,17 +56,19 @@ def load_script(*names: str) -> Script:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is read at once; raises InputError."""
+    """How much is read at once, and how much set aside is kept; raises InputError."""
 
-    records: int = 500
-    bytes: int = 1 << 20
+    batch_records: int = BATCH_RECORDS
+    batch_bytes: int = BATCH_BYTES
     """Of fields and values; one record is read however large it is."""
+    aside_records: int = ASIDE_RECORDS
+    """Of a partition. The oldest leave first; how many there ever were stays in the checkpoint."""
 
     def __post_init__(self) -> None:
-        for name in ("records", "bytes"):
-            if getattr(self, name) < 1:
-                expected = f"expected at least 1, got {getattr(self, name)}"
-                raise InputError(SOURCE, f"batch_{name}", expected)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 1:
+                raise InputError(SOURCE, field.name, f"expected at least 1, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,7 @@ class Reading:
         self, before: Checkpoint, after: Checkpoint, effects: Effects, set_aside: Sequence[SetAside]
     ) -> Run:
         given: list[str | bytes | int] = [self.partition, self.epoch, before.id, str(after)]
-        given.append(len(set_aside))
+        given += [self._limits.aside_records, len(set_aside)]
         for one in set_aside:
             fields = self._aside_fields(one)
             given += [len(fields), *fields]
@@ -225,7 +231,13 @@ class Reading:
         return self._read_found((yield from self.guard.patiently(self._query(at))))
 
     def _query(self, at: Place) -> Run:
-        given = (self.partition, self.epoch, at.id, self._limits.records, self._limits.bytes)
+        given = (
+            self.partition,
+            self.epoch,
+            at.id,
+            self._limits.batch_records,
+            self._limits.batch_bytes,
+        )
         return Run(self._read_script, self._fenced_keys, given)
 
     def _read_found(self, answer: Any) -> Found:

@@ -89,6 +89,9 @@ class Holder(Protocol):
     def progress(self) -> None:
         """Say that the handler gets on; raises as well."""
 
+    def report_load(self, amount: float) -> None:
+        """Say how much work has been done."""
+
 
 class NoLease:
     """Of a reader that nobody gave a lease: only the epoch protects."""
@@ -98,6 +101,9 @@ class NoLease:
 
     def progress(self) -> None:
         return
+
+    def report_load(self, amount: float) -> None:
+        del amount
 
 
 class Guard:
@@ -119,6 +125,10 @@ class Guard:
             self._lease.progress()
         else:
             self._lease.check()
+
+    def report_load(self, records: int) -> None:
+        """So many were handled: what the partition counts for, where the group goes by loads."""
+        self._lease.report_load(records)
 
     def patiently(self, ask: Ask) -> Steps[Any]:
         """Ask until there is an answer: as long as the lease lasts, for `retry_s` at most, and once

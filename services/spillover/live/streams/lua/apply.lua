@@ -1,8 +1,9 @@
 -- Effects, records set aside and the checkpoint that covers them: all, or nothing.
 -- Keys: the three of fence.lua, the stream of what is set aside, then those that effects touch.
--- Arguments: partition, epoch, id from which it moves, new checkpoint, count of records set aside,
--- for each: number of its fields and values, these; then for each run of effects: command, index of
--- the key, number of arguments of one effect, of all together, these.
+-- Arguments: partition, epoch, id from which it moves, new checkpoint, how many records set aside are
+-- kept, count of those that come to it, for each: number of its fields and values, these; then for
+-- each run of effects: command, index of the key, number of arguments of one effect, of all together,
+-- these.
 -- Answer: {'ok'}, {'fenced', the later epoch}, {'moved'} if the checkpoint is not where it should be,
 -- or an error reply before anything is changed.
 local stored = read_checkpoint()
@@ -45,6 +46,7 @@ local function take_list(count)
   return list
 end
 
+local aside_max = take()
 local set_aside = {}
 for i = 1, tonumber(take()) do
   set_aside[i] = take_list(tonumber(take()))
@@ -125,7 +127,7 @@ end
 
 redis.call('HSET', CHECKPOINTS, PARTITION, value)
 for _, fields in ipairs(set_aside) do
-  redis.call('XADD', KEYS[4], '*', unpack(fields))
+  redis.call('XADD', KEYS[4], 'MAXLEN', aside_max, '*', unpack(fields))
 end
 for _, effect in ipairs(effects) do
   redis.call(effect.command, effect.key, unpack(effect.given))

@@ -1,0 +1,113 @@
+"""A lease member for code that never awaits: `lease_group` on an event loop in a thread of its own.
+
+Nothing of leases is here; only how a caller's thread and that loop meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from spillover.live.lease_group import LeaseGroup
+from spillover.model.errors import RunError
+
+
+class LeaseGroupThread:
+    """One member while `with` lasts; it then hands everything over and leaves.
+
+    Takes what `LeaseGroup` takes, and raises what it raises, here or at entry, in the caller's
+    thread. While Redis is away, entry waits for it. Handlers run on threads of theirs (async ones
+    on the member's loop), and `on_event` is called in the member's thread. Ctrl-C interrupts any
+    wait; a second one, while it hands over, leaves at once: then leases run out by themselves.
+    """
+
+    def __init__(self, url: str, group: str, **settings: Any) -> None:
+        self._member = LeaseGroup(url, group, **settings)
+        self._entered = threading.Event()
+        self._ended = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="lease-member", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._entered.wait()
+        except BaseException:
+            self._abandon()
+            raise
+        self._raise()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.drain()
+        except BaseException:
+            self._abandon()
+            raise
+
+    @property
+    def held(self) -> dict[int, int]:
+        """The partitions that are held, and their epochs."""
+        return self._member.held
+
+    @property
+    def state(self) -> str:
+        """What the member is doing, in words."""
+        return self._member.state
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the member has left by itself, within that time. Raises RunError if it gave up,
+        and says why."""
+        ended = self._ended.wait(timeout_s)
+        if ended:
+            self._raise()
+        return ended
+
+    def drain(self) -> None:
+        """Hand everything over, and leave. It takes as long as handlers take to stop, no longer
+        than two maximum shutdown times."""
+        self._member.drain_soon()
+        self._ended.wait()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
+                runner.run(self._live())
+        except BaseException as error:  # noqa: BLE001 - for the caller's thread to raise
+            self._error = error
+        finally:
+            self._ended.set()
+            self._entered.set()
+
+    async def _live(self) -> None:
+        self._task = asyncio.current_task()
+        async with self._member:
+            self._entered.set()
+            await self._member.wait()
+
+    def _raise(self) -> None:
+        error = self._error
+        if isinstance(error, asyncio.CancelledError):
+            raise RunError(f"{self._member.node}: it was left at once")
+        if error is not None:
+            raise error
+
+    def _abandon(self) -> None:
+        """Have it end soon, without a wait for anything."""
+        self._member.drain_soon()
+        task, loop = self._task, self._loop
+        if task is not None and loop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop has ended
+                loop.call_soon_threadsafe(task.cancel)

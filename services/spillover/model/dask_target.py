@@ -1,0 +1,61 @@
+"""The function on a Dask cluster that a handler `dask:ADDRESS:MODULE:FUNCTION` names.
+
+Calling it is in `spillover.live.workers`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+_NAME = r"[^\W\d]\w*"
+_TARGET = re.compile(
+    r"dask:(?P<scheme>[a-z]+://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})"
+    rf":(?P<module>{_NAME}(\.{_NAME})*):(?P<function>{_NAME})"
+)
+_FORM = "dask:[tcp://]HOST:PORT:MODULE:FUNCTION"
+
+
+@dataclass(frozen=True, slots=True)
+class DaskTarget:
+    """A scheduler, and a function that its workers can import."""
+
+    address: str
+    """tcp://HOST:PORT."""
+    host: str
+    port: int
+    module: str
+    function: str
+
+
+def is_dask_handler(handler: str) -> bool:
+    """Whether it is meant to be one."""
+    return handler.startswith("dask:")
+
+
+def dask_target(handler: str) -> DaskTarget:
+    """What a handler `dask:ADDRESS:MODULE:FUNCTION` names.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    match = _TARGET.fullmatch(handler)
+    if match is None or not _is_host(match["host"]) or not 0 < int(match["port"]) < 65_536:
+        shown = repr(handler)
+        raise ValueError(
+            f"expected {_FORM}, got {shown if len(shown) <= 60 else shown[:57] + '...'}"
+        )
+    if match["scheme"] not in (None, "tcp://"):
+        raise ValueError(f"expected {_FORM}, {match['scheme'][:-3]} is not available here")
+    host, port = match["host"], int(match["port"])
+    return DaskTarget(f"tcp://{host}:{port}", host, port, match["module"], match["function"])
+
+
+def _is_host(host: str) -> bool:
+    if not host.startswith("["):
+        return True
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return True
