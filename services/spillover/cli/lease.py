@@ -7,21 +7,44 @@ import asyncio
 import json
 import os
 import signal
+import sys
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from spillover.cli import lease_demo
+from spillover.cli.parsing import address
+from spillover.live.line_writer import LineWriter
 from spillover.live.logs import configure_logs
-from spillover.model.lease_times import LeaseTimes
+from spillover.model.errors import InputError, RunError
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover_loadgen.option_types import above_zero, whole_number
+
+if TYPE_CHECKING:
+    from spillover.live.lease_group import LeaseGroup
+
+DESCRIPTION = """\
+Serve partitions as a member of a group, until SIGTERM, Ctrl-C or POST /admin/drain; then hand
+everything over and exit 0. A second signal ends it at once (130): leases run out by themselves.
+"""
+
+RULES = """\
+guarded (default): partitions move where the stored counts say so, leases are renewed, and epochs
+fence off who is late. blog: the source document's steps as written, the fastest answer wins; for
+comparison only: no renewals, nobody is fenced, and handlers get 0 for an epoch, so that sinks let
+everybody in
+"""
+
+INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     summary = "serve partitions as a member of a group, until SIGTERM or Ctrl-C"
-    member = commands.add_parser("run", help=summary, description=summary, allow_abbrev=False)
+    member = commands.add_parser("run", help=summary, description=DESCRIPTION, allow_abbrev=False)
     member.add_argument("--redis", required=True, metavar="URL", help="redis://HOST:PORT/NUMBER")
     member.add_argument("--group", required=True, metavar="G")
     member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
@@ -30,9 +53,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
         help="called as FUNCTION(partition, epoch, stop_event) for each partition held",
     )  # fmt: skip
-    for time in fields(LeaseTimes):
-        option = f"--{time.name.replace('_', '-')}"
-        member.add_argument(option, type=above_zero, default=time.default, metavar="MS")
+    member.add_argument(
+        "--bind", type=_bind, default=("127.0.0.1", 0), metavar="HOST:PORT",
+        help="serve /state, /metrics, /healthz, /readyz and /admin/drain there; port 0 takes any "
+        "that is free, `off` serves nothing (default 127.0.0.1:0; the first line tells)",
+    )  # fmt: skip
+    member.add_argument("--rule", choices=LEASE_RULES, default="guarded", help=RULES)
+    member.add_argument(
+        "--balance", choices=LEASE_BALANCES, default="count",
+        help="what members are evened out by: how many partitions they serve (default), or the "
+        "load that handlers report with current_lease().report_load(x)",
+    )  # fmt: skip
+    for time_ms in fields(LeaseTimes):
+        option = f"--{time_ms.name.replace('_', '-')}"
+        member.add_argument(option, type=above_zero, default=time_ms.default, metavar="MS")
     member.add_argument(
         "--max-progress-ms", type=above_zero, metavar="MS",
         help="a handler that reports progress and then is silent for so long loses its partition",
@@ -40,12 +74,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     member.add_argument("--seed", type=whole_number, help="make the member's draws repeatable")
     member.add_argument("--log-format", choices=("text", "json"), default="text")
     member.set_defaults(command=_run_member)
+    summary = "see a member killed, one frozen, one added, and each record applied exactly once"
+    demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)
+    lease_demo.configure(demo)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand; its exit status."""
     status: int = options.command(options)
     return status
+
+
+def _bind(text: str) -> tuple[str, int] | None:
+    return None if text == "off" else address(text)
 
 
 def _run_member(options: argparse.Namespace) -> int:
@@ -56,51 +97,69 @@ def _run_member(options: argparse.Namespace) -> int:
     os.environ["SPILLOVER_REDIS"] = options.redis
     os.environ["SPILLOVER_GROUP"] = options.group
     configure_logs(options.node, as_json=options.log_format == "json", log_requests=False)
-    group = LeaseGroup(
+    times = LeaseTimes(**{one.name: getattr(options, one.name) for one in fields(LeaseTimes)})
+    lines = LineWriter(_stdout())
+    member = LeaseGroup(
         options.redis,
         options.group,
         node=options.node,
         partitions=options.partitions,
         handler=load_handler(options.handler, "--handler"),
-        times=LeaseTimes(**{time.name: getattr(options, time.name) for time in fields(LeaseTimes)}),
+        times=times,
+        rule=options.rule,
+        balance=options.balance,
         max_progress_ms=options.max_progress_ms,
-        on_event=_print_event,
+        on_event=lambda line: lines.write(json.dumps(line)),
         seed=options.seed,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(group))
+    with ExitStack() as ends:
+        ends.callback(lines.close)
+        _drain_on_signals(member)
+        url = ends.enter_context(_service(member, options.bind))
+        if url is not None:
+            member.tell("serving", url=url)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(member))
     return 0
 
 
-def _print_event(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
+def _stdout() -> int | None:
+    with suppress(AttributeError, OSError, ValueError):  # it was closed before Python began
+        return sys.stdout.fileno()
+    return None
 
 
-async def _serve(group: Any) -> None:
-    """Until a signal, then hand over; a second signal ends it at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
+def _service(
+    member: LeaseGroup, bind: tuple[str, int] | None
+) -> AbstractContextManager[str | None]:
+    """For `with`: serves, and gives the url."""
+    if bind is None:
+        return nullcontext()
+    from spillover.apps.lease.server import LeaseService
 
-    def on_signal() -> None:
-        if stop.is_set() and task is not None:
-            task.cancel()
-        stop.set()
+    return LeaseService(member, bind)
+
+
+def _drain_on_signals(member: LeaseGroup) -> None:
+    """The first one drains, a second one ends the process here and now: this is no business of the
+    event loop, which a handler may keep."""
+    told = False
+
+    def on_signal(*_: Any) -> None:
+        nonlocal told
+        if told:
+            os._exit(INTERRUPTED)
+        told = True
+        member.drain_soon()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    entering = asyncio.ensure_future(group.__aenter__())
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([entering, stopping], return_when=asyncio.FIRST_COMPLETED)
-    if not entering.done():
-        entering.cancel()
-        await asyncio.wait([entering])
-        return
-    entering.result()
-    try:
-        waiting = asyncio.ensure_future(group.wait())
-        await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            waiting.result()
-    finally:
-        await group.__aexit__(None, None, None)
+        signal.signal(number, on_signal)
+
+
+async def _serve(member: LeaseGroup) -> None:
+    """Until it has handed over and left. Raises InputError if its id is another one's."""
+    async with member:
+        try:
+            await member.wait()
+        except RunError as error:
+            raise InputError("--node", "", str(error)) from None

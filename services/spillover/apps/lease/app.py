@@ -1,0 +1,92 @@
+"""The FastAPI app of a lease member: routes that show what `live.lease_report` knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from spillover import __version__
+from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
+from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
+from spillover.live.lease_metrics import LeaseMetrics
+from spillover.live.lease_report import GroupReport
+
+NOT_READY = ("joining", "id_taken", "draining", "redis_down")
+
+
+def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
+    """The whole service of one member."""
+    app = FastAPI(
+        title=f"Spillover lease member {report.member.node}",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    _add_state_routes(app, report)
+    _add_probes(app, report, metrics)
+    add_problem_handlers(app)
+    _describe_problems(app)
+    return app
+
+
+def _add_state_routes(app: FastAPI, report: GroupReport) -> None:
+    @app.get("/state")
+    async def state() -> LeaseState:
+        """The whole group. While Redis is away: what the member knows, and the last that was read,
+        with its age."""
+        return lease_state(report, await report.look())
+
+    @app.post("/admin/drain", status_code=202)
+    async def drain() -> MemberState:
+        """Hand everything over and leave; then the process ends with status 0."""
+        report.member.drain_soon()
+        return member_state(report)
+
+
+def _add_probes(app: FastAPI, report: GroupReport, metrics: LeaseMetrics) -> None:
+    # HEAD too: many a health checker asks with it.
+    @app.head("/healthz", include_in_schema=False)
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """200 as long as the process can answer."""
+        return {"status": "ok"}
+
+    @app.head("/readyz", include_in_schema=False)
+    @app.get("/readyz", responses=problems(*NOT_READY))
+    async def readyz() -> dict[str, str]:
+        """200 while the member takes part."""
+        found = report.not_ready()
+        if found is not None:
+            raise Problem(*found)
+        return {"status": "ready"}
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def show_metrics() -> Response:
+        """For Prometheus."""
+        return Response(
+            generate_latest(metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST}
+        )
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Routes refer to the schema of problems, which none of them returns."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+            schemas[ProblemView.__name__] = ProblemView.model_json_schema()
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,43 @@
+"""What users import to share partitions: members of lease groups, what handlers have of a lease,
+fenced sinks, and streams as partitions.
+
+Importing it loads neither redis-py nor a database driver nor a web framework: whoever makes a thing
+that needs one loads it then.
+"""
+
+from __future__ import annotations
+
+from spillover.live.lease_group import LeaseGroup
+from spillover.live.lease_renewal.lease import Fenced, Lease, StopEvent, current_lease
+from spillover.live.lease_thread import LeaseGroupThread
+from spillover.live.sinks.http_sink import EpochGate, Verdict, epoch_headers, raise_if_fenced
+from spillover.live.sinks.redis_sink import AsyncRedisSink, RedisSink
+from spillover.live.sinks.sql_sink import SqlSink
+from spillover.live.streams.reader import AsyncStreamReader, StreamReader
+from spillover.live.streams.writer import AsyncStreamWriter, StreamWriter
+from spillover.model.errors import InputError, RunError, SpilloverError
+from spillover.model.lease_times import LeaseTimes
+
+__all__ = [
+    "AsyncRedisSink",
+    "AsyncStreamReader",
+    "AsyncStreamWriter",
+    "EpochGate",
+    "Fenced",
+    "InputError",
+    "Lease",
+    "LeaseGroup",
+    "LeaseGroupThread",
+    "LeaseTimes",
+    "RedisSink",
+    "RunError",
+    "SpilloverError",
+    "SqlSink",
+    "StopEvent",
+    "StreamReader",
+    "StreamWriter",
+    "Verdict",
+    "current_lease",
+    "epoch_headers",
+    "raise_if_fenced",
+]

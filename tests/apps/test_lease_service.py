@@ -1,0 +1,313 @@
+"""The service of a lease member, over real sockets, on a real Redis: what it shows, with Redis and
+without, and that nobody who asks can hold the member up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spillover.apps.lease.http_protocol import REQUEST_LIMIT_BYTES, BriefProtocol
+from spillover.apps.lease.server import CONNECTIONS_MAX, LeaseService
+from spillover.live.lease_report import SHARED_S, GroupReport
+from spillover.live.lease_thread import LeaseGroupThread
+from spillover.model.lease_signals import LEASE_SIGNALS
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes(
+    normal_lease_ms=300,
+    max_lease_ms=1500,
+    max_shutdown_ms=300,
+    min_grab_ms=100,
+    held_delay_ms=5,
+)
+PARTITIONS = 6
+LIMIT_S = 60.0
+
+
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+
+
+def until(condition, limit_s=LIMIT_S):
+    pause = threading.Event()
+    to_s = time.monotonic() + limit_s
+    while not (found := condition()):
+        assert time.monotonic() < to_s, "it did not come to that in time"
+        pause.wait(0.01)
+    return found
+
+
+def ask(url, method="GET"):
+    """(status, content type, body)"""
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own
+    try:
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310
+            return answer.status, answer.headers["content-type"], answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["content-type"], error.read()
+
+
+def ask_json(url, method="GET"):
+    status, _, body = ask(url, method)
+    return status, json.loads(body)
+
+
+class Member:
+    """One that is served: `url`, and the member in its thread."""
+
+    def __init__(self, url, thread):
+        self.url = url
+        self.thread = thread
+
+    @property
+    def state(self):
+        status, found = ask_json(f"{self.url}/state")
+        assert status == 200
+        return found
+
+    @property
+    def readiness(self):
+        status, found = ask_json(f"{self.url}/readyz")
+        return status, found.get("reason")
+
+
+@pytest.fixture
+def members(redis_servers, redis_server):
+    """For `with`: a served member of a group that no other test has."""
+    group = redis_servers.new_name()
+
+    @contextmanager
+    def make(node, handler=works, *, url=redis_server.url, enter=True, **settings):
+        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
+        thread = LeaseGroupThread(url, group, node=node, handler=handler, **settings)
+        with LeaseService(thread._member, ("127.0.0.1", 0)) as place, ExitStack() as ends:
+            if enter:
+                ends.enter_context(thread)
+            yield Member(place, thread)
+
+    return make
+
+
+def test_every_member_shows_the_whole_group(members):
+    """Who holds what, at which epoch, for how long; counts of all members."""
+    with members("a") as a, members("b") as b:
+        until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
+        seen = until(lambda: (s := b.state) and [m["held"] for m in s["members"]] == [3, 3] and s)
+        assert (seen["node"], seen["state"], seen["rule"]) == ("b", "member", "guarded")
+        assert (seen["partitions"], seen["draining"]) == (PARTITIONS, False)
+        assert {int(p): epoch for p, epoch in seen["held"].items()} == b.thread.held
+        assert [m["node"] for m in seen["members"]] == ["a", "b"]
+        assert all(0 < m["alive_for_ms"] <= 1500 for m in seen["members"])
+        held = {**dict.fromkeys(a.thread.held, "a"), **dict.fromkeys(b.thread.held, "b")}
+        assert {row["partition"]: row["node"] for row in seen["allocation"]} == held
+        epochs = {**a.thread.held, **b.thread.held}
+        for row in seen["allocation"]:
+            assert row["epoch"] == epochs[row["partition"]]
+            assert 0 < row["lease_ms_left"] <= 1500
+            assert row["since_ms"] <= seen["redis_now_ms"]
+            assert row["stopping"] is False
+        assert seen["redis"] == {"up": True, "problem": None}
+        assert seen["as_of_s"] < LIMIT_S
+        until(lambda: b.state["renewal"]["kind"] == "process")
+        assert seen["renewal"]["lag_ms_max"] >= 0
+        assert a.readiness == b.readiness == (200, None)
+
+
+def test_without_redis_it_shows_what_it_knows(members, redis_servers, tmp_path):
+    """200 all the same, with the last allocation and its age; not ready once leases are over; and
+    all as before when Redis is back."""
+    with redis_servers.running(tmp_path) as server, members("a", url=server.url) as a:
+        until(lambda: len(a.state["allocation"]) == PARTITIONS)
+        server.stop(signal.SIGKILL)
+        seen = until(lambda: (s := a.state) and not s["redis"]["up"] and s)
+        assert f"127.0.0.1:{server.port}" in seen["redis"]["problem"]
+        assert len(seen["allocation"]) == PARTITIONS
+        until(lambda: a.state["as_of_s"] > seen["as_of_s"])
+        until(lambda: a.readiness == (503, "redis_down"))
+        assert a.state["held"] == {}
+        server.restart()
+        until(lambda: a.readiness == (200, None))
+        until(lambda: a.state["redis"] == {"up": True, "problem": None})
+
+
+def test_a_redis_that_hangs_costs_an_answer_two_seconds_at_most(members, redis_servers, tmp_path):
+    """It is not waited for longer."""
+    with redis_servers.running(tmp_path) as server, members("a", url=server.url) as a:
+        until(lambda: len(a.state["held"]) == PARTITIONS)
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            seen = until(lambda: (s := a.state) and not s["redis"]["up"] and s, limit_s=5.0)
+            assert "did not answer in time" in seen["redis"]["problem"]
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+
+
+def test_many_onlookers_cost_one_look(members):
+    """At most one snapshot in 200 ms, however many ask at a time or one after another."""
+
+    async def look(member):
+        report = GroupReport(member)
+        await report.look()
+        since_s, before = time.monotonic(), report._store.round_trips
+        await asyncio.gather(*(report.look() for _ in range(200)))
+        assert report._store.round_trips - before <= 1
+        for _ in range(200):
+            await report.look()
+        assert report._store.round_trips - before <= (time.monotonic() - since_s) / SHARED_S + 1
+        await report.close()
+
+    with members("a") as a:
+        asyncio.run(look(a.thread._member))
+
+
+def test_metrics_tell_every_signal(members):
+    """With the label `node`; epochs of what is held now, no others."""
+    with members("a") as a:
+        until(lambda: len(a.thread.held) == PARTITIONS)
+        until(lambda: _metric(a, "spillover_lease_renew_lag_seconds_count") > 0)
+        families = _families(a)
+        for signal_ in LEASE_SIGNALS:
+            family = families[signal_.name.removesuffix("_total")]
+            assert family.type == signal_.kind
+            assert family.samples, signal_.name
+            for sample in family.samples:
+                assert sample.labels["node"] == "a"
+                assert {"node", *signal_.labels} <= set(sample.labels)
+        told = families["spillover_lease_epoch"].samples
+        assert {int(s.labels["partition"]): s.value for s in told} == a.thread.held
+        assert _metric(a, "spillover_lease_held") == PARTITIONS
+        assert _metric(a, "spillover_lease_moves_total") == PARTITIONS
+        assert _metric(a, "spillover_lease_redis_up") == 1
+        with members("b") as b:
+            until(lambda: len(b.thread.held) == 3)
+            until(lambda: len(_families(a)["spillover_lease_epoch"].samples) == 3)
+
+
+def _families(member):
+    status, content_type, body = ask(f"{member.url}/metrics")
+    assert status == 200
+    assert content_type.startswith("text/plain")
+    return {family.name: family for family in text_string_to_metric_families(body.decode())}
+
+
+def _metric(member, name):
+    samples = [s for family in _families(member).values() for s in family.samples]
+    (sample,) = [s for s in samples if s.name == name]
+    return sample.value
+
+
+def test_drain_over_http(members):
+    """202 at once, not ready any more, and all is the other one's."""
+    with members("a") as a, members("b") as b:
+        until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
+        status, told = ask_json(f"{a.url}/admin/drain", "POST")
+        assert (status, told["node"], told["draining"]) == (202, "a", True)
+        assert a.readiness == (503, "draining")
+        assert a.thread.wait(LIMIT_S)
+        assert a.state["state"] == "finished"
+        until(lambda: len(b.thread.held) == PARTITIONS)
+
+
+def test_joining_and_waiting_are_not_ready(members, redis_servers, free_port):
+    """Each with its reason, the service being there from the first."""
+    nowhere = f"redis://127.0.0.1:{free_port}/0"
+    with members("a", url=nowhere, enter=False) as a:
+        entering = threading.Thread(target=a.thread.__enter__, daemon=True)
+        entering.start()
+        seen = until(lambda: (s := a.state) and s["state"] == "joining" and s)
+        assert f"127.0.0.1:{free_port}/0 cannot be reached" in seen["redis"]["problem"]
+        assert (seen["as_of_s"], seen["allocation"]) == (None, [])
+        assert a.readiness == (503, "joining")
+        assert ask(f"{a.url}/admin/drain", "POST")[0] == 202
+        entering.join(LIMIT_S)
+        assert a.thread.wait(LIMIT_S)
+    with members("b"), members("b") as again:
+        assert again.readiness == (503, "id_taken")
+
+
+@pytest.fixture
+def free_port(redis_servers):
+    return redis_servers.free_port()
+
+
+def test_openapi_and_wrong_calls(members):
+    """The description has every route, and all else is a problem."""
+    with members("a", enter=False) as a:
+        assert ask_json(f"{a.url}/healthz") == (200, {"status": "ok"})
+        status, described = ask_json(f"{a.url}/openapi.json")
+        assert status == 200
+        paths = {"/state", "/metrics", "/healthz", "/readyz", "/admin/drain"}
+        assert set(described["paths"]) == paths
+        text = json.dumps(described)
+        names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+        assert names <= set(described["components"]["schemas"])
+        for method, path, expected in (
+            ("GET", "/nothing", 404),
+            ("POST", "/state", 405),
+            ("GET", "/admin/drain", 405),
+        ):
+            status, content_type, body = ask(f"{a.url}{path}", method)
+            assert (status, json.loads(body)["status"]) == (expected, expected)
+            assert content_type == "application/problem+json"
+
+
+def test_nobody_who_asks_holds_the_member_up(members):
+    """More connections than are served, silent, half-said or never read, and the group still evens
+    out: the member's loop knows nothing of them."""
+    with members("a") as a, ExitStack() as ends:
+        until(lambda: len(a.thread.held) == PARTITIONS)
+        for number in range(CONNECTIONS_MAX + 20):
+            hung = ends.enter_context(socket.create_connection(_address(a)))
+            hung.sendall((b"", b"GET /sta", b"GET /state HTTP/1.1\r\nhost: x\r\n\r\n")[number % 3])
+        with members("b") as b:
+            until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
+
+
+def test_slow_and_large_requests_are_cut_off(members, monkeypatch):
+    """So that those who ask properly get in again."""
+    monkeypatch.setattr(BriefProtocol, "exchange_timeout_s", 0.2)
+    with members("a", enter=False) as a:
+        for said in (b"", b"GET /healthz HTTP/1.1\r\nx: "):
+            with socket.create_connection(_address(a), timeout=LIMIT_S) as slow:
+                slow.sendall(said)
+                assert slow.recv(100) == b""
+        with socket.create_connection(_address(a), timeout=LIMIT_S) as large:
+            try:
+                large.sendall(b"GET /healthz HTTP/1.1\r\nx: " + b"y" * (2 * REQUEST_LIMIT_BYTES))
+                assert large.recv(100) == b""
+            except ConnectionError:
+                pass
+        assert ask(f"{a.url}/healthz")[0] == 200
+
+
+def test_a_handler_that_blocks_the_loop_is_seen_from_outside(members):
+    """The service answers meanwhile, and tells how late the loop is."""
+    free = threading.Event()
+
+    async def blocks(partition, epoch, stop_event):
+        free.wait()
+        await stop_event.wait_async()
+
+    with members("a", blocks) as a:
+        try:
+            until(lambda: a.state["loop_lag_ms"] > 100)
+            assert ask(f"{a.url}/healthz")[0] == 200
+            assert _metric(a, "spillover_loop_lag_seconds") > 0.1
+        finally:
+            free.set()
+
+
+def _address(member):
+    host, _, port = member.url.removeprefix("http://").partition(":")
+    return host, int(port)

@@ -1,0 +1,335 @@
+"""`spillover lease run` as a process on a real Redis: its life, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+
+LIMIT_S = 60.0
+PARTITIONS = 4
+TIMES = {
+    "--normal-lease-ms": "300",
+    "--max-lease-ms": "1500",
+    "--max-shutdown-ms": "300",
+    "--min-grab-ms": "100",
+    "--held-delay-ms": "5",
+}
+HANDLERS = """
+import threading
+
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+
+def stays(partition, epoch, stop_event):
+    threading.Event().wait()
+
+async def blocks(partition, epoch, stop_event):
+    threading.Event().wait()
+
+def takes_two(partition, epoch):
+    pass
+
+NO_FUNCTION = 1
+"""
+
+
+class Process:
+    """One member; its lines as they come."""
+
+    def __init__(self, directory, options):
+        command = [sys.executable, "-m", "spillover", "lease", "run"]
+        command += [word for pair in options.items() for word in pair]
+        self._output, output = socket.socketpair()
+        with output:
+            self._process = subprocess.Popen(
+                command, cwd=directory, stdout=output, stderr=subprocess.PIPE, text=True
+            )
+        self._lines = queue.Queue()
+        self.errors = ""
+        self._readers = [
+            threading.Thread(target=self._read_lines), threading.Thread(target=self._read_errors)
+        ]  # fmt: skip
+        for reader in self._readers:
+            reader.start()
+
+    def _read_lines(self):
+        with self._output.makefile() as lines:
+            for line in lines:
+                self._lines.put(json.loads(line))
+
+    def _read_errors(self):
+        self.errors = self._process.stderr.read()
+
+    def line(self, event, count=1):
+        """The next line of that event, or the last of so many."""
+        for _ in range(count):
+            while (line := self._lines.get(timeout=LIMIT_S))["event"] != event:
+                continue
+        return line
+
+    def stop_listening(self):
+        self._output.shutdown(socket.SHUT_RDWR)
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def end(self):
+        """Its exit status."""
+        try:
+            status = self._process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        for reader in self._readers:
+            reader.join(LIMIT_S)
+        return status
+
+    def kill(self):
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(LIMIT_S)
+        for reader in self._readers:
+            reader.join(LIMIT_S)
+        self._output.close()
+        self._process.stderr.close()
+
+
+@pytest.fixture
+def lease_run(redis_server, redis_servers, tmp_path):
+    """`lease_run({"--node": "a"})`: a process with these options beside those that it takes."""
+    (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+    group = redis_servers.new_name()
+    started = []
+
+    def start(given=None):
+        options = {
+            "--redis": redis_server.url,
+            "--group": group,
+            "--node": "a",
+            "--partitions": str(PARTITIONS),
+            "--handler": "python:handlers_here:works",
+            "--seed": "1",
+            **TIMES,
+            **(given or {}),
+        }
+        process = Process(tmp_path, options)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def call(url, method="GET"):
+    """(status, body)"""
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310
+        return answer.status, json.loads(answer.read())
+
+
+def get(url):
+    return call(url)[1]
+
+
+def until(condition):
+    pause = threading.Event()
+    to_s = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < to_s, "it did not come to that in time"
+        pause.wait(0.02)
+    return found
+
+
+def refused(process):
+    """The one line that a process says which ends with status 2."""
+    assert process.end() == 2
+    (line,) = [one for one in process.errors.splitlines() if one.startswith("spillover: ")]
+    assert "Traceback" not in process.errors
+    return line
+
+
+def test_serving_first_then_draining(lease_run):
+    """The first line tells where; a drain, by HTTP or by signal, ends it with status 0 after all
+    has been released."""
+    a = lease_run({"--bind": "127.0.0.1:0"})
+    serving = a._lines.get(timeout=LIMIT_S)
+    assert (serving["event"], serving["node"]) == ("serving", "a")
+    a.line("acquired", PARTITIONS)
+    b = lease_run({"--node": "b"})
+    until(lambda: [m["held"] for m in get(f"{serving['url']}/state")["members"]] == [2, 2])
+    assert call(f"{serving['url']}/admin/drain", "POST")[0] == 202
+    a.line("released", PARTITIONS)
+    assert a.end() == 0
+    b.line("acquired", PARTITIONS)
+    b.signal(signal.SIGTERM)
+    b.line("released", PARTITIONS)
+    assert b.end() == 0
+    assert b.errors.count("Traceback") == 0
+
+
+@pytest.mark.parametrize("handler", ["stays", "blocks"])
+def test_a_second_signal_ends_it_at_once(lease_run, handler):
+    """Even where the event loop is kept from hearing of it; the leases run out by themselves."""
+    times = {"--max-shutdown-ms": "60000", "--max-lease-ms": "90000", "--normal-lease-ms": "1000"}
+    a = lease_run({"--handler": f"python:handlers_here:{handler}", "--partitions": "1", **times})
+    url = a.line("serving")["url"]
+    a.line("acquired")
+    a.signal(signal.SIGTERM)
+    until(lambda: get(f"{url}/state")["draining"])
+    a.signal(signal.SIGTERM)
+    assert a.end() == 130
+
+
+def test_the_blogs_rule_as_a_process(lease_run):
+    """Epochs are 0, and `/state` says which rule it is."""
+    a = lease_run({"--rule": "blog"})
+    url = a.line("serving")["url"]
+    assert a.line("acquired", PARTITIONS)["epoch"] == 0
+    seen = until(lambda: (s := get(f"{url}/state")) and len(s["allocation"]) == PARTITIONS and s)
+    assert (seen["rule"], seen["renewal"]["kind"]) == ("blog", "none")
+    assert seen["members"] == [{"node": "a", "alive_for_ms": None, "held": PARTITIONS}]
+    assert seen["allocation"][0]["lease_ms_left"] is None
+    a.signal(signal.SIGTERM)
+    assert a.end() == 0
+
+
+def test_output_that_nobody_reads_any_more(lease_run):
+    """It says so in the log, and goes on working."""
+    a = lease_run()
+    url = a.line("serving")["url"]
+    a.stop_listening()
+    b = lease_run({"--node": "b"})
+    b.line("acquired", 2)
+    b.signal(signal.SIGTERM)
+    assert b.end() == 0
+    until(lambda: len(get(f"{url}/state")["held"]) == PARTITIONS)
+    a.signal(signal.SIGTERM)
+    assert a.end() == 0
+    assert "lines cannot be written any more" in a.errors
+
+
+BAD_INPUT = {
+    "three renewals": (
+        {"--max-lease-ms": "500"},
+        "lease times: max_lease_ms: expected at least three renewals",
+    ),
+    "grab above normal": (
+        {"--min-grab-ms": "400"},
+        "min_grab_ms: expected less than normal_lease_ms 300, got 400: a partition would still be",
+    ),
+    "delay above grab": ({"--held-delay-ms": "100"}, "lease times: held_delay_ms: expected less"),
+    "shutdown above lease": ({"--max-shutdown-ms": "1500"}, "max_shutdown_ms: expected less than"),
+    "a time of nothing": ({"--min-grab-ms": "0"}, "--min-grab-ms"),
+    "no partitions": ({"--partitions": "0"}, "partitions: expected at least 1, got 0"),
+    "partitions in words": ({"--partitions": "many"}, "--partitions"),
+    "no such module": ({"--handler": "python:nowhere:f"}, "--handler: cannot import 'nowhere'"),
+    "no such function": ({"--handler": "python:handlers_here:g"}, "expected a function 'g'"),
+    "no function": ({"--handler": "python:handlers_here:NO_FUNCTION"}, "expected a function"),
+    "other arguments": (
+        {"--handler": "python:handlers_here:takes_two"},
+        "FUNCTION(partition, epoch, stop_event)",
+    ),
+    "no python": ({"--handler": "works"}, "--handler: expected python:MODULE:FUNCTION"),
+    "no url": ({"--redis": "localhost:6379"}, "redis: url: expected redis://"),
+    "no id": ({"--node": "a|b"}, "node: expected 1 to 63 of"),
+    "no group": ({"--group": "{g}"}, "group: expected 1 to 63 of"),
+    "no rule": ({"--rule": "fair"}, "--rule"),
+    "waits by loads": (
+        {"--rule": "blog", "--balance": "load"},
+        "balance: expected count with the blog's rule",
+    ),
+    "no address": ({"--bind": "here"}, "--bind: expected HOST:PORT"),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_options(lease_run, given, expected):
+    """One line that says what was expected, and status 2."""
+    assert expected in refused(lease_run(given))
+
+
+def test_a_port_in_use(lease_run):
+    """Said before anything else is begun."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = refused(lease_run({"--bind": place}))
+    assert f"--bind: expected an address that can be bound, got {place}" in told
+
+
+def test_another_count_than_the_groups(lease_run):
+    """The group is as its first member has it."""
+    lease_run().line("acquired")
+    told = refused(lease_run({"--node": "b", "--partitions": "5"}))
+    assert f"partitions: expected {PARTITIONS}, as the group has it, got 5" in told
+    told = refused(lease_run({"--node": "b", "--rule": "blog"}))
+    assert "rule: expected guarded, as the group has it, got blog" in told
+
+
+def test_an_id_that_is_taken(lease_run):
+    """It waits for a maximum lease, visibly, and then says that the other one lives."""
+    lease_run().line("acquired")
+    again = lease_run()
+    url = again.line("serving")["url"]
+    until(lambda: get(f"{url}/state")["state"].startswith("waiting for another member"))
+    assert "another member with the id a is alive" in refused(again)
+
+
+def test_no_redis_is_waited_for_visibly(lease_run, redis_servers, tmp_path):
+    """An event line and a state that say so; when Redis comes, it joins."""
+    with redis_servers.running(tmp_path) as server:
+        server.kill()
+        a = lease_run({"--redis": server.url})
+        url = a.line("serving")["url"]
+        assert f"127.0.0.1:{server.port}/0 cannot be reached" in a.line("redis_down")["problem"]
+        seen = get(f"{url}/state")
+        assert (seen["state"], seen["redis"]["up"]) == ("joining", False)
+        server.restart()
+        a.line("redis_up")
+        a.line("acquired", PARTITIONS)
+        a.signal(signal.SIGTERM)
+        assert a.end() == 0
+
+
+def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_path):
+    """A replica is refused at the start; one that becomes it later is retried, visibly."""
+    with redis_servers.running(tmp_path) as server:
+        a = lease_run({"--redis": server.url})
+        url = a.line("serving")["url"]
+        a.line("acquired", PARTITIONS)
+        server.follow(redis_server.port)
+        told = refused(lease_run({"--redis": server.url, "--node": "b"}))
+        assert "is read-only" in told
+        assert "--redis: " in told
+        assert is_read_only(a.line("redis_down"))
+        until(lambda: is_read_only(get(f"{url}/state")["redis"]))
+        server.client.replicaof("NO", "ONE")
+        a.line("redis_up")
+        a.line("acquired", PARTITIONS)
+
+
+def is_read_only(told):
+    return re.search("(?i)read-?only", told["problem"] or "")
+
+
+def test_a_redis_that_wants_a_password(lease_run, redis_servers, tmp_path):
+    """Refused without it, or with another; the password is never shown."""
+    password = "right"  # noqa: S105
+    with redis_servers.running(tmp_path, "--requirepass", password, password=password) as server:
+        told = refused(lease_run({"--redis": server.url}))
+        assert "wants a user or password other than given" in told
+        place = f"127.0.0.1:{server.port}/0"
+        told = refused(lease_run({"--redis": f"redis://:wrong@{place}"}))
+        assert "wants a user or password other than given" in told
+        assert "wrong" not in told
+        lease_run({"--redis": f"redis://:{password}@{place}"}).line("acquired", PARTITIONS)

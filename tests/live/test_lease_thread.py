@@ -1,0 +1,171 @@
+"""Members for code that never awaits, on a real Redis: life, errors, interruptions, processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from spillover.client import InputError, LeaseGroupThread, LeaseTimes, RunError, current_lease
+
+TIMES = LeaseTimes(
+    normal_lease_ms=300,
+    max_lease_ms=1500,
+    max_shutdown_ms=300,
+    min_grab_ms=100,
+    held_delay_ms=5,
+)
+PARTITIONS = 4
+LIMIT_S = 60.0
+
+
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+
+
+def until(condition):
+    pause = threading.Event()
+    to_s = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < to_s, "it did not come to that in time"
+        pause.wait(0.01)
+    return found
+
+
+def member(url, group, node="a", handler=works, **settings):
+    settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
+    return LeaseGroupThread(url, group, node=node, handler=handler, **settings)
+
+
+def test_a_member_without_await(redis_server, redis_servers):
+    """It holds, shares, hands over; handlers have their lease, on threads or on the loop."""
+    group = redis_servers.new_name()
+    leases = {}
+
+    async def notes(partition, epoch, stop_event):
+        leases[partition] = current_lease().epoch
+        await stop_event.wait_async()
+
+    with member(redis_server.url, group) as a:
+        assert a.state == "member"
+        until(lambda: len(a.held) == PARTITIONS)
+        with member(redis_server.url, group, "b", notes) as b:
+            until(lambda: (len(a.held), len(b.held)) == (2, 2))
+            assert until(lambda: leases == b.held)
+            assert not b.wait(0.01)
+        assert b.held == {}
+        assert b.state == "finished"
+        until(lambda: len(a.held) == PARTITIONS)
+        a.drain()
+        assert a.wait(0)
+    assert a.held == {}
+
+
+def test_errors_are_raised_in_the_callers_thread(redis_server, redis_servers, tmp_path):
+    """At once for settings, at entry for what Redis says, from `wait` for giving up."""
+    group = redis_servers.new_name()
+    with pytest.raises(InputError, match="partitions: expected at least 1"):
+        member(redis_server.url, group, partitions=0)
+    with member(redis_server.url, group):
+        with pytest.raises(InputError, match=f"partitions: expected {PARTITIONS}, as the group"):
+            member(redis_server.url, group, "b", partitions=5).__enter__()
+        with (
+            member(redis_server.url, group) as again,
+            pytest.raises(RunError, match="another member with the id a is alive"),
+        ):
+            again.wait(LIMIT_S)
+    password = "x"  # noqa: S105
+    with (
+        redis_servers.running(tmp_path, "--requirepass", password, password=password) as server,
+        pytest.raises(InputError, match=r"--redis: .*password"),
+    ):
+        member(server.url, group).__enter__()
+
+
+SPAWNED = """
+import multiprocessing, sys, threading
+from spillover.client import LeaseGroupThread, LeaseTimes
+
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+
+def member(url, group, node):
+    times = LeaseTimes(
+        normal_lease_ms=300, max_lease_ms=1500, max_shutdown_ms=300, min_grab_ms=100,
+        held_delay_ms=5,
+    )
+    return LeaseGroupThread(url, group, node=node, partitions=4, handler=works, times=times)
+
+def hold(url, group):
+    with member(url, group, "a") as a:
+        a.wait()
+
+def until(held, count):
+    while len(held()) != count:
+        threading.Event().wait(0.01)
+    print(count, flush=True)
+
+if __name__ == "__main__":
+    spawned = multiprocessing.get_context("spawn").Process(target=hold, args=sys.argv[1:])
+    spawned.start()
+    with member(*sys.argv[1:], "b") as b:
+        until(lambda: b.held, 4)
+        until(lambda: b.held, 2)
+        spawned.kill()
+        until(lambda: b.held, 4)
+"""
+
+
+def test_a_member_in_a_spawned_process(redis_server, redis_servers, tmp_path):
+    """Renewals are a process of their own there, too; killed, its partitions are free soon."""
+    script = tmp_path / "spawns.py"
+    script.write_text(SPAWNED, encoding="utf-8")
+    command = [sys.executable, script, redis_server.url, redis_servers.new_name()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.split() == ["4", "2", "4"]
+
+
+WITHOUT_AN_END = """
+import sys
+from spillover.client import LeaseGroupThread
+def works(partition, epoch, stop_event):
+    stop_event.wait()
+def tell(line):
+    print(line["event"], flush=True)
+print("begins", flush=True)
+with LeaseGroupThread(sys.argv[1], sys.argv[2], node="a", partitions=1, handler=works,
+                      on_event=tell) as member:
+    member.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_there", "awaited"), [(True, "acquired"), (False, "redis_down")], ids=["held", "no Redis"]
+)
+def test_control_c(redis_server, redis_servers, is_there, awaited):
+    """While it waits it hands over and ends; while it enters in vain it just ends."""
+    url = redis_server.url
+    if not is_there:
+        url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
+    command = [sys.executable, "-c", WITHOUT_AN_END, url, redis_servers.new_name()]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    with process:
+        try:
+            told = []
+            while awaited not in told:
+                told.append(process.stdout.readline().strip())
+                assert told[-1], "it ended"
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert "KeyboardInterrupt" in errors
+    assert ("released" in rest) is is_there

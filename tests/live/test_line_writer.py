@@ -1,0 +1,53 @@
+"""Lines go out in order; a reader that reads no more neither stops nor ends whoever writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from spillover.live.line_writer import LINES_MAX, LineWriter
+
+
+def test_lines_come_in_order():
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    for number in range(100):
+        lines.write(str(number))
+    lines.close()
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read().split() == [str(number) for number in range(100)]
+
+
+def test_a_reader_that_reads_no_more_stops_nobody(caplog):
+    """Lines beyond the bound are dropped, and it is told how many once there is room again."""
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    count = 3 * LINES_MAX
+    for number in range(count):
+        lines.write(f"{number:100}")
+    closing = threading.Thread(target=lines.close)
+    closing.start()
+    with os.fdopen(reading) as told:
+        heard = [told.readline() for _ in range(LINES_MAX)]
+        closing.join()
+        os.close(writing)
+        heard += told.readlines()
+    assert [int(line) for line in heard] == list(range(len(heard)))
+    assert LINES_MAX <= len(heard) < count
+    assert f"{count - len(heard)} were dropped" in caplog.text
+
+
+def test_a_reader_that_has_gone_ends_nobody(caplog):
+    """It is told once."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    lines = LineWriter(writing)
+    for _ in range(3):
+        lines.write("x")
+    lines.close()
+    lines = LineWriter(None)
+    lines.write("to nowhere")
+    lines.close()
+    os.close(writing)
+    assert caplog.text.count("cannot be written any more") == 1
