@@ -237,7 +237,8 @@ class LeaseMember:
     # --- answers, and none ---------------------------------------------------------------------
 
     def _answered(self, event: ev.Answered, now_s: float) -> None:
-        self._store_answered(now_s)
+        if not (self.is_down and isinstance(event.ask, ev.AskSurvey | ev.AskWanted)):
+            self._store_answered(now_s)  # one that only lets itself be read is not back
         self._answers[type(event.ask)](event.ask, event.answer, now_s)
 
     def _ask_failed(self, event: ev.AskFailed, now_s: float) -> None:
