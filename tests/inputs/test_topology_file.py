@@ -180,8 +180,8 @@ BAD_FILES = {
     "handler": (
         "clusters: [{id: a, servers: 1, handler: 'python:os'}]\n",
         (
-            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION or "
-            "http:URL[,URL...], got 'python:os'"
+            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
+            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'python:os'"
         ),
     ),
     "url with a path": (
@@ -249,13 +249,13 @@ BAD_FILES = {
     ),
     "handler dask": (
         "clusters: [{id: a, servers: 1, handler: 'dask:tcp'}]\n",
-        "clusters[0].handler: the handler dask: is not available in this version",
+        "clusters[0].handler: expected dask:[tcp://]HOST:PORT:MODULE:FUNCTION, got 'dask:tcp'",
     ),
     "braces in a value": (
         "clusters: [{id: a, servers: 1, handler: '{kind}'}]\n",
         (
-            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION or "
-            "http:URL[,URL...], got '{kind}'"
+            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
+            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got '{kind}'"
         ),
     ),
 }

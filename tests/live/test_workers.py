@@ -221,7 +221,7 @@ BAD_HANDLERS = {
     "python:bad_syntax:f": "SyntaxError",
     "python:bad_exit:f": "SystemExit",
     "python:os:getpid": "expected getpid(payload)",
-    "python:os": "expected sleep, spin, python:MODULE:FUNCTION or http:URL[,URL...]",
+    "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:",
     "http:https://h/": "https is not available here",
     "http:http://h:1,http://h:1": "expected URLs that differ",
 }

@@ -42,6 +42,7 @@ COMMANDS = {
     "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
+    "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
     "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
     "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),

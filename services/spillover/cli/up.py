@@ -83,15 +83,17 @@ def _on_signals(stop: asyncio.Event, bed: Testbed) -> None:
 
 
 def _tell_ready(bed: Testbed, *, as_json: bool) -> None:
+    first = next(iter(bed.urls.values()))
     if as_json:
-        ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": None}
+        console = f"{first}/console"
+        ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
         print(json.dumps(ready), flush=True)
         return
     for cluster, url in bed.urls.items():
         print(f"cluster {cluster}  {url}", file=sys.stderr)
     print(f"their logs, until the end if that is clean: {bed.directory}", file=sys.stderr)
-    first = next(iter(bed.urls.values()))
     print(f"{len(bed.urls)} clusters are up; Ctrl-C ends them. Try:", file=sys.stderr)
+    print(f"  {first}/console  in a browser, live", file=sys.stderr)
     print(f"  spillover status {first}", file=sys.stderr)
     print(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'", file=sys.stderr)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.ids import ClusterId
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
@@ -20,7 +21,6 @@ from spillover.model.upstream_urls import is_http_handler, upstream_urls
 LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
 """Fields of the contract that this version does not know yet."""
 
-_LATER_HANDLERS = ("dask:",)
 _EXACT_INTEGER_LIMIT = 2**53
 """Whole numbers up to here survive every JSON reader and every float."""
 
@@ -62,12 +62,9 @@ def _check_policy(value: str) -> str:
 
 
 def _check_handler(value: str) -> str:
-    if value.startswith(_LATER_HANDLERS):
-        kind = value.partition(":")[0]
-        raise fault(f"the handler {kind}: is not available in this version")
-    if is_http_handler(value):
+    if is_http_handler(value) or is_dask_handler(value):
         try:
-            upstream_urls(value)
+            upstream_urls(value) if is_http_handler(value) else dask_target(value)
         except ValueError as error:
             raise fault(str(error)) from error
     elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):

@@ -8,6 +8,7 @@ from spillover.live.workers.http_handler import HttpWorkers
 from spillover.live.workers.python_handler import python_workers
 from spillover.live.workers.sleep import SleepWorkers
 from spillover.live.workers.spin import SpinWorkers
+from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
@@ -26,6 +27,8 @@ def make_workers(
         return SleepWorkers(service_s, timers, on_end)
     if handler == "spin":
         return SpinWorkers(cluster.servers, service_s, on_end)
+    if is_dask_handler(handler):
+        return _dask_workers(cluster, source, on_end, on_health)
     if not is_http_handler(handler):
         return python_workers(cluster, source, timers, on_end)
     try:
@@ -33,3 +36,13 @@ def make_workers(
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
     return HttpWorkers(urls, cluster.servers, on_end, on_health)
+
+
+def _dask_workers(cluster: Cluster, source: str, on_end: OnEnd, on_health: OnHealth) -> Workers:
+    from spillover.live.workers.dask_handler import DaskWorkers  # noqa: PLC0415 - an extra
+
+    try:
+        target = dask_target(cluster.handler)
+    except ValueError as error:
+        raise InputError(source, "handler", str(error)) from error
+    return DaskWorkers(target, cluster, source, on_end, on_health)

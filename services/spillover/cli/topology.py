@@ -1,0 +1,183 @@
+"""`spillover topology compose FILE` and `topology kubernetes FILE`: a topology as a deployment."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import spillover
+from spillover.deployment.compose import ComposeSettings, compose_files, compose_text
+from spillover.deployment.containers import (
+    CPUS,
+    IMAGE,
+    MEMORY_MB,
+    check_names,
+    has_python_handler,
+    loopback_handlers,
+)
+from spillover.deployment.files import drop_stale, put_files
+from spillover.deployment.kubernetes import SITE_FILES, KubernetesSettings, kubernetes_files
+from spillover.deployment.ports import FIRST_PORT, LAST_PORT, publish
+from spillover.inputs.topology_file import load_topology
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError
+from spillover.model.topology import Topology
+from spillover_loadgen.option_types import above_zero, whole_number
+
+NETWORKS_COMFORTABLE = 28
+"""Docker hands out some thirty networks, unless it is told to make them smaller."""
+
+MEMORY_MB_MIN = 96
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommands and their options."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    summary = "write a compose file: a container a cluster, Redis, Prometheus, Grafana, load"
+    compose = commands.add_parser("compose", help=summary, description=summary, allow_abbrev=False)
+    _add_shared(compose, out="compose.yaml", metavar="FILE")
+    compose.add_argument(
+        "--first-port", type=whole_number, default=FIRST_PORT, metavar="PORT",
+        help=f"of 127.0.0.1, for the first cluster that has no url (default {FIRST_PORT})",
+    )  # fmt: skip
+    compose.add_argument(
+        "--build", metavar="DIR",
+        help="the checkout to build the image from, as seen from the compose file "
+        "(default: the one that this command runs from, if any)",
+    )  # fmt: skip
+    compose.add_argument(
+        "--code", metavar="DIR",
+        help="the directory with the modules of python handlers, as seen from the compose file "
+        "(default: the working directory, if there are such handlers)",
+    )  # fmt: skip
+    compose.set_defaults(command=_compose)
+    summary = "write Kubernetes manifests for `kubectl apply -k`"
+    kubernetes = commands.add_parser(
+        "kubernetes", help=summary, description=summary, allow_abbrev=False
+    )
+    _add_shared(kubernetes, out="kubernetes", metavar="DIR")
+    kubernetes.set_defaults(command=_kubernetes)
+
+
+def _add_shared(parser: argparse.ArgumentParser, *, out: str, metavar: str) -> None:
+    parser.add_argument("topology", metavar="FILE", help="a topology file, or a built-in name")
+    parser.add_argument(
+        "--out", default=out, metavar=metavar, help=f"where to (default {out}, here)"
+    )
+    parser.add_argument(
+        "--image", default=IMAGE, metavar="NAME", help=f"the nodes' image (default {IMAGE})"
+    )
+    parser.add_argument(
+        "--cpus", type=above_zero, default=CPUS, metavar="N", help=f"of a site (default {CPUS:g})"
+    )
+    parser.add_argument(
+        "--memory-mb", type=whole_number, default=MEMORY_MB, metavar="MB",
+        help=f"of a site, without what its worker processes may take (default {MEMORY_MB})",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace whatever is there")
+    parser.add_argument("--json", action="store_true", help="what was written, as one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the subcommand; its exit status."""
+    topology = load_topology(options.topology)
+    check_names(topology, shown_path(options.topology))
+    if options.memory_mb < MEMORY_MB_MIN:
+        expected = f"expected at least {MEMORY_MB_MIN}, got {options.memory_mb}"
+        raise InputError("--memory-mb", "", expected)
+    status: int = options.command(topology, options)
+    return status
+
+
+def _compose(topology: Topology, options: argparse.Namespace) -> int:
+    if not 1 <= options.first_port <= LAST_PORT:
+        expected = f"expected 1 to {LAST_PORT}, got {options.first_port}"
+        raise InputError("--first-port", "", expected)
+    out = Path(options.out)
+    if out.is_dir() or not out.name:
+        raise InputError("--out", "", f"expected a file to write, got the directory {options.out}")
+    ports = publish(topology, shown_path(options.topology), options.first_port)
+    settings = ComposeSettings(
+        ports=ports,
+        image=options.image,
+        build=options.build or _checkout(out.parent),
+        code=options.code or _code(topology, out.parent),
+        cpus=options.cpus,
+        memory_mb=options.memory_mb,
+    )
+    files = {out.name: compose_text(topology, settings), **compose_files(topology, settings)}
+    written = put_files(out.parent, files, force=options.force)
+    urls = {cluster: f"http://127.0.0.1:{port}" for cluster, port in ports.clusters.items()}
+    result = {
+        "clusters": urls,
+        "prometheus": f"http://127.0.0.1:{ports.prometheus}",
+        "grafana": f"http://127.0.0.1:{ports.grafana}",
+        "redis": f"redis://127.0.0.1:{ports.redis}/0",
+    }
+    _tell(topology, options, written, result)
+    if len(topology.clusters) + 2 > NETWORKS_COMFORTABLE:
+        _say(
+            f"{len(topology.clusters)} sites are as many networks: give Docker smaller ones "
+            "(default-address-pools in daemon.json)"
+        )
+    if settings.build is None:
+        _say(f"the image {options.image} is taken as it is, and Grafana comes without dashboards")
+    for line in loopback_handlers(topology):
+        _say(line)
+    _say(f"start it: docker compose -f {options.out} up --wait")
+    return 0
+
+
+def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
+    out = Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise InputError("--out", "", f"expected a directory, got the file {options.out}")
+    settings = KubernetesSettings(
+        image=options.image, cpus=options.cpus, memory_mb=options.memory_mb
+    )
+    written = put_files(out, kubernetes_files(topology, settings), force=options.force)
+    drop_stale(out, SITE_FILES, written)
+    _tell(topology, options, written, {"clusters": list(topology.cluster_ids)})
+    if has_python_handler(topology):
+        _say("python handlers: the image must hold their modules, in its working directory")
+    for line in loopback_handlers(topology):
+        _say(line)
+    _say(f"start it: kubectl apply -k {options.out}")
+    return 0
+
+
+def _checkout(directory: Path) -> str | None:
+    """The checkout that this command runs from, as seen from `directory`."""
+    root = Path(spillover.__file__).resolve().parents[2]
+    if not (root / "deploy" / "Dockerfile").is_file():
+        return None
+    return _seen_from(directory, root)
+
+
+def _code(topology: Topology, directory: Path) -> str | None:
+    if not has_python_handler(topology):
+        return None
+    return _seen_from(directory, Path.cwd())
+
+
+def _seen_from(directory: Path, path: Path) -> str:
+    """A relative path that begins with a dot: compose takes others for names of volumes."""
+    seen = os.path.relpath(path, directory.resolve())
+    return seen if seen.startswith(".") else f"./{seen}"
+
+
+def _tell(
+    topology: Topology, options: argparse.Namespace, written: list[Path], result: dict[str, Any]
+) -> None:
+    if options.json:
+        files = [str(path) for path in written]
+        print(json.dumps({"topology": topology.name, **result, "files": files}), flush=True)
+    _say(f"{len(written)} files for {len(topology.clusters)} clusters, first {written[0]}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,134 @@
+"""What all deployments have in common: how a node lives in its container, which names containers
+can bear, and the topology as the nodes in them read it.
+
+How a compose file or a manifest is written is known to the writers beside this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from spillover.inputs.topology_file import dump_topology
+from spillover.model.dask_target import dask_target, is_dask_handler
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import MEMORY_LIMIT_BYTES_MIN, Cluster, Topology
+from spillover.model.upstream_urls import is_http_handler, upstream_urls
+
+IMAGE = "spillover:local"
+USER_ID = 10_001
+TOPOLOGY_PATH = "/etc/spillover/topology.yaml"
+CODE_PATH = "/work"
+"""The working directory, and so importable: where the modules of python handlers lie."""
+
+API_PORT = 8080
+PEER_PORT = 8081
+"""Neighbors come in at a port of their own, which no deployment publishes."""
+
+DRAIN_TIMEOUT_S = 30
+DRAIN_SPARE_S = 10
+"""For the rest of an orderly end: whoever ends a node waits longer than the node drains."""
+
+HEALTH_COMMAND = ("python", "-IS", "/opt/healthcheck.py")
+
+CPUS = 1.0
+MEMORY_MB = 256
+"""Of a site. An idle node takes 55 MB, a request that waits 1.4 KB and its payload."""
+
+LABEL_LENGTH_MAX = 40
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+_MARK = "# Written by `spillover topology "
+
+
+def check_names(topology: Topology, source: str) -> None:
+    """Raise InputError, naming the field of `source`, for a cluster id that no container can bear.
+
+    Host names are DNS labels, of at most 63 characters; what deployments put around an id takes
+    some of them.
+    """
+    for index, cluster in enumerate(topology.clusters):
+        if len(cluster.id) > LABEL_LENGTH_MAX or not _LABEL.fullmatch(cluster.id):
+            expected = (
+                f"expected 1 to {LABEL_LENGTH_MAX} of a-z 0-9 and -, with none of the latter at "
+                f"either end, since containers are named after it, got {cluster.id!r}"
+            )
+            raise InputError(source, f"clusters[{index}].id", expected)
+
+
+def heading(kind: str, topology: Topology) -> str:
+    """The first line of a written file."""
+    return f"{_MARK}{kind}` for the topology {topology.name}: write it anew, do not edit it.\n"
+
+
+def is_written_by_us(text: str) -> bool:
+    """Whether a file is one of those that this package writes."""
+    return text.startswith(_MARK)
+
+
+def node_command(cluster: Cluster, *, testbed: bool) -> list[str]:
+    """The arguments of `spillover`, for the node of this cluster in its container.
+
+    It listens on all addresses of the container: that of the wide-area network changes when a
+    container leaves it and comes back.
+    """
+    command = ["node", "--topology", TOPOLOGY_PATH, "--cluster", cluster.id]
+    command += ["--bind", f"0.0.0.0:{API_PORT}", "--peer-bind", f"0.0.0.0:{PEER_PORT}"]
+    command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
+    return [*command, "--testbed"] if testbed else command
+
+
+def in_containers(
+    topology: Topology, url_of: Callable[[ClusterId], str], peer_url_of: Callable[[ClusterId], str]
+) -> Topology:
+    """The topology with the addresses that the containers have for each other."""
+    clusters = tuple(
+        replace(cluster, url=url_of(cluster.id), peer_url=peer_url_of(cluster.id))
+        for cluster in topology.clusters
+    )
+    return replace(topology, clusters=clusters)
+
+
+def without_delays(topology: Topology) -> Topology:
+    """For links that something else delays."""
+    return replace(topology, links=tuple(replace(link, delay_ms=0.0) for link in topology.links))
+
+
+def topology_text(kind: str, topology: Topology) -> str:
+    """The topology as a file that nodes read."""
+    return heading(kind, topology) + dump_topology(topology)
+
+
+def memory_mb(cluster: Cluster, base_mb: int) -> int:
+    """What a site may take: `base_mb`, and what its worker processes may."""
+    if cluster.workers != "process" or not cluster.handler.startswith("python:"):
+        return base_mb
+    process_bytes = cluster.memory_limit_bytes or MEMORY_LIMIT_BYTES_MIN
+    return base_mb + cluster.servers * -(-process_bytes // 2**20)
+
+
+def has_python_handler(topology: Topology) -> bool:
+    """Whether nodes need modules that the image does not hold."""
+    return any(cluster.handler.startswith("python:") for cluster in topology.clusters)
+
+
+def loopback_handlers(topology: Topology) -> list[str]:
+    """What to tell users of handlers that point to the machine itself: in a container that is the
+    container. One line for each such cluster."""
+    lines = []
+    for index, cluster in enumerate(topology.clusters):
+        for host in _handler_hosts(cluster.handler):
+            if host == "localhost" or host.startswith("127.") or host == "::1":
+                where = f"clusters[{index}].handler"
+                lines.append(f"{where}: {host} is the container itself there, not this machine")
+                break
+    return lines
+
+
+def _handler_hosts(handler: str) -> list[str]:
+    if is_http_handler(handler):
+        return [urlsplit(url.origin).hostname or "" for url in upstream_urls(handler)]
+    return [dask_target(handler).host.strip("[]")] if is_dask_handler(handler) else []

@@ -1,0 +1,166 @@
+"""What runs on the workers of a Dask cluster: it is sent there, since Spillover need not be
+installed there. So it imports the standard library only, and nothing of it is kept but what the
+functions here refer to.
+
+A worker remembers, as attributes of its own object, which node has greeted it and what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+import inspect
+import json
+import math
+import threading
+import traceback
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+DONE = "done"
+FAILED = "failed"
+NOT_BEGUN = "not begun"
+
+LOOK_EVERY_S = 0.05
+"""How soon a coroutine is cancelled once its result is no longer wanted."""
+
+
+class Context:
+    """What a handler may know of the request besides its payload."""
+
+    def __init__(self, facts: dict[str, Any], is_cancelled: Callable[[], bool]) -> None:
+        self.id: str = facts["id"]
+        self.type: str = facts["type"]
+        self.cluster: str = facts["cluster"]
+        self.remaining_ms: float = facts["remaining_ms"]
+        self._is_cancelled = is_cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result is no longer wanted."""
+        return self._is_cancelled()
+
+
+def greet(module: str, function: str, dask_worker: Any = None) -> tuple[str, str]:
+    """Make a worker known by a token of its own; (token, why it cannot run the function or "")."""
+    if not hasattr(dask_worker, "spillover_token"):
+        dask_worker.spillover_token = uuid.uuid4().hex
+        dask_worker.spillover_running = {}
+    token: str = dask_worker.spillover_token
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported
+        return token, f"cannot import {module!r}: {_one_line(error)}"
+    if not callable(found):
+        return token, f"there is no function {function!r} in its module {module!r}"
+    return token, ""
+
+
+def stop(key: str, dask_worker: Any = None) -> bool:
+    """Tell what runs under this key that its result is no longer wanted; False if nothing does."""
+    cancelled = getattr(dask_worker, "spillover_running", {}).get(key)
+    if cancelled is None:
+        return False
+    cancelled.set()
+    return True
+
+
+def run(
+    token: str, key: str, names: tuple[str, str], payload: bytes, facts: dict[str, Any]
+) -> tuple[str, Any, str]:
+    """Call the function: (DONE, JSON, ""), (FAILED, problem, details), or (NOT_BEGUN, "", "") if
+    this is not the worker that was greeted, or nobody wants it any more. Never raises."""
+    from distributed import get_worker  # noqa: PLC0415 - there is a worker only where this runs
+
+    worker: Any = get_worker()
+    if getattr(worker, "spillover_token", None) != token:
+        return NOT_BEGUN, "", ""
+    cancelled = threading.Event()
+    worker.spillover_running[key] = cancelled
+
+    def is_cancelled() -> bool:
+        """Told by the node, or dropped by the scheduler, as it is when the node has died."""
+        task = worker.state.tasks.get(key)
+        return cancelled.is_set() or task is None or task.state == "cancelled"
+
+    try:
+        if is_cancelled():
+            return NOT_BEGUN, "", ""
+        return DONE, _encoded(_called(names, payload, Context(facts, is_cancelled))), ""
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: it must not end the worker
+        details = "".join(traceback.format_exception(error))
+        return FAILED, _one_line(error), details[-20_000:]
+    finally:
+        worker.spillover_running.pop(key, None)
+
+
+def _called(names: tuple[str, str], payload: bytes, context: Context) -> Any:
+    function = getattr(importlib.import_module(names[0]), names[1])
+    given = (json.loads(payload), context) if _takes_context(function) else (json.loads(payload),)
+    result = function(*given)
+    return asyncio.run(_watched(result, context)) if inspect.isawaitable(result) else result
+
+
+async def _watched(awaitable: Any, context: Context) -> Any:
+    """The result of a coroutine, which is cancelled when nobody wants it any more."""
+    task = asyncio.ensure_future(awaitable)
+    while not task.done():
+        await asyncio.wait([task], timeout=LOOK_EVERY_S)
+        if context.cancelled:
+            task.cancel()
+    return await task
+
+
+def _takes_context(function: Any) -> bool:
+    """As handlers in the node: the second argument is needed, or is called ctx or context."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [each for each in parameters if each.kind in kinds][1:2]
+    if not second:
+        return False
+    needed = second[0].default is inspect.Parameter.empty
+    return needed or second[0].name in ("ctx", "context")
+
+
+def _encoded(result: Any) -> bytes:
+    """JSON; NaN and infinities become null."""
+    try:
+        text = json.dumps(result, allow_nan=False, default=_plain, ensure_ascii=False)
+    except ValueError:
+        text = json.dumps(_without_nan(result), default=_plain, ensure_ascii=False)
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for, in the one that users expect."""
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    raise TypeError(f"the handler returned what JSON cannot hold: {type(value).__name__}")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return value
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    return text[:500].encode("utf-8", "replace").decode()

@@ -1,0 +1,118 @@
+"""The workers of a Dask cluster and the requests there, as a node counts them, and how functions
+get there.
+
+Which request goes where, and when, is in `dask_session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from spillover.live.workers import dask_call
+
+
+@dataclass(slots=True, eq=False)
+class PoolWorker:
+    """A worker that can run the function, in as many slots (threads) as it has."""
+
+    address: str
+    slots: int
+    token: str
+    """Of this very process: another one may come to the same address."""
+    running: int = 0
+
+
+class Listener(Protocol):
+    """Who is told what becomes of requests, on the node's loop."""
+
+    def slots_changed(self, *, is_up: bool) -> None: ...
+    def not_begun(self, ref: int, problem: str) -> None: ...
+    def ended(self, ref: int, kind: str, value: Any, details: str) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class DaskRequest:
+    """One request, from its start to its end. `facts` are what the function may know of it."""
+
+    ref: int
+    payload: bytes
+    facts: dict[str, Any]
+    deadline_s: float
+    keyed: bool
+    stopped: bool = False
+    tried: bool = False
+    """Once at a worker that was lost: it may have run, and is not tried a third time."""
+    key: str = ""
+    worker: PoolWorker | None = None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Pool:
+    """All workers that can be used."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, PoolWorker] = {}
+
+    @property
+    def addresses(self) -> set[str]:
+        return set(self._workers)
+
+    @property
+    def slots(self) -> int:
+        return sum(worker.slots for worker in self._workers.values())
+
+    def add(self, worker: PoolWorker) -> None:
+        self._workers[worker.address] = worker
+
+    def remove(self, address: str) -> PoolWorker:
+        return self._workers.pop(address)
+
+    def discard(self, worker: PoolWorker | None) -> None:
+        """Forget this worker, but not another one at its address."""
+        if worker is not None and self._workers.get(worker.address) is worker:
+            del self._workers[worker.address]
+
+    def free(self) -> PoolWorker | None:
+        """The one with the most free slots; None if there are none."""
+        workers = self._workers.values()
+        found = max(workers, key=lambda each: each.slots - each.running, default=None)
+        return found if found is not None and found.running < found.slots else None
+
+
+class Shipped:
+    """A function of `dask_call` in the form that travels: whole, since no worker has the module.
+    Its bytes are made once."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        import cloudpickle  # noqa: PLC0415 - comes with Dask
+
+        cloudpickle.register_pickle_by_value(dask_call)
+        try:
+            self._bytes = cloudpickle.dumps(function)
+        finally:
+            cloudpickle.unregister_pickle_by_value(dask_call)
+        self._function = function
+        self.__name__ = function.__name__
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
+        import cloudpickle  # noqa: PLC0415 - comes with Dask
+
+        return cloudpickle.loads, (self._bytes,)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._function(*args, **options)
+
+
+async def greet(client: Any, address: str, names: tuple[str, str]) -> tuple[str, str]:
+    """Meet a worker: (its token, why it cannot be used or ""). Raises what Dask does."""
+    versions = await client.run(platform.python_version, workers=[address])
+    there, here = versions[address], platform.python_version()
+    if there.rpartition(".")[0] != here.rpartition(".")[0]:
+        return "", f"has Python {there}, not {here}: functions cannot travel"
+    answers = await client.run(Shipped(dask_call.greet), *names, workers=[address])
+    token, problem = answers[address]
+    return token, problem

@@ -1,0 +1,286 @@
+"""`spillover topology`: what it writes for any topology, and what it says of those it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spillover.cli import main
+from spillover.inputs.topology_file import load_topology
+
+KINDS = ("compose", "kubernetes")
+TWO = "clusters: [{{id: {0}, servers: 1}}, {{id: {1}, servers: 1}}]\n"
+
+
+def write(out, topology, *options, kind="compose"):
+    assert main(["topology", kind, str(topology), "--out", str(out), *options]) == 0
+
+
+def complaint_about(capsys, *arguments):
+    """The one line that the command fails with."""
+    assert main(["topology", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+def documents_in(directory):
+    for path in sorted(directory.glob("*.yaml")):
+        yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["ring5", "chord20"])
+def test_a_service_for_every_cluster(name, tmp_path, capsys):
+    """With its own site's network, the wide-area network, limits, a health check, and a port."""
+    write(tmp_path / "compose.yaml", name, "--json")
+    told = json.loads(capsys.readouterr().out)
+    compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
+    topology = load_topology(name)
+    for cluster in topology.cluster_ids:
+        service = compose["services"][f"node-{cluster}"]
+        assert service["networks"] == ["wan", f"site-{cluster}"]
+        assert service["cpus"] == 1
+        assert service["mem_limit"] == "256m"
+        assert service["healthcheck"]["test"][0] == "CMD"
+        port = told["clusters"][cluster].rpartition(":")[2]
+        variable = f"SPILLOVER_PORT_{cluster.upper()}"
+        assert service["ports"] == [f"127.0.0.1:${{{variable}:-{port}}}:8080"]
+        assert service["command"][:5] == [
+            *("node", "--topology", "/etc/spillover/topology.yaml", "--cluster", cluster)
+        ]
+    assert set(compose["networks"]) == {"wan", "watch"} | {
+        f"site-{c}" for c in topology.cluster_ids
+    }
+    assert [Path(file).is_file() for file in told["files"]] == [True] * len(told["files"])
+
+
+def test_what_stands_beside_the_clusters(tmp_path):
+    """Redis, Prometheus and Grafana always; load and lease members only when asked for."""
+    write(tmp_path / "compose.yaml", "ring5")
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    profiles = {name: service.get("profiles") for name, service in services.items()}
+    assert {name for name, found in profiles.items() if found == ["load"]} == {"load"}
+    members = {"lease-1", "lease-2", "lease-3"}
+    assert {name for name, found in profiles.items() if found == ["leases"]} == members
+    always = {name for name, found in profiles.items() if found is None}
+    assert always == {f"node-{c}" for c in "abcde"} | {"redis", "prometheus", "grafana"}
+    for service in services.values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        assert service["cpus"] > 0
+        assert service["mem_limit"]
+
+
+def test_old_and_new_compose_take_the_file(tmp_path):
+    """Nothing at the top that docker-compose 1.29 refuses, or that v2 warns of."""
+    write(tmp_path / "compose.yaml", "ring5")
+    compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
+    assert {key for key in compose if not key.startswith("x-")} == {"services", "networks"}
+    build = [name for name, service in compose["services"].items() if "build" in service]
+    assert build == ["node-a"]
+
+
+def test_a_container_is_given_longer_than_a_node_drains(tmp_path):
+    """Else the engine kills what the node would have finished."""
+    write(tmp_path / "compose.yaml", "ring5")
+    node = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]["node-a"]
+    drain_s = int(node["command"][node["command"].index("--drain-timeout-s") + 1])
+    assert int(node["stop_grace_period"].removesuffix("s")) > drain_s
+    write(tmp_path / "k", "ring5", kind="kubernetes")
+    (pod,) = [
+        document["spec"]["template"]["spec"]
+        for document in documents_in(tmp_path / "k")
+        if document["kind"] == "StatefulSet" and document["metadata"]["name"] == "node-a"
+    ]
+    pre_stop = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod["terminationGracePeriodSeconds"] > drain_s + 5
+    assert "spillover drain --no-wait http://127.0.0.1:8080" in pre_stop[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_read_the_topology_that_was_given(kind, tmp_path):
+    """But for the addresses, which are those that containers have for each other."""
+    source = tmp_path / "sites.yaml"
+    source.write_text(
+        "name: sites\nmax_hops: 3\nclusters:\n"
+        "- {id: paris, servers: 4, handler: 'python:shrink:compress', url: 'http://10.0.0.1:9000'}\n"
+        "- {id: tokyo-2, servers: 2, service_ms: 1e3}\n"
+        "links: [{between: [paris, tokyo-2], delay_ms: 120}]\n"
+    )
+    out = tmp_path / "out"
+    write(out / "compose.yaml" if kind == "compose" else out, source, kind=kind)
+    if kind == "kubernetes":
+        (config,) = [each for each in documents_in(out) if each["kind"] == "ConfigMap"]
+        (out / "inside.yaml").write_text(config["data"]["topology.yaml"])
+        inside = load_topology(str(out / "inside.yaml"))
+    else:
+        inside = load_topology(str(out / "topology" / "topology.yaml"))
+        assert load_topology(str(out / "topology" / "netem.yaml")).links[0].delay_ms == 0
+    given = load_topology(str(source))
+    assert inside.with_urls({c.id: None for c in inside.clusters}).links == given.links
+    assert [c.url for c in inside.clusters] == [
+        "http://node-paris:8080",
+        "http://node-tokyo-2:8080",
+    ]
+    assert len({c.peer_url for c in inside.clusters}) == 2
+    assert (inside.max_hops, inside.cluster("tokyo-2").service_ms) == (3, 1000)
+
+
+def test_the_port_of_a_url_is_the_one_that_is_published(tmp_path, capsys):
+    """The others follow from the first port, around those that are taken."""
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, servers: 1}, {id: b, servers: 1, url: 'http://h:9091'}, "
+        "{id: c, servers: 1}]\n"
+    )
+    write(tmp_path / "compose.yaml", source, "--json", "--first-port", "9089")
+    clusters = json.loads(capsys.readouterr().out)["clusters"]
+    urls = {"a": 9089, "b": 9091, "c": 9092}
+    assert clusters == {c: f"http://127.0.0.1:{port}" for c, port in urls.items()}
+
+
+def test_python_handlers_find_their_modules(tmp_path, monkeypatch):
+    """The working directory is there in the container, for reading."""
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    Path("t.yaml").write_text(
+        "clusters: [{id: a, servers: 2, handler: 'python:shrink:compress'}]\n"
+    )
+    write(tmp_path / "deploy" / "compose.yaml", "t.yaml")
+    text = (tmp_path / "deploy" / "compose.yaml").read_text()
+    assert "../mine:/work:ro" in yaml.safe_load(text)["services"]["node-a"]["volumes"]
+
+
+def test_worker_processes_have_memory_of_their_own(tmp_path):
+    """What each may take is added to what a site may."""
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, servers: 2, handler: 'python:m:f', workers: process, "
+        "memory_limit_bytes: 104857600}]\n"
+    )
+    write(tmp_path / "compose.yaml", source, "--memory-mb", "300")
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["node-a"]["mem_limit"] == "500m"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", ["Paris", "a_b", "a.b", "-a", "a-", "x" * 41])
+def test_names_that_no_container_can_bear(kind, bad, tmp_path, capsys):
+    """The file, the field, what was expected and what stood there."""
+    source = tmp_path / "t.yaml"
+    source.write_text(TWO.format("a", f"'{bad}'"))
+    err = complaint_about(capsys, kind, source, "--out", tmp_path / "out")
+    assert err.startswith(f"spillover: {source}: clusters[1].id: expected 1 to 40 of a-z 0-9 and -")
+    assert err.endswith(f"got {bad!r}\n")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("urls", "complaint"),
+    [
+        (("http://h:9", "http://i:9"), "expected a port of its own, since all are published on"),
+        (("http://h:9", "http://i:9"), "got 9, which cluster a has"),
+        (("http://h:8", "http://h:9090"), "got 9090, which Prometheus has"),
+        (("http://h", "http://i"), "got 80, which cluster a has"),
+    ],
+)
+def test_ports_that_collide(urls, complaint, tmp_path, capsys):
+    """All of them are on 127.0.0.1 here, wherever they were meant to be."""
+    source = tmp_path / "t.yaml"
+    lines = [f"- {{id: {c}, servers: 1, url: '{url}'}}" for c, url in zip("ab", urls, strict=True)]
+    source.write_text("\n".join(["clusters:", *lines]))
+    err = complaint_about(capsys, "compose", source, "--out", tmp_path / "compose.yaml")
+    assert err.startswith(f"spillover: {source}: clusters[1].url: ")
+    assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("compose", "nowhere"), "nowhere: expected a built-in topology"),
+        (("compose", "ring5", "--first-port", "65534"), "--first-port: expected room up to 65535"),
+        (("compose", "ring5", "--first-port", "0"), "--first-port: expected 1 to 65535, got 0"),
+        (("kubernetes", "ring5", "--memory-mb", "10"), "--memory-mb: expected at least 96, got 10"),
+        (("compose", "ring5", "--out", "/proc/x/compose.yaml"), "--out: expected a place that can"),
+        (("compose", "ring5", "--out", "."), "--out: expected a file to write, got the directory"),
+    ],
+)
+def test_bad_options(arguments, complaint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert complaint in complaint_about(capsys, *arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_others_are_left_alone(kind, tmp_path, capsys):
+    """Its own it replaces; `--force` replaces all."""
+    out, theirs = {
+        "compose": (tmp_path / "compose.yaml", tmp_path / "prometheus" / "prometheus.yml"),
+        "kubernetes": (tmp_path, tmp_path / "network.yaml"),
+    }[kind]
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("# mine\n")
+    err = complaint_about(capsys, kind, "ring5", "--out", out)
+    assert f"{theirs} is not" in err
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [theirs]
+    write(out, "ring5", "--force", kind=kind)
+    write(out, "chord10", kind=kind)
+    assert "topology chord10" in theirs.read_text()
+
+
+def test_a_site_that_is_gone_leaves_no_manifest(tmp_path):
+    """`kubectl apply -f` would start it again."""
+    write(tmp_path, "chord10", kind="kubernetes")
+    write(tmp_path, "ring5", kind="kubernetes")
+    assert [path.name for path in sorted(tmp_path.glob("site-*"))] == [
+        f"site-{c}.yaml" for c in "abcde"
+    ]
+
+
+def test_a_handler_on_this_machine_is_another_in_a_container(tmp_path, capsys):
+    """It is said, since it fails only later, with every request."""
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, servers: 1, handler: 'http://127.0.0.1:9/run'},"
+        "{id: b, servers: 1, handler: 'http://10.0.0.7/run'},"
+        "{id: c, servers: 1, handler: 'dask:localhost:8786:m:f'}]\n"
+    )
+    write(tmp_path / "compose.yaml", source)
+    told = capsys.readouterr().err
+    assert "clusters[0].handler: 127.0.0.1 is the container itself there" in told
+    assert "clusters[1]" not in told
+    assert "clusters[2].handler: localhost is the container itself there" in told
+
+
+def test_the_netem_overlay_delays_each_direction_of_each_link(tmp_path):
+    """A container beside each node that may do just that, with the delays to its neighbors."""
+    write(tmp_path / "compose.yaml", "ring5")
+    services = yaml.safe_load((tmp_path / "compose.netem.yaml").read_text())["services"]
+    beside = services["netem-a"]
+    assert beside["command"] == ["node-b=35", "node-e=35"]
+    assert beside["network_mode"] == "service:node-a"
+    assert (beside["cap_drop"], beside["cap_add"]) == (["ALL"], ["NET_ADMIN"])
+    (volume,) = services["node-a"]["volumes"]
+    assert volume == "./topology/netem.yaml:/etc/spillover/topology.yaml:ro"
+
+
+def test_paths_are_seen_from_the_compose_file(tmp_path):
+    """The image is built from the checkout that the command runs from, wherever that is."""
+    out = tmp_path / "deep" / "compose.yaml"
+    write(out, "ring5")
+    build = yaml.safe_load(out.read_text())["services"]["node-a"]["build"]
+    assert (out.parent / build["context"] / build["dockerfile"]).is_file()
+    assert os.path.relpath(build["context"]).startswith(".")
+
+
+def test_help_of_the_subcommands():
+    """Each says what it writes."""
+    for kind in KINDS:
+        command = [sys.executable, "-m", "spillover", "topology", kind, "--help"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert "--out" in said

@@ -1,0 +1,212 @@
+"""What lies in deploy/: what the command writes for ring5, and manifests that Kubernetes takes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spillover.cli import main
+from spillover.deployment import containers
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+KUBERNETES_VERSIONS = ("1.27", "1.31")
+"""The oldest that knows all fields used, and a newer one."""
+
+
+def files_under(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_text(encoding="utf-8")
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def manifests(directory):
+    for path in sorted(directory.glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            yield path.name, document
+
+
+def test_compose_is_what_the_command_writes_for_ring5(tmp_path):
+    """Written anew with: cd deploy && spillover topology compose ring5 --build .. ."""
+    out = tmp_path / "compose.yaml"
+    assert main(["topology", "compose", "ring5", "--out", str(out), "--build", ".."]) == 0
+    for name, text in files_under(tmp_path).items():
+        assert (DEPLOY / name).read_text(encoding="utf-8") == text, name
+
+
+def test_kubernetes_is_what_the_command_writes_for_ring5(tmp_path):
+    """Written anew with: cd deploy && spillover topology kubernetes ring5."""
+    assert main(["topology", "kubernetes", "ring5", "--out", str(tmp_path)]) == 0
+    assert files_under(DEPLOY / "kubernetes") == files_under(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ring5", "chord20"])
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_manifests_are_valid(name, version, tmp_path, require):
+    """By the published schemas, with fields that these do not know refused."""
+    require(importlib.util.find_spec("kubernetes_validate"), "kubernetes-validate")
+    import kubernetes_validate
+
+    assert main(["topology", "kubernetes", name, "--out", str(tmp_path)]) == 0
+    kinds = []
+    for file, document in manifests(tmp_path):
+        kinds.append(document["kind"])
+        if file == "kustomization.yaml":
+            continue
+        kubernetes_validate.validate(document, version, strict=True)
+    assert kinds.count("StatefulSet") == (5 if name == "ring5" else 20)
+    assert {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service"} < set(kinds)
+
+
+def test_the_schemas_refuse_what_is_wrong(require):
+    """Else the test before this one would say nothing."""
+    require(importlib.util.find_spec("kubernetes_validate"), "kubernetes-validate")
+    import kubernetes_validate
+
+    (service, *_) = [
+        document
+        for _, document in manifests(DEPLOY / "kubernetes")
+        if document["kind"] == "Service"
+    ]
+    service["spec"]["sellector"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(service, KUBERNETES_VERSIONS[0], strict=True)
+
+
+def test_the_kustomization_names_every_manifest():
+    """And nothing else: what is not named is not applied."""
+    directory = DEPLOY / "kubernetes"
+    named = yaml.safe_load((directory / "kustomization.yaml").read_text())["resources"]
+    assert set(named) == {path.name for path in directory.iterdir()} - {"kustomization.yaml"}
+
+
+def test_pods_can_do_next_to_nothing():
+    """As the strictest of the pod security standards asks."""
+    pods = [
+        document["spec"]["template"]["spec"]
+        for _, document in manifests(DEPLOY / "kubernetes")
+        if document["kind"] == "StatefulSet"
+    ]
+    assert len(pods) == 5
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (node,) = pod["containers"]
+        assert node["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} < node.keys()
+        assert node["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
+def test_services_find_their_pods():
+    """Selectors match the labels of one site's pod each, and ports are those it has."""
+    found = [document for _, document in manifests(DEPLOY / "kubernetes")]
+    pods = [d["spec"]["template"] for d in found if d["kind"] == "StatefulSet"]
+    for service in (d["spec"] for d in found if d["kind"] == "Service"):
+        chosen = [p for p in pods if service["selector"].items() <= p["metadata"]["labels"].items()]
+        assert len(chosen) == 1
+        ports = {port["name"] for port in chosen[0]["spec"]["containers"][0]["ports"]}
+        assert {port["targetPort"] for port in service["ports"]} <= ports
+
+
+def subset(*parts):
+    script = [sys.executable, DEPLOY / "lock_subset.py", *parts]
+    ended = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def names_of(lock):
+    return {name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)==", lock, re.MULTILINE)}
+
+
+def wanted_by_metadata(names):
+    """What installed packages say that they need, here, all the way down."""
+    from packaging.requirements import Requirement
+
+    found, left = set(), [Requirement(name) for name in names]
+    while left:
+        requirement = left.pop()
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if name in found:
+            continue
+        found.add(name)
+        for line in importlib.metadata.requires(requirement.name) or []:
+            inner = Requirement(line)
+            if inner.marker is None or inner.marker.evaluate({"extra": ""}):
+                left.append(inner)
+    return found
+
+
+def test_the_image_gets_what_nodes_need_and_no_more():
+    """All of it from the lock, hashes and all: what metadata says, and what is for tests not."""
+    status, lock, _ = subset("base", "leases")
+    assert status == 0
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    roots = [*project["dependencies"], *project["optional-dependencies"]["leases"]]
+    names = names_of(lock)
+    assert wanted_by_metadata(roots) <= names
+    assert not names & {"pytest", "numpy", "numba", "matplotlib", "hypothesis", "mypy", "ruff"}
+    assert lock.count("--hash=sha256:") >= len(names)
+    whole = (ROOT / "requirements.lock").read_text()
+    assert all(entry in whole for entry in re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE))
+
+
+def test_a_part_of_the_lock_that_does_not_exist():
+    status, lock, told = subset("base", "leeses")
+    assert (status, lock) == (1, "")
+    assert "got leeses" in told
+
+
+def test_the_image_is_what_deployments_expect():
+    """Ports, user and health check stand in the Dockerfile and in what is written."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert f"EXPOSE {containers.API_PORT} {containers.PEER_PORT}\n" in text
+    assert f"USER {containers.USER_ID}:{containers.USER_ID}\n" in text
+    assert f"WORKDIR {containers.CODE_PATH}\n" in text
+    shown = ", ".join(f'"{word}"' for word in containers.HEALTH_COMMAND)
+    assert f"CMD [{shown}]\n" in text
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    test = compose["services"]["node-a"]["healthcheck"]["test"]
+    assert test == ["CMD", *containers.HEALTH_COMMAND]
+    assert f"port {containers.API_PORT}" in re.sub(
+        r'\("127.0.0.1", (\d+)\)', r"port \1", (DEPLOY / "healthcheck.py").read_text()
+    )
+
+
+def test_no_stand_in_gets_into_the_files():
+    """They are for anybody with a registry."""
+    for name, text in files_under(DEPLOY).items():
+        assert "standin" not in text, name
+        assert "stand-in" not in text, name
+
+
+def test_no_key_of_a_mapping_is_written_twice():
+    """YAML readers keep the last one without a word."""
+
+    class Strict(yaml.SafeLoader):
+        pass
+
+    def mapping(loader, node, deep=False):
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), keys
+        loader.flatten_mapping(node)
+        return dict(loader.construct_pairs(node, deep))
+
+    Strict.add_constructor("tag:yaml.org,2002:map", mapping)
+    for name, text in files_under(DEPLOY).items():
+        if name.endswith((".yaml", ".yml")):
+            assert list(yaml.load_all(text, Strict)), name

@@ -1,0 +1,466 @@
+"""The handler `dask:` on real Dask clusters of processes on loopback: what functions get, how many
+run at once, what stopping does, and what happens when workers and the scheduler die and come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+import uvloop
+
+from spillover.cli import main as spillover
+from spillover.core.node_events import NotStarted, ServiceEnded, Start
+from spillover.live.timers import Timers
+from spillover.live.workers import dask_session
+from spillover.live.workers.make import make_workers
+from spillover.model.errors import InputError
+from spillover.model.request import Outcome, Request
+from spillover.model.topology import Cluster
+
+LIMIT_S = 60.0
+FUNCTIONS = "dask_functions_of_tests"
+
+
+def run(main):
+    async def limited():
+        async with asyncio.timeout(LIMIT_S):
+            await main()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(limited())
+
+
+async def until(condition):
+    loop = asyncio.get_running_loop()
+    while not condition():
+        turned = asyncio.Event()
+        loop.call_later(0.005, turned.set)
+        await turned.wait()
+
+
+class DaskCluster:
+    """A scheduler and workers of one slot each, as processes; killed at the end."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.port = None
+        self.workers = []
+        self.starts = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (*self.workers, self.scheduler):
+            self.kill(process)
+
+    def start(self, workers):
+        self.starts += 1
+        file = self.directory / f"scheduler-{self.starts}.json"
+        port = ("--port", str(self.port or 0), "--scheduler-file", file)
+        self.scheduler = self.spawn("scheduler", *port)
+        self.wait_for(lambda: file.exists() and file.read_text())
+        self.address = json.loads(file.read_text())["address"]
+        self.port = int(self.address.rpartition(":")[2])
+        log = self.directory / "worker.log"
+        joined = log.read_text().count("Registered to") if log.exists() else 0
+        for _ in range(workers):
+            self.add_worker()
+        self.wait_for(lambda: log.read_text().count("Registered to") == joined + workers)
+        return self
+
+    def wait_for(self, condition):
+        limit_s = time.monotonic() + LIMIT_S
+        while not condition():
+            assert self.scheduler.poll() is None
+            assert time.monotonic() < limit_s
+            signal.sigtimedwait([], 0.02)
+
+    def add_worker(self):
+        options = ("--no-nanny", "--nthreads", "1", "--local-directory", self.directory)
+        self.workers.append(self.spawn("worker", self.address, *options))
+
+    def spawn(self, kind, *options):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
+        functions = str(Path(__file__).parent)
+        with (self.directory / f"{kind}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*command, "--host", "127.0.0.1", *options],
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**os.environ, "PYTHONPATH": functions, "PYTHONWARNINGS": "ignore"},
+            )
+
+    def kill(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait(LIMIT_S)
+
+
+class Rig:
+    """The servers of one cluster as its node drives them; `told` has all that they report."""
+
+    def __init__(self, dask, function="hold", *, servers=2):
+        self.told = []
+        self.refs = 0
+        self.timers = Timers(asyncio.get_running_loop())
+        handler = f"dask:{dask.address}:{FUNCTIONS}:{function}"
+        cluster = Cluster(id="a", servers=servers, handler=handler)
+        self.workers = make_workers(
+            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
+        )
+        self.session = self.workers._session
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.workers.close()
+        self.timers.close()
+
+    def on_end(self, event, at_s):
+        assert at_s is None
+        self.told.append(event)
+
+    def start(self, payload, *, deadline_s=30.0, **fields):
+        self.refs += 1
+        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
+        request = Request(work=msgspec.Raw(json.dumps(payload).encode()), **fields)
+        now_s = time.monotonic()
+        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
+        return self.refs
+
+    def ended(self, ref):
+        found = [event for event in self.told if getattr(event, "ref", None) == ref]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    async def end(self, ref):
+        await until(lambda: self.ended(ref))
+        return self.ended(ref)
+
+    async def run(self, payload, **fields):
+        return await self.end(self.start(payload, **fields))
+
+    async def slots(self, count):
+        await until(lambda: self.session._pool.slots == count)
+
+    def health(self):
+        return [told for told in self.told if isinstance(told, bool)]
+
+
+def result(event):
+    assert isinstance(event, ServiceEnded), event
+    assert event.outcome is Outcome.DONE, event
+    return json.loads(bytes(memoryview(event.result)))
+
+
+def runs(directory):
+    file = directory / "runs"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory, require):
+    """`clusters()`: a cluster of one's own, not yet started."""
+    require(importlib.util.find_spec("distributed"), "the extra `dask`")
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(DaskCluster(tmp_path_factory.mktemp("dask")))
+
+
+@pytest.fixture(scope="module")
+def dask(clusters):
+    """Two workers, for tests that leave it as it was."""
+    return clusters().start(workers=2)
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+def test_a_function_gets_the_payload_and_its_context(dask):
+    """In another process, which has nothing of Spillover on its path."""
+
+    async def main():
+        async with Rig(dask, "tell") as rig:
+            event = await rig.run({"ä": [1]}, id="r 1", type="render")
+            told = result(event)
+        assert told.pop("pid") in [process.pid for process in dask.workers]
+        assert told == {
+            "payload": {"ä": [1]},
+            "id": "r 1",
+            "type": "render",
+            "cluster": "a",
+            "in_time": True,
+            "cancelled": False,
+        }
+        assert event.service_s > 0
+
+    run(main)
+
+
+ENDS = {
+    "alone": ([7, [1], "AA==", None, None], None),
+    "later": (7, None),
+    "fail": (None, "LookupError: no such thing: 7"),
+    "leave": (None, "SystemExit: 3"),
+    "strange": (None, "the handler returned what JSON cannot hold: object"),
+}
+
+
+@pytest.mark.parametrize("function", ENDS)
+def test_how_functions_end(dask, function):
+    """Results as JSON; whatever a function raises is one line, and the worker lives on."""
+    expected, problem = ENDS[function]
+
+    async def main():
+        async with Rig(dask, function) as rig:
+            event = await rig.run(7)
+            if problem is None:
+                assert result(event) == expected
+            else:
+                assert event.outcome is Outcome.FAILED
+                assert problem in event.problem
+            assert rig.health() == []
+
+    run(main)
+
+
+# --- slots ------------------------------------------------------------------------------------
+
+
+def test_what_finds_no_slot_waits_for_one(dask, tmp_path, caplog):
+    """It is said how many slots there are; each slot gets a request, and those left start later."""
+
+    async def main():
+        async with Rig(dask, servers=3) as rig:
+            await rig.slots(2)
+            refs = [rig.start({"directory": str(tmp_path)}) for _ in range(3)]
+            await until(lambda: len(runs(tmp_path)) == 2)
+            (tmp_path / "go").touch()
+            assert [result(await rig.end(ref)) for ref in refs] == ["went"] * 3
+        assert len({line.split()[0] for line in runs(tmp_path)[:2]}) == 2
+        assert "has 2 worker slots for 3 servers" in caplog.text
+        assert "set servers: 2" in caplog.text
+
+    run(main)
+
+
+# --- stopping ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", ["hold", "hold_async"])
+def test_what_runs_is_told_that_it_is_not_wanted(dask, tmp_path, function):
+    """Its server is free when it has returned, as it soon does if it looks, or is a coroutine."""
+
+    async def main():
+        async with Rig(dask, function) as rig:
+            ref = rig.start({"directory": str(tmp_path), "heed": True})
+            await until(lambda: runs(tmp_path))
+            rig.workers.stop(ref)
+            event = await rig.end(ref)
+            assert event.outcome is Outcome.CANCELLED
+            assert (tmp_path / "told-r1").exists()
+
+    run(main)
+
+
+def test_a_server_is_not_free_before_its_function_has_returned(dask, tmp_path):
+    """Else work would pile up, unseen, on slots whose requests have ended."""
+
+    async def main():
+        async with Rig(dask) as rig:
+            await rig.slots(2)
+            held = [rig.start({"directory": str(tmp_path)}) for _ in range(2)]
+            await until(lambda: len(runs(tmp_path)) == 2)
+            waiting = rig.start({"directory": str(tmp_path)})
+            for ref in held:
+                rig.workers.stop(ref)
+            await until(lambda: len(list(tmp_path.glob("told-*"))) == 2)
+            assert rig.told == []
+            rig.workers.stop(waiting)
+            event = await rig.end(waiting)
+            assert event.outcome is Outcome.CANCELLED
+            assert not any(rig.ended(ref) for ref in held)
+            (tmp_path / "go").touch()
+            ended = [await rig.end(ref) for ref in held]
+            assert [event.outcome for event in ended] == [Outcome.CANCELLED] * 2
+        assert len(runs(tmp_path)) == 2
+
+    run(main)
+
+
+def test_what_runs_is_told_that_its_node_has_gone(dask, tmp_path):
+    """The scheduler drops what nobody wants any more, and the function sees it."""
+
+    async def main():
+        async with Rig(dask) as rig:
+            rig.start({"directory": str(tmp_path), "heed": True})
+            await until(lambda: runs(tmp_path))
+        await until((tmp_path / "told-r1").exists)
+
+    run(main)
+
+
+# --- faults -----------------------------------------------------------------------------------
+
+
+def test_workers_die_and_join(clusters, tmp_path):
+    """What a dead worker had ends unless it has a key: then it runs once more, elsewhere. Without
+    any worker nothing can be started, until one joins."""
+    dask = clusters().start(workers=2)
+
+    async def main():
+        async with Rig(dask) as rig:
+            await rig.slots(2)
+            refs = [rig.start({"directory": str(tmp_path)}, keyed=key) for key in (False, True)]
+            await until(lambda: len(runs(tmp_path)) == 2)
+            by_request = {line.split()[1]: int(line.split()[0]) for line in runs(tmp_path)}
+            first = {process.pid: process for process in dask.workers}
+            dask.kill(first[by_request["r1"]])
+            unkeyed = await rig.end(refs[0])
+            assert unkeyed.outcome is Outcome.FAILED
+            assert "whether it did the work is not known" in unkeyed.problem
+            dask.add_worker()
+            await rig.slots(2)
+            dask.kill(first[by_request["r2"]])
+            await until(lambda: len(runs(tmp_path)) == 3)
+            assert runs(tmp_path)[2] == f"{dask.workers[2].pid} r2"
+            dask.kill(dask.workers[2])
+            again = await rig.end(refs[1])
+            assert again.outcome is Outcome.FAILED, "two workers died of it: no third one shall"
+            await until(lambda: rig.health()[-1:] == [False])
+            left = await rig.run({"directory": str(tmp_path)})
+            assert isinstance(left, NotStarted)
+            assert "has no workers" in left.problem
+            dask.add_worker()
+            await until(lambda: rig.health()[-1] is True)
+            (tmp_path / "go").touch()
+            assert result(await rig.run({"directory": str(tmp_path)})) == "went"
+
+    run(main)
+
+
+def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
+    """What ran there is not known, what waited is decided again, and all is said."""
+    caplog.set_level("INFO")
+    dask = clusters().start(workers=1)
+
+    async def main():
+        async with Rig(dask) as rig:
+            await rig.slots(1)
+            refs = [rig.start({"directory": str(tmp_path), "heed": True}) for _ in range(2)]
+            await until(lambda: runs(tmp_path))
+            dask.kill(dask.scheduler)
+            running, waiting = [await rig.end(ref) for ref in refs]
+            assert running.outcome is Outcome.FAILED
+            assert f"the Dask scheduler at {dask.address} was lost" in running.problem
+            assert "whether it did the work is not known" in running.problem
+            assert isinstance(waiting, NotStarted)
+            assert rig.told.index(False) < rig.told.index(waiting), "first that nothing can start"
+            assert isinstance(await rig.run({"directory": str(tmp_path)}), NotStarted)
+            dask.start(workers=1)
+            await until(lambda: rig.health() == [False, True])
+            (tmp_path / "go").touch()
+            assert result(await rig.run({"directory": str(tmp_path)})) == "went"
+        assert f"lost the Dask scheduler at {dask.address}" in caplog.text
+        assert f"the Dask scheduler at {dask.address} is back" in caplog.text
+
+    run(main)
+
+
+def test_a_scheduler_that_says_nothing_counts_as_lost(dask, monkeypatch):
+    """Frozen, or cut off: connections stay open, and no answer ever comes."""
+    monkeypatch.setattr(dask_session, "LOOK_LIMIT_S", 0.5)
+    monkeypatch.setattr(dask_session, "CONNECT_S", 2.0)
+
+    async def main():
+        async with Rig(dask, "tell") as rig:
+            dask.scheduler.send_signal(signal.SIGSTOP)
+            try:
+                await until(lambda: rig.health() == [False])
+            finally:
+                dask.scheduler.send_signal(signal.SIGCONT)
+            await until(lambda: rig.health() == [False, True])
+            assert result(await rig.run(1))["payload"] == 1
+
+    run(main)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+def complaint_of(address, function=f"{FUNCTIONS}:tell"):
+    found = []
+
+    async def main():
+        cluster = Cluster(id="a", servers=2, handler=f"dask:{address}:{function}")
+        with pytest.raises(InputError) as raised:
+            make_workers(cluster, "t.yaml: cluster a", None, found.append, found.append)
+        found.append(str(raised.value))
+
+    run(main)
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("not_there:f", "cannot import 'not_there': ModuleNotFoundError"),
+        ("json:not_there", "there is no function 'not_there' in its module 'json'"),
+    ],
+)
+def test_functions_that_workers_do_not_have(dask, function, problem):
+    """Found out before anything is served; the worker is named."""
+    said = complaint_of(dask.address, function)
+    assert said.startswith("t.yaml: cluster a: handler: Dask worker tcp://127.0.0.1:")
+    assert problem in said
+
+
+@pytest.fixture
+def listening():
+    """A port where connections are taken, and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_an_address_where_no_scheduler_is(
+    answers, listening, require, monkeypatch, tmp_path, capsys
+):
+    """One line that says what to do, and exit status 2, from the command as well."""
+    require(importlib.util.find_spec("distributed"), "the extra `dask`")
+    monkeypatch.setattr(dask_session, "CONNECT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = listening if answers else closed.getsockname()[1]
+        if not answers:
+            closed.close()
+        file = tmp_path / "t.yaml"
+        file.write_text(
+            "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:1', "
+            f"handler: 'dask:127.0.0.1:{port}:m:f'}}]\n"
+        )
+        asked = ["node", "--topology", str(file), "--cluster", "a", "--bind", "127.0.0.1:0"]
+        assert spillover(asked) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"handler: expected a Dask scheduler at tcp://127.0.0.1:{port}, got: " in err
+    assert f"start one with `dask scheduler --port {port}`" in err
+
+
+def test_without_the_extra(monkeypatch):
+    """What to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert complaint_of("127.0.0.1:1").endswith("pip install 'spillover[dask]'")
