@@ -10,6 +10,7 @@ import ctypes
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -449,3 +450,17 @@ def test_closing_fences_what_is_left_and_ends_the_process(member_at):
             lease.check()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_process_that_is_slow_to_start_is_waited_for(member_at, monkeypatch, tmp_path):
+    """On a busy machine it takes longer than a renewer may stand still; another would, too."""
+    slow = tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nsleep {LEASE_S}\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with member_at() as member:
+        assert member.next(RenewerStarted).kind == "process"
+        member.renewer.begin()
+        member.next(ev.RenewalAnswered)
+        assert member.renewer.kind == "process"
+        assert member.renewer._young_deaths == 0

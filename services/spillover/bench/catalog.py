@@ -16,12 +16,14 @@ from spillover.bench.session import Session
 from spillover.model.errors import InputError
 
 BENCHES = {
+    "leases": "spillover.bench.leases",
     "node": "spillover.bench.node",
     "sim": "spillover.bench.sim",
 }
 """Name to module, loaded only when it is run."""
 
 _MEASURED = {
+    "leases": ("redis", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
 }

@@ -1,9 +1,10 @@
 """The member's side of renewal: starts what renews, watches over it, and says what came of it.
 
 What is held goes through the memory both have; what came of renewals comes back as the events of
-`core.lease_events`. A thread of the member looks after both: it tells handlers to stop a margin
-before their deadline, beats for those that run on threads, and starts another process as soon as
-the one it has dies or stands still. Meanwhile leases last: their deadlines are in the memory.
+`core.lease_events`. One thread of the member tells handlers to stop a margin
+before their deadline and beats for those that run on threads; another one starts another process
+as soon as the one it has dies or stands still, which takes a while on a busy machine. Meanwhile
+leases last: their deadlines are in the memory.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ YOUNG_DEATHS_MAX = 3
 RESTART_S = 0.05
 STILL_SHARE = 0.4
 """Of a lease: longer than one call to Redis may take, short enough for another one to renew."""
+START_S_MAX = 5.0
+"""For a process that has not begun: on a busy machine another one would not begin any sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +91,19 @@ class LeaseRenewer:
         self._is_young = True
         self._told_hung: set[tuple[int, int]] = set()
         self._seen_beat_s = self._still_s = self._watched_s = 0.0
+        self._has_begun = False
         self._beater: asyncio.TimerHandle | None = None
         self.loop_lag_s = 0.0
         """How late the event loop was at its last beat, see `beat_on`."""
         # The first one here and now: what the member does next may keep all its threads waiting.
         self._why = ""
         self._start()
-        self._thread = threading.Thread(target=self._supervise, name="lease-watch", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._supervise, name="lease-renewal", daemon=True),
+            threading.Thread(target=self._watch_forever, name="lease-watch", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     # --- the machine's commands ------------------------------------------------------------------
 
@@ -171,8 +179,9 @@ class LeaseRenewer:
                 self._beater.cancel()
             if self._worker is not None:
                 self._worker.wake()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -200,7 +209,15 @@ class LeaseRenewer:
         self._memory.beat(LOOP, lease_now_s(), 2.0 * self._tick_s)
         self._beater = loop.call_later(self._tick_s, beat)
 
-    # --- the watching thread ---------------------------------------------------------------------
+    # --- the two threads -------------------------------------------------------------------------
+
+    def _watch_forever(self) -> None:
+        """Apart from the other one, which starts processes and sees them off."""
+        wait_s = 0.0
+        while not self._closing.wait(wait_s):
+            now_s = lease_now_s()
+            self._memory.beat(THREAD, now_s, 2.0 * self._tick_s)
+            wait_s = self._watch_leases(now_s)
 
     def _supervise(self) -> None:
         worker = self._worker
@@ -242,6 +259,7 @@ class LeaseRenewer:
             self._worker = worker
             self._unread, self._is_young = b"", True
             self._seen_beat_s, self._still_s = self._memory.renewer_beat_s, 0.0
+            self._has_begun = False
             self._watched_s = lease_now_s()
             if self._closing.is_set():
                 worker.wake()
@@ -253,14 +271,10 @@ class LeaseRenewer:
         """Until it ends. True if it stands still and has to be ended."""
         waiting = select.poll()
         waiting.register(worker.link, select.POLLIN)
-        wait_s = self._tick_s
         while True:
-            if waiting.poll(wait_s * 1000.0) and not self._read(worker):
+            if waiting.poll(self._tick_s * 1000.0) and not self._read(worker):
                 return False
-            now_s = lease_now_s()
-            self._memory.beat(THREAD, now_s, 2.0 * self._tick_s)
-            wait_s = min(self._tick_s, self._watch_leases(now_s))
-            if self._stands_still(now_s):
+            if self._stands_still(lease_now_s()):
                 return True
 
     def _watch_leases(self, now_s: float) -> float:
@@ -284,8 +298,9 @@ class LeaseRenewer:
         self._still_s += min(now_s - self._watched_s, 2.0 * self._tick_s)
         self._watched_s = now_s
         if beat_s != self._seen_beat_s:
-            self._seen_beat_s, self._still_s = beat_s, 0.0
-        return self._still_s > STILL_SHARE * self._plan.lease_s
+            self._seen_beat_s, self._still_s, self._has_begun = beat_s, 0.0, True
+        limit_s = STILL_SHARE * self._plan.lease_s
+        return self._still_s > (limit_s if self._has_begun else max(limit_s, START_S_MAX))
 
     def _see_off(self, worker: Worker, *, at_once: bool) -> None:
         with self._lock:

@@ -1,0 +1,181 @@
+"""The README's tour, step by step as it is printed, in an empty directory.
+
+Files are the blocks that begin with their name, and what follows a `cat`. What keeps running is
+left running until the next one of its kind, or the end. Nothing here knows what a command should
+print; that it does its work is told by its status, and by what the next one gets from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOUR = ROOT.joinpath("README.md").read_text().partition("## A tour")[2].partition("\n## ")[0]
+
+STEP_S = 120.0
+
+KEEPS_RUNNING = ("uvicorn ", "spillover up ", "spillover lease run ")
+
+SHORTER = {
+    "spillover lease demo": "spillover lease demo --quick --records 20000",
+    "spillover reproduce --out figures": "spillover reproduce leases-1 --out figures",
+}
+"""The same, in less time: each has a test of its own that runs it whole."""
+
+ELSEWHERE = ("docker ",)
+"""Steps that tests/containers runs."""
+
+JOBS = """
+def serve(partition, epoch, stop_event):
+    stop_event.wait()
+"""
+
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:{i // 60:02}:{i % 60:02}.0000000,{200 + 37 * i % 900},{10 + 7 * i % 90}\n"
+    for i in range(600)
+)
+
+
+def blocks():
+    """(language, text) of each fenced block of the tour, in order."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", TOUR, re.MULTILINE | re.DOTALL)
+
+
+def steps(text):
+    """(command, what is printed below it) of a console block."""
+    joined = text.replace("\\\n", "")
+    for part in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield re.sub(r"\s{2,}# .*", "", command), output
+
+
+class Shell:
+    """Where the steps are taken: a directory, and what runs in it."""
+
+    def __init__(self, directory, redis_url):
+        self.directory = directory
+        self.redis_url = redis_url
+        self.running = {}
+        self.urls = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "NO_PROXY": "127.0.0.1"}
+        self.taken = []
+
+    def take(self, command, output):
+        self.taken.append(command)
+        command = self._here(SHORTER.get(command, command))
+        if command.startswith("cat "):
+            self.directory.joinpath(command.split()[1]).write_text(output)
+        elif command.startswith(KEEPS_RUNNING):
+            self._start(command)
+        else:
+            return self._run(command)
+        return ""
+
+    def _here(self, command):
+        """With the ports that were free, the Redis of the test, and without asking other hosts."""
+        for number, url in enumerate(self.urls):
+            command = command.replace(f"http://127.0.0.1:{8101 + number}", url)
+        command = command.replace("redis://127.0.0.1/0", self.redis_url)
+        return command.replace("curl ", "curl -sS --fail-with-body ", 1)
+
+    def _run(self, command):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=STEP_S,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def _start(self, command):
+        kind = " ".join(command.split()[:2]) if command.startswith("spillover") else "uvicorn"
+        self.end(kind)
+        log = self.directory / f"{kind.replace(' ', '-')}.log"
+        with log.open("w") as told:
+            process = subprocess.Popen(
+                shlex.split(command),
+                cwd=self.directory,
+                env=self.environment,
+                stdout=told,
+                stderr=subprocess.STDOUT,
+                executable=shutil.which(command.split()[0], path=self.environment["PATH"]),
+            )
+        self.running[kind] = process
+        limit_s = time.monotonic() + STEP_S
+        while not (ready := self._ready(kind, log.read_text())):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < limit_s, log.read_text()
+            time.sleep(0.05)
+        if kind == "spillover up":
+            self.urls = ready
+
+    def _ready(self, kind, told):
+        if kind == "uvicorn":
+            return "Application startup complete" in told
+        if kind == "spillover lease":
+            return '"acquired"' in told
+        urls = re.findall(r"^cluster \S+ +(http://\S+)$", told, re.MULTILINE)
+        return urls if "Ctrl-C" in told or len(urls) > 1 else []
+
+    def end(self, kind):
+        process = self.running.pop(kind, None)
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(STEP_S)
+
+
+@pytest.fixture
+def shell(tmp_path, redis_server):
+    """A directory with what the tour takes for granted: a trace, and a module of one's own."""
+    tmp_path.joinpath("jobs.py").write_text(JOBS)
+    tmp_path.joinpath("azure.csv").write_text(TRACE)
+    taking = Shell(tmp_path, redis_server.url)
+    yield taking
+    for kind in list(taking.running):
+        taking.end(kind)
+
+
+@pytest.mark.timeout(400)
+def test_the_tour(shell):
+    """Every step ends well, and the answers are those of the user's own service."""
+    told = {}
+    for language, text in blocks():
+        if language == "console":
+            for command, output in steps(text):
+                if not command.startswith(ELSEWHERE):
+                    told[command] = shell.take(command, output)
+        else:
+            name = re.match(r"# (\S+)", text)
+            assert name is not None, text
+            shell.directory.joinpath(name[1]).write_text(text)
+    answers = [json.loads(said) for command, said in told.items() if "again and again" in command]
+    assert [answer["result"] for answer in answers] == [{"words": 3}]
+    assert len(shell.taken) >= 20
+    assert shell.directory.joinpath("times.png").exists()
+    assert shell.directory.joinpath("figures").is_dir()
+    assert shell.directory.joinpath("two", "compose.yaml").exists()
+
+
+def test_nothing_in_the_tour_is_left_out():
+    """What is run elsewhere or shortened is in the README word for word."""
+    commands = [c for language, text in blocks() if language == "console" for c, _ in steps(text)]
+    assert set(SHORTER) <= set(commands)
+    assert all(any(c.startswith(start) for c in commands) for start in ELSEWHERE)
+    assert all(any(c.startswith(start) for c in commands) for start in KEEPS_RUNNING)
