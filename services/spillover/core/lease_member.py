@@ -43,6 +43,8 @@ LEAVE_TIMES_MAX = 2.0
 """So many shutdown times after a drain, nobody is told any more that something is free: the store
 must be away, and leases run out by themselves."""
 
+RENEWALS, ASKS = "renewals", "asks"
+
 HINTED_POLLS_MAX = 4
 """Hints lead to at most so many surveys within a period, or within the shutdown time."""
 
@@ -65,16 +67,15 @@ class LeaseMember:
         self._desk = desk = Desk(settings, random)
         self.settings = settings
         self.state = State.NEW
-        self.is_down = False
-        """Whether the store could not be reached at the last try."""
+        self._problems: dict[str, str] = {}
+        """What the store said to what was last asked of it in vain, by RENEWALS and by ASKS. One
+        does not speak for the other: a replica can be read, and a slow store be written to."""
         self.era: str | None = None
-        self.problem: str | None = None
-        """What the store said when it was last asked in vain; None while it answers."""
         self.holdings = Holdings(desk)
         self.claims = Claims(desk, self.holdings)
         self._loads = OwnLoads(desk, self.holdings) if settings.balance == "load" else None
         self._now_s = -math.inf
-        self._answered_s = -math.inf
+        self._answered_s = {RENEWALS: -math.inf, ASKS: -math.inf}
         """When the store was last heard of."""
         self._refused_s = math.inf
         """Since when another member of the same id has been in the way."""
@@ -90,7 +91,9 @@ class LeaseMember:
             ev.AskFailed: self._ask_failed,
             ev.RenewalAnswered: self._renewal_answered,
             ev.LeasesSeen: lambda event, _: self.holdings.seen(event.leases),
-            ev.RenewalFailed: lambda event, _: self._store_failed(event.problem, event.sent_s),
+            ev.RenewalFailed: lambda event, _: self._store_failed(
+                RENEWALS, event.problem, event.sent_s
+            ),
             ev.RenewalsEnded: self._renewals_ended,
             ev.Challenged: self._challenged,
             ev.Allocated: self._allocated,
@@ -111,6 +114,16 @@ class LeaseMember:
             ev.AskDrain: lambda _, __, ___: None,
             ev.AskRelease: lambda ask, released, _: self.holdings.released(ask, released),
         }
+
+    @property
+    def is_down(self) -> bool:
+        """Whether renewals or asks found no store when last tried."""
+        return bool(self._problems)
+
+    @property
+    def problem(self) -> str | None:
+        """What was said then."""
+        return next(iter(self._problems.values()), None)
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
         """What was due before the event happens first: a member that slept fences itself before
@@ -237,13 +250,12 @@ class LeaseMember:
     # --- answers, and none ---------------------------------------------------------------------
 
     def _answered(self, event: ev.Answered, now_s: float) -> None:
-        if not (self.is_down and isinstance(event.ask, ev.AskSurvey | ev.AskWanted)):
-            self._store_answered(now_s)  # one that only lets itself be read is not back
+        self._store_answered(ASKS, now_s)
         self._answers[type(event.ask)](event.ask, event.answer, now_s)
 
     def _ask_failed(self, event: ev.AskFailed, now_s: float) -> None:
         """Asks for which time or the next survey does not make up are asked again."""
-        self._store_failed(event.problem, event.ask.sent_s)
+        self._store_failed(ASKS, event.problem, event.ask.sent_s)
         ask = event.ask
         if isinstance(ask, ev.AskGrab | ev.AskActivate):
             self.claims.failed(ask)
@@ -252,25 +264,31 @@ class LeaseMember:
         elif isinstance(ask, ev.AskJoin) and ask.number == self._join_number:
             self._join_at(now_s + min(self._desk.min_grab_s, self._desk.normal_s))
 
-    def _store_failed(self, problem: str, sent_s: float) -> None:
+    def _store_failed(self, way: str, problem: str, sent_s: float) -> None:
         """Old news if the store has answered since that was sent."""
-        if sent_s < self._answered_s:
+        if sent_s < self._answered_s[way]:
             return
-        self.problem = problem
-        if not self.is_down:
-            self.is_down = True
+        was_down = self.is_down
+        self._problems[way] = problem
+        if not was_down:
             self._desk.tell(ev.REDIS_DOWN)
 
-    def _store_answered(self, now_s: float) -> None:
-        self.problem = None
-        self._answered_s = now_s
-        if self.is_down:
-            self.is_down = False
+    def _store_answered(self, way: str, now_s: float) -> None:
+        self._answered_s[way] = now_s
+        was_down = self.is_down
+        self._problems.pop(way, None)
+        if was_down and not self.is_down:
             self._desk.tell(ev.REDIS_UP)
             self._poll_soon(now_s)
 
+    def _end_renewals(self) -> None:
+        """From now on it is for asks to tell how the store is."""
+        self._desk.command(ev.EndRenewals())
+        if RENEWALS in self._problems:
+            self._problems.setdefault(ASKS, self._problems.pop(RENEWALS))
+
     def _renewal_answered(self, event: ev.RenewalAnswered, now_s: float) -> None:
-        self._store_answered(now_s)
+        self._store_answered(RENEWALS, now_s)
         answer = event.answer
         if answer.displaced:
             self._displaced(now_s)
@@ -288,7 +306,7 @@ class LeaseMember:
             return
         self.holdings.fence_all(ev.LOST)
         self.claims.drop()
-        self._desk.command(ev.EndRenewals())
+        self._end_renewals()
         self.state = State.JOINING
         self._join(now_s)
 
@@ -332,7 +350,7 @@ class LeaseMember:
         if was is not State.MEMBER:
             self._ask_leave(now_s)
             return
-        self._desk.command(ev.EndRenewals())
+        self._end_renewals()
         self._desk.at(now_s + LEAVE_SHARE * self._desk.max_shutdown_s, self._ask_leave)
 
     def _renewals_ended(self, event: ev.RenewalsEnded, now_s: float) -> None:

@@ -96,6 +96,8 @@ class LeaseGroup:
         )
         self.machine = self._parts.machine
         self._hints = self._make_hints()
+        self._is_deaf = False
+        """Whether messages of others are not heard, and that has been told."""
         self._handler = handler
         self._on_event = on_event
         self.observer: Observer | None = None
@@ -215,7 +217,8 @@ class LeaseGroup:
             self.group,
             on_challenge=lambda p: self._feed(ev.Challenged(p)),
             on_allocated=lambda p: self._feed(ev.Allocated(p)),
-            on_resync=lambda: self._feed(ev.Resubscribed()),
+            on_resync=self._resubscribed,
+            on_lost=self._hints_lost,
             random=Random(f"{self._incarnation}/hints"),
         )
 
@@ -236,6 +239,18 @@ class LeaseGroup:
         if self.machine.state in {State.MEMBER, State.WAITING} and not self._joined.done():
             self._joined.set_result(None)
         self._arm()
+
+    def _resubscribed(self) -> None:
+        if self._is_deaf:
+            self._is_deaf = False
+            _log.info("messages on the group's channels are heard again")
+        self._feed(ev.Resubscribed())
+
+    def _hints_lost(self, error: PeerError) -> None:
+        """Told once, until they are heard again; before it has joined, that tells."""
+        if self._joined.done() and not self._is_deaf:
+            self._is_deaf = True
+            _log.warning("no messages on the group's channels: %s; looked up each period", error)
 
     def _arm(self) -> None:
         due_s = self.machine.next_deadline()

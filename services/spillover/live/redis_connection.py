@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 
@@ -25,6 +25,11 @@ NOT_READY = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "FAILOV
 
 CONNECTIONS_MAX = 8
 """Of one store. More calls than that wait for a free one, within their time limit."""
+
+
+URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
+"""What may stand behind a `?` of an address: what renewals (`lease_renewal.settings`), which do
+without the library, know as well. Others would hold for some connections only, or for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,18 @@ class Script:
         return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
 
 
+def check_options(url: str) -> None:
+    """Raise InputError for options of an address that are not known here."""
+    try:
+        given = parse_qs(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:
+        return  # no address at all: whoever takes it apart says so
+    for name in given:
+        if name not in URL_OPTIONS:
+            expected = f"expected of options only {', '.join(URL_OPTIONS)}, got {name}"
+            raise InputError("redis", "url", expected)
+
+
 def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
     """A client that has connected nowhere yet. `timeout_s` holds for connecting, for each answer
     and for a free connection. Raises InputError without the library, or if `url` is none."""
@@ -55,6 +72,7 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
     except ImportError:
         expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
         raise InputError("redis", "", expected) from None
+    check_options(url)
     try:
         pool = BlockingConnectionPool.from_url(
             url,
@@ -79,6 +97,15 @@ def place_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def failures() -> tuple[type[Exception], ...]:
+    """What the library raises where Redis or the way to it is broken. RuntimeError is uvloop's word
+    for a connection that was closed this very moment, ValueError the library's for an answer that
+    is none of Redis's."""
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    return RedisError, OSError, RuntimeError, ValueError
+
+
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
     """What an error of the library means for whoever asked."""
     from redis import exceptions  # noqa: PLC0415
@@ -89,7 +116,9 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
         return StoreRefused(f"{place} wants a user or password other than given: {said}")
     if isinstance(error, exceptions.ReadOnlyError):
         return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")
-    if isinstance(error, exceptions.BusyLoadingError) or said.startswith(NOT_READY):
+    # The library takes the code off some of what a server answers that will be able to later.
+    later = exceptions.BusyLoadingError | exceptions.ClusterDownError | exceptions.TryAgainError
+    if isinstance(error, later) or said.startswith(NOT_READY):
         return StoreUnreachable(f"{place} is not ready: {said}")
     if isinstance(error, exceptions.ResponseError):
         return StoreRefused(f"{place} refused: {said}")
@@ -146,7 +175,7 @@ class RedisLink:
         return self._client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def _told(self, answer: Awaitable[Any], *passed: type[Exception]) -> Any:
-        from redis.exceptions import ReadOnlyError, RedisError  # noqa: PLC0415
+        from redis.exceptions import ReadOnlyError  # noqa: PLC0415
 
         self.round_trips += 1
         cancels = cancels_so_far()
@@ -163,5 +192,5 @@ class RedisLink:
             # The name may lead to another server by now: connect anew.
             await self._client.connection_pool.disconnect()
             raise told_error(error, self.place) from None
-        except (RedisError, OSError) as error:
+        except failures() as error:
             raise told_error(error, self.place) from None

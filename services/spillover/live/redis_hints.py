@@ -13,7 +13,13 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis_connection import cancels_so_far, open_client, place_of, told_error
+from spillover.live.redis_connection import (
+    cancels_so_far,
+    failures,
+    open_client,
+    place_of,
+    told_error,
+)
 from spillover.live.redis_values import GroupKeys
 from spillover.model.errors import StoreRefused, StoreUnreachable
 from spillover.policy.backoff import backoff_s
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from redis.asyncio.client import PubSub
 
 PING_PERIOD_S = 2.0
+PARTITION_DIGITS_MAX = 9
 RETRY_FIRST_S = 0.1
 RETRY_LONGEST_S = 5.0
 
@@ -61,12 +68,10 @@ class Hints:
     async def run(self) -> None:
         """Subscribe, listen, and begin again whenever it breaks. Raises InputError if `url` is no
         address or the library is not there."""
-        from redis.exceptions import RedisError  # noqa: PLC0415
-
         while True:
             try:
                 await self._subscribe_and_listen()
-            except (RedisError, OSError) as error:
+            except failures() as error:
                 if cancels_so_far():
                     # The library makes other errors of being cancelled, if that is while it
                     # connects or closes.
@@ -115,6 +120,7 @@ class Hints:
                 self._react(message)
 
     def _react(self, message: dict[str, Any]) -> None:
-        """Anyone can publish anything: what is no number is no hint."""
-        if str(message["data"]).isdecimal():
-            self._reactions[message["channel"]](int(message["data"]))
+        """Anyone can publish anything: what is no number of a partition is no hint."""
+        said = str(message["data"])
+        if said.isdecimal() and len(said) <= PARTITION_DIGITS_MAX:
+            self._reactions[message["channel"]](int(said))

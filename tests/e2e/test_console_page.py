@@ -1,0 +1,253 @@
+"""The console in a browser: headless Chromium, a real testbed, real load, and nodes that die.
+
+What the service sends, and its bounds, are tested in tests/apps/test_console.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+LIMIT_MS = 20_000
+THREE = """
+name: three
+clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
+links: [{between: [a, b], delay_ms: 5}, {between: [b, c], delay_ms: 5}, {between: [a, c]}]
+"""
+HOSTILE = '<img src=x onerror="document.title=1">'
+
+
+@pytest.fixture(scope="module")
+def chromium(require):
+    """Debian's Chromium, driven by Playwright."""
+    require(importlib.util.find_spec("playwright"), "playwright (dependency group `test`)")
+    from playwright import sync_api
+
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    require(path, "chromium on the PATH (Debian: apt-get install chromium)")
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def three(tmp_path):
+    """A file with three clusters, each linked to the others."""
+    path = tmp_path / "three.yaml"
+    path.write_text(THREE)
+    return str(path)
+
+
+@pytest.fixture
+def opened(chromium):
+    """A page that has drawn something: `with opened(url, **context) as page`. Fails if the browser
+    had anything to complain about besides services that do not answer."""
+    from playwright.sync_api import expect
+
+    @contextmanager
+    def open_it(url, *, width=1280, height=900, **options):
+        options = {"viewport": {"width": width, "height": height}, **options}
+        context = chromium.new_context(**options)
+        context.set_default_timeout(LIMIT_MS)
+        expect.set_options(timeout=LIMIT_MS)
+        page = context.new_page()
+        complaints = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text))
+        page.goto(f"{url}/console")
+        page.locator("#view > *").first.wait_for()
+        yield page
+        context.close()
+        unusual = [said for said in complaints if "Failed to load resource" not in said]
+        assert not [said for said in unusual if "net::ERR" not in said], unusual
+
+    return open_it
+
+
+@pytest.fixture
+def expect(chromium):
+    from playwright.sync_api import expect
+
+    return expect
+
+
+def cluster(page, name):
+    return page.locator(f'.map [data-cluster="{name}"]')
+
+
+def tile(page, name):
+    return page.locator(f'[data-tile="{name}"]')
+
+
+def fact(page, name):
+    return page.locator(f'#cluster dt:text-is("{name}") + dd')
+
+
+def has_no_sideways_scroll(page):
+    wide, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    return wide <= shown
+
+
+def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
+    """Numbers are those of `/state`, also while they change; text stays text; and all of it is
+    there within a moment."""
+    _, urls = up(three, "--seed", "1")
+    with opened(urls["b"]) as page:
+        expect(page.locator(".map [data-cluster]")).to_have_count(3)
+        expect(tile(page, "clusters")).to_have_text("3 of 3")
+        expect(page.locator("#title")).to_have_text("Spillover b")
+        assert page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        ) < (2500)
+        for number in range(7):  # five run, two wait or go elsewhere
+            body = json.dumps({"payload": {"service_ms": 60_000}, "id": f"{HOSTILE}{number}"})
+            start("curl", "-s", f"{urls['b']}/requests", "-d", body)
+        expect(fact(page, "busy servers")).to_have_text("5 of 5")
+        state = ask(f"{urls['b']}/state")[1]
+        expect(fact(page, "waiting, N")).to_have_text(str(state["queue_length"]))
+        expect(fact(page, "accepts, P")).to_have_text(f"{state['accept_probability']:.2f}")
+        expect(fact(page, "policy")).to_have_text("paper")
+        expect(cluster(page, "b").locator(".waiting")).to_have_text(str(state["queue_length"]))
+        neighbors = page.locator("#cluster tbody th")
+        expect(neighbors).to_have_text([one["id"] for one in state["neighbors"]])
+        expect(page.locator("#decisions tbody button")).to_have_count(7)
+        expect(page.locator("#decisions tbody button").last).to_have_text(re.compile("^<img src=x"))
+        page.locator("#decisions tbody button").last.click()
+        expect(page.locator("#explanation h2")).to_have_text(re.compile("^<img src=x"))
+        expect(page.locator("#explanation")).to_contain_text("A server was free")
+        assert page.locator("img").count() == 0
+        page.keyboard.press("Escape")
+        expect(page.locator("#explanation")).to_be_hidden()
+
+
+def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
+    """Under load; a decision of just now is explained; the dead one is marked, and the others'
+    figures keep moving."""
+    bed, urls = up(three, "--seed", "1")
+    generate(urls, "--workload", "poisson", "--rate", "345", "--duration-s", "30", "--seed", "1")
+    with opened(urls["a"]) as page:
+        page.locator('[data-kind="forwarded"]').click()
+        badge = page.locator("#decisions tbody .badge").first
+        expect(badge).to_have_text(re.compile("→ [bc]"))
+        expect(page.locator(".flow[data-on]").first).to_be_visible()
+        expect(tile(page, "mean system time")).to_have_text(re.compile(" m?s$"))
+        page.locator("#decisions tbody button").first.click()
+        explained = page.locator("#explanation .decision").first
+        expect(explained).to_contain_text(re.compile("Handed on to [bc]"))
+        expect(explained.locator("tbody th")).to_have_count(2)
+        expect(explained).to_contain_text("R, with its neighbors")
+        page.locator("#explanation button").click()
+        os.kill(bed.nodes()["c"], signal.SIGKILL)
+        expect(cluster(page, "c")).to_have_attribute("data-state", "gone")
+        expect(tile(page, "clusters")).to_have_text("2 of 3")
+        cluster(page, "c").click()
+        expect(page.locator("#cluster")).to_contain_text("unreachable")
+        expect(fact(page, "last heard of")).to_have_text(re.compile(" s ago$"))
+        cluster(page, "a").click()
+        before = page.locator("#decisions tbody button").first.inner_text()
+        page.locator('[data-kind="all"]').click()
+        page.mouse.move(1, 1)
+        expect(page.locator("#decisions tbody button").first).not_to_have_text(before)
+        expect(page.locator("#connection")).to_have_text("live")
+
+
+def test_it_says_when_its_own_node_is_gone(three, up, opened, expect):
+    """Killed or frozen: since when, and that what is shown is old; live again when it is back."""
+    bed, urls = up(three, "--seed", "1")
+    with opened(urls["a"]) as page:
+        lost = page.locator("#lost")
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(lost).to_be_hidden()
+        pid = bed.nodes()["a"]
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        os.kill(pid, signal.SIGSTOP)
+        expect(lost).to_contain_text("says nothing any more")
+        os.kill(pid, signal.SIGCONT)
+        expect(lost).to_be_hidden()
+        os.kill(pid, signal.SIGKILL)
+        expect(lost).to_contain_text("Connection lost since")
+        expect(lost).to_contain_text("Nobody answers there")
+        expect(page.locator("#connection")).to_have_text("lost")
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as again:
+            expect(page.locator("#connection")).to_have_text("live")
+            expect(lost).to_be_hidden()
+            expect(tile(page, "clusters")).to_have_text("3 of 3")
+            again.stdin.close()  # the sign to end
+
+
+def test_drain_and_resume(three, up, ask, until, opened, expect):
+    """Two presses each. Only of the cluster that the page is of; others' pages are linked."""
+    _, urls = up(three, "--seed", "1")
+    with opened(urls["a"]) as page:
+        page.locator("[data-action=drain]").click()
+        page.get_by_text("No", exact=True).click()
+        assert ask(f"{urls['a']}/state")[1]["draining"] is False
+        page.locator("[data-action=drain]").click()
+        page.locator("[data-sure=drain]").click()
+        expect(cluster(page, "a")).to_have_attribute("data-state", "draining")
+        expect(page.locator("#cluster .badge")).to_have_text("drained")
+        assert ask(f"{urls['a']}/state")[1]["drained"] is True
+        page.locator("[data-action=resume]").click()
+        page.locator("[data-sure=resume]").click()
+        expect(page.locator("#cluster .badge")).to_have_text("up")
+        assert ask(f"{urls['a']}/state")[1]["draining"] is False
+        cluster(page, "b").click()
+        expect(page.locator("[data-action=drain]")).to_be_hidden()
+        expect(page.locator("#cluster a")).to_have_attribute("href", f"{urls['b']}/console")
+
+
+def test_it_fits_a_phone_and_both_themes(up, opened, expect):
+    """Nothing sticks out, whatever is open; dark or light as the system has it, or as chosen."""
+    _, urls = up("chord10", "--seed", "1")
+    with opened(urls["a"], width=360, height=740, has_touch=True, color_scheme="dark") as page:
+        expect(page.locator(".map [data-cluster]")).to_have_count(10)
+        assert has_no_sideways_scroll(page)
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.locator("#theme").click()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        cluster(page, "c").click()
+        expect(page.locator("#cluster h2")).to_have_text("Cluster c")
+        page.locator("[data-kind=started]").click()
+        assert has_no_sideways_scroll(page)
+    with opened(urls["a"], width=1000, height=700, color_scheme="light") as page:
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        assert has_no_sideways_scroll(page)
+
+
+def test_a_lease_member_shows_owners(redis_servers, redis_server, start, until, opened, expect):
+    """Of every partition; and what moved when a member died."""
+    times = ["--normal-lease-ms", "500", "--max-lease-ms", "2000", "--max-shutdown-ms", "300"]
+    command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", redis_server.url]
+    command += ["--group", redis_servers.new_name(), "--partitions", "12", *times]
+    command += ["--min-grab-ms", "100", "--held-delay-ms", "5", "--bind", "127.0.0.1:0"]
+    command += ["--handler", "python:spillover.live.streams.example:consume_async"]
+    members = [start(*command, "--node", f"m{number}") for number in (1, 2)]
+    until(lambda: all("serving" in one.stdout for one in members), 30.0)
+    url = json.loads(members[0].stdout.splitlines()[0])["url"]
+    with opened(url) as page:
+        for name in ("m1", "m2"):
+            expect(page.locator(f'#partitions [data-owner="{name}"]')).to_have_count(6)
+        expect(tile(page, "partitions served")).to_have_text("12 of 12")
+        expect(page.locator('[data-member="m1"] th')).to_contain_text("this one")
+        members[1].process.kill()
+        expect(page.locator('#partitions [data-owner="m1"]')).to_have_count(12)
+        expect(tile(page, "members")).to_have_text("1")
+        # On a busy machine some move more than once.
+        expect(tile(page, "moves seen here")).to_have_text(re.compile(r"^([6-9]|\d\d)$"))
+        expect(page.locator("#moves tbody tr").last).to_contain_text("m2m1")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert has_no_sideways_scroll(page)

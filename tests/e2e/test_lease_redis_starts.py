@@ -1,0 +1,157 @@
+"""Members that start at a Redis of leases that refuses, which they say in one line with status 2;
+or that is not there yet, which they say and wait for, until they are told to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+
+def _module(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+faults = _module("lease_redis_faults")
+
+SECRET = "sesame"  # noqa: S105 - of a server that lives for seconds
+MAY_NO_SCRIPTS = ("on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha")
+
+
+@pytest.fixture
+def scene(redis_servers, redis_server, tmp_path):
+    """A redis-server for each name, and a group that nobody is in yet:
+    `async with scene({name: options}) as (servers, group)`."""
+
+    @asynccontextmanager
+    async def make(options, passwords=None):
+        async with AsyncExitStack() as stack:
+            found = {}
+            for name, given in options.items():
+                folder = tmp_path / name
+                folder.mkdir()
+                password = (passwords or {}).get(name)
+                found[name] = stack.enter_context(
+                    redis_servers.running(folder, *given, password=password)
+                )
+            group = faults.lease_members.Group(
+                directory=tmp_path,
+                url="",
+                sink_url=redis_server.url,
+                partitions=2,
+                handler="idle",
+            )
+            await stack.enter_async_context(group)
+            yield found, group
+
+    return make
+
+
+SERVERS = {
+    "willing": (),
+    "replica": ("--replicaof", "127.0.0.1", "1"),
+    "waiting": ("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no"),
+    "locked": ("--requirepass", SECRET),
+    "no-room": ("--maxmemory", "1"),
+}
+
+REFUSALS = {
+    "read-only": "is read-only, a replica perhaps",
+    "password": "wants a user or password other than given",
+    "wrong": "wants a user or password other than given",
+    "nobody": "wants a user or password other than given",
+    "mute": "permissions",
+    "no-room": "maxmemory",
+    "number": "out of range",
+}
+"""By node: a part of what it is told."""
+
+
+def test_what_refuses_is_told_in_one_line(scene):
+    async def main():
+        async with scene(SERVERS, {"locked": SECRET}) as (servers, group):
+            client = servers["willing"].client
+            client.execute_command("ACL", "SETUSER", "mute", *MAY_NO_SCRIPTS)
+            willing, locked = servers["willing"].url, servers["locked"].url
+            told = {
+                "read-only": servers["replica"].url,
+                "password": locked,
+                "wrong": locked.replace("//", "//:wrong@"),
+                "nobody": willing.replace("//", "//nobody:x@"),
+                "mute": willing.replace("//", "//mute:x@"),
+                "no-room": servers["no-room"].url,
+                "number": willing.replace("/0", "/99"),
+            }
+            for node, url in told.items():
+                group.spawn(node, url=url)
+            group.spawn("waits", url=servers["waiting"].url)
+            for node in told:
+                assert await group.ended(node) == 2, group.members[node].log.read_text()
+            await group.until(
+                lambda: group.members["waits"].told("redis_down"), 30.0, "a visible state"
+            )
+            group.terminate("waits")
+            assert await group.ended("waits") == 0
+            return {node: one.log.read_text() for node, one in group.members.items()}
+
+    said = asyncio.run(main())
+    for node, part in REFUSALS.items():
+        assert part in said[node]
+        told = [line for line in said[node].splitlines() if " INFO " not in line]
+        assert [line.startswith("spillover: --redis: ") for line in told] == [True], told
+        assert SECRET not in said[node]
+        assert "wrong@" not in said[node]
+
+
+PROBLEMS = {"gone": "cannot be reached", "full": "cannot be reached", "loading": "not ready"}
+
+
+def test_what_is_not_there_yet_is_waited_for(scene):
+    """Nobody listens; too many others are connected; it still loads. Each is told, once, and those
+    that are told to end do so with status 0; the others serve as soon as it can be."""
+
+    async def main():
+        async with scene(dict.fromkeys(PROBLEMS, ())) as (servers, group):
+            begin_to_load(servers["loading"])
+            servers["gone"].kill()
+            with faults.client_of(servers["full"]) as client:
+                client.config_set("maxclients", 1)
+                for node, name in (("never", "gone"), *zip(PROBLEMS, PROBLEMS, strict=True)):
+                    group.spawn(node, url=servers[name].url)
+                await group.until(lambda: all_told(group, "redis_down"), 30.0, "redis_down")
+                client.config_set("maxclients", 10_000)
+            group.terminate("never")
+            assert await group.ended("never") == 0
+            servers["gone"].restart()
+            await group.until(lambda: set(group.counts().values()) == {2}, 30.0, "work")
+            assert all_told(group, "redis_up")
+            statuses = await asyncio.to_thread(group.close)
+            assert not any(statuses.values())
+            return group.members
+
+    members = asyncio.run(main())
+    for node, part in PROBLEMS.items():
+        told = members[node].told("redis_down")
+        assert len(told) == 1
+        assert part in told[0].given["problem"]
+    assert not any("Traceback" in member.log.read_text() for member in members.values())
+
+
+def begin_to_load(server):
+    faults.fill(server)
+    server.client.save()
+    server.kill()
+    server.begin(*faults.SLOW_TO_LOAD)
+
+
+def all_told(group, event):
+    return all(member.told(event) for member in group.living.values())
