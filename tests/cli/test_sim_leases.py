@@ -118,6 +118,10 @@ def test_a_table_for_people(capsys):
         (("--loads", "1,x"), "--loads: expected a finite number, got 'x'"),
         (("--loads", "-1"), "--loads: expected a number of at least 0, got '-1'"),
         (("--loads", "nan"), "--loads: expected a finite number, got 'nan'"),
+        (
+            ("--loads", ",".join(["1e308"] * 17)),
+            "--loads: expected numbers of 0 to 1e+09, got 1e+308",
+        ),
         (("--load-noise", "0.1"), "--load-noise: expected only with --loads"),
         (("--load-noise", "2", "--loads", "skewed"), "--load-noise: expected a share of 0..1"),
         (("--balance", "load", "--rule", "blog"), "--balance: expected count with the blog's"),

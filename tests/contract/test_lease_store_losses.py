@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
@@ -122,3 +124,39 @@ def test_leases_that_only_older_data_take_for_over_go_on(tell):
         assert not await a.grab(now, 1, PATIENT)
 
     tell(2, story)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_clock_that_is_behind_keeps_nobody_alive_for_longer(tell, moved):
+    """A promoted replica's, or one that was set back: the dead are dead, marks are over and may
+    move what there is, within one maximum lease. Holders keep their epochs."""
+    max_lease = TIMES.max_lease_ms
+
+    async def story(group, a, b, c):
+        held = await a.start(T, 0, 1, 2)
+        ((_, epoch),) = await b.start(T, 3)
+        await c.join(T)
+        assert await c.grab(T + TIMES.min_residency_ms, 0)
+        if moved:
+            await group.move()
+        back = T - 900_000
+        assert (await a.renew(back, *held)).held == [
+            (0, True, True),
+            (1, True, False),
+            (2, True, False),
+        ]
+        snapshot = await group.snapshot(back)
+        assert [one.lease_to_ms for _, one in sorted(snapshot.allocations.items())] == [
+            back + max_lease
+        ] * 4
+        assert all(one.since_ms == back for one in snapshot.allocations.values())
+        assert snapshot.grabs[0].to_ms <= back + max_lease
+        assert [one.alive_to_ms for one in snapshot.members.values()] == [back + max_lease] * 3
+        over = back + max_lease
+        await a.renew(over - 1, *held)
+        survey = await a.survey(over)
+        assert (survey.standing.held, survey.free) == ({"a": 3}, [3])
+        assert await a.grab(over, 3)
+        assert (await a.activate(over, 3)).epoch == epoch + 1
+
+    tell(4, story)

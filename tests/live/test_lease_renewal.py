@@ -191,7 +191,7 @@ def test_a_lease_that_the_store_gave_to_another_is_lost(member, redis_server):
     (lease,) = member.take(0)
     member.renewed()
     key = f"{{spillover:{member.group}}}:allocation"
-    redis_server.client.hset(key, "0", f"b|{lease.epoch + 1}|1|{10**15}|0")
+    redis_server.client.hset(key, "0", f"b|{lease.epoch + 1}|1|{10**14}|0")
     event = member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, False, False)])
     assert event.pairs == [(0, lease.epoch)]
     with pytest.raises(Fenced) as fenced:
@@ -203,7 +203,7 @@ def test_a_lease_that_the_store_gave_to_another_is_lost(member, redis_server):
 def test_a_lease_that_another_has_won_is_told_as_wanted(member, redis_server):
     (lease,) = member.take(0)
     member.renewed()
-    redis_server.client.hset(f"{{spillover:{member.group}}}:grab", "0", f"b|1|{10**15}")
+    redis_server.client.hset(f"{{spillover:{member.group}}}:grab", "0", f"b|1|{10**14}")
     member.next(ev.RenewalAnswered, lambda event: event.answer.held == [(0, True, True)])
     lease.check()
 
@@ -237,7 +237,7 @@ def test_lost_data_are_registered_anew_with_the_same_epoch(member, redis_server)
 def test_another_process_of_that_id_displaces_it(member, redis_server):
     (lease,) = member.take(0)
     member.renewed()
-    redis_server.client.hset(f"{{spillover:{member.group}}}:members", "a", f"{10**15}|other")
+    redis_server.client.hset(f"{{spillover:{member.group}}}:members", "a", f"{10**14}|other")
     assert member.next(ev.RenewalAnswered, lambda event: event.answer.displaced)
     with pytest.raises(Fenced):
         lease.check()

@@ -31,6 +31,7 @@ def ask(connection, *words):
         ("redis://:p%40@h:1/3", {"port": 1, "number": 3, "user": "", "password": "p@"}),
         ("rediss://u:p@[::1]:1", {"host": "::1", "tls": True, "user": "u", "verify": True}),
         ("rediss://h?ssl_cert_reqs=none&db=2", {"verify": False, "number": 2}),
+        ("redis://h?username=u&password=p", {"user": "u", "password": "p"}),
         ("unix:///run/redis.sock?db=4", {"path": "/run/redis.sock", "number": 4}),
         ("unix://:p@/run/redis.sock", {"path": "/run/redis.sock", "password": "p"}),
     ],
@@ -39,7 +40,9 @@ def test_urls_mean_what_they_mean_to_the_library(url, expected):
     assert expected.items() <= parse_address(url).items()
 
 
-@pytest.mark.parametrize("url", ["", "h:1", "http://h", "unix://", "redis://h:x", "redis://h/x"])
+@pytest.mark.parametrize(
+    "url", ["", "h:1", "http://h", "unix://", "redis://[::1", "redis://h:x", "redis://h/x"]
+)
 def test_what_is_no_url_is_refused(url):
     with pytest.raises(InputError, match="redis: url: expected redis://"):
         parse_address(url)

@@ -98,12 +98,12 @@ def test_nonsense_and_other_groups_are_not_heard(redis_server, redis_servers, gr
         async with listening(redis_server.url, group) as heard:
             await redis_servers.until(lambda: heard.hints.is_subscribed)
             tag = f"{{spillover:{group}}}"
-            for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 20):
+            for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 20, "9" * 5000):
                 redis_server.client.publish(f"{tag}:grab-lease", data)
             redis_server.client.publish("{spillover:other}:grab-lease", 1)
             redis_server.client.publish(f"{tag}:grab-lease", 4)
             await redis_servers.until(lambda: 4 in heard.challenges)
-            assert heard.challenges == [int("9" * 20), 4]
+            assert heard.challenges == [4]
             assert heard.lost == []
 
     asyncio.run(story())

@@ -275,6 +275,73 @@ def test_a_value_that_cannot_be_read_is_a_partition_never_served(redis_server, g
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("value", ["9" * 16, "9" * 23, "9" * 400])
+@pytest.mark.parametrize("balance", ["count", "load"])
+def test_numbers_that_nobody_here_wrote_count_for_nothing(redis_server, group, value, balance):
+    """An epoch from them would not grow any more, or fit nowhere; a lease would never end."""
+    far = "9" * 15
+
+    async def story():
+        tag = f"{{spillover:{group}}}"
+        put = redis_server.client.hset
+        given = {"partitions": 4, "balance": balance}
+        async with stores_at(redis_server.url, group, 1, **given) as (store,):
+            await store.join("a", "i")
+            put(f"{tag}:allocation", mapping={"0": f"a|{value}|1|{far}|0", "1": f"b|7|1|{value}|0"})
+            put(f"{tag}:allocation", mapping={"2": f"a|7|{value}|{far}|0", "3": "b|7|1|0|0"})
+            put(f"{tag}:grab", mapping={"1": f"b|1|{value}", "2": f"b|{value}|{far}"})
+            put(f"{tag}:members", mapping={"b": f"{value}|j"})
+            put(f"{tag}:load", mapping={"0": f"{value}|{far}", "1": f"1000|{value}"})
+            survey = await store.survey("a")
+            assert survey.standing == Standing({"a": 0}, {"a": 0}, 0)
+            assert survey.free == [0, 1, 2, 3]
+            for partition in range(4):
+                assert await store.grab(partition, "a", 0.0)
+                epoch = (await store.activate(partition, "a")).epoch
+                assert 10**12 < epoch < 10**15
+                assert (await store.renew("a", "i", [(partition, epoch)])).held[0][1]
+
+    asyncio.run(story())
+
+
+def test_fields_that_are_no_partition_and_no_member_count_for_nothing(redis_server, group):
+    """Neither for a member that reads, nor for the scripts; also where lines are broken."""
+
+    async def story():
+        tag = f"{{spillover:{group}}}"
+        put = redis_server.client.hset
+        async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
+            await store.join("a", "i")
+            live = "a|7|1|999999999999999|0"
+            odd = [
+                "-1",
+                "01",
+                "+1",
+                " 1",
+                "1e0",
+                "0x1",
+                "0.5",
+                "1_0",
+                "\u0661",
+                "",
+                "5",
+                "\n",
+                "1\nx",
+            ]
+            put(f"{tag}:allocation", mapping=dict.fromkeys(odd, live) | {"0": live})
+            put(f"{tag}:grab", mapping=dict.fromkeys(odd, "a|1|999999999999999"))
+            put(
+                f"{tag}:members",
+                mapping=dict.fromkeys(["", "x y", "a|b", "\n"], "999999999999999|i"),
+            )
+            survey = await store.survey("a")
+            assert survey.standing == Standing({"a": 1}, {"a": 0}, 0)
+            assert (survey.own, survey.free) == ([(0, 7)], [1])
+            assert await store.grab(1, "a", 0.0), "by count one more belongs to the only member"
+
+    asyncio.run(story())
+
+
 def test_three_thousand_partitions_of_one_member(redis_server, group):
     """More than Lua passes at once."""
 

@@ -62,6 +62,9 @@ def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_ser
         assert message.startswith("lease group: rule: expected guarded, as the group has it")
         message = told(url, group, operation, *arguments, balance="load", **wrong)
         assert message.startswith("lease group: balance: expected count, as the group has it")
+    redis_server.client.hset(f"{{spillover:{group}}}:group", "partitions", "")
+    message = told(redis_server.url, group, "join", "b", "i", expected=InputError)
+    assert message.startswith("lease group: partitions: expected nothing, as the group has it")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,9 @@ def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_ser
         ({"group": "a}b"}, "group: expected 1 to 63 of"),
         ({"url": "localhost:6379"}, "redis: url: expected redis://"),
         ({"url": "redis://localhost:port"}, "redis: url: expected redis://"),
+        ({"url": "redis://[::1"}, "redis: url: expected redis://"),
+        ({"url": "redis://localhost/0?foo=1"}, "redis: url: expected of options only db, "),
+        ({"url": "redis://localhost/0?decode_responses=no"}, "got decode_responses"),
     ],
 )
 def test_bad_input_makes_no_store(redis_servers, given, part):

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import threading
 from contextlib import closing, contextmanager, suppress
@@ -225,9 +226,10 @@ def postgres_directory(require, tmp_path_factory):
     except ImportError:
         require(condition=False, reason="psycopg, with libpq")
     directory = tmp_path_factory.mktemp("postgres")
-    for parent in (directory, *directory.parents[:2]):
-        parent.chmod(0o755)
     if os.getuid() == 0:
+        for above in directory.parents:
+            if not above.stat().st_mode & stat.S_IXOTH:
+                above.chmod(0o755)
         shutil.chown(directory, "postgres")
     options = ["-D", str(directory / "data"), "-U", "spillover", "-A", "trust", "--no-sync"]
     subprocess.run([find_initdb(), *options], **as_postgres(), check=True, capture_output=True)
@@ -426,7 +428,7 @@ def test_autocommit_of_postgresql_is_refused(postgres):
 
 
 def test_headers_say_who_writes_and_the_server_knows_the_latest():
-    gate, kept = EpochGate(), []
+    gate, kept = EpochGate(8), []
     headers = epoch_headers(Held(10, partition=3))
     assert headers == {"Spillover-Partition": "3", "Spillover-Epoch": "10"}
     assert gate.judge(headers).admitted
@@ -441,7 +443,7 @@ def test_headers_say_who_writes_and_the_server_knows_the_latest():
     raise_if_fenced(Held(10), 412, {})  # of another precondition
     with pytest.raises(Fenced):
         epoch_headers(over(10))
-    again = EpochGate({3: 11}, lambda *pair: kept.append(pair))
+    again = EpochGate(8, {3: 11}, lambda *pair: kept.append(pair))
     assert not again.judge(headers).admitted
     assert again.judge(epoch_headers(Held(12, partition=3))).admitted
     assert kept == [(3, 12)]
@@ -456,7 +458,8 @@ def test_headers_say_who_writes_and_the_server_knows_the_latest():
         {"Spillover-Partition": "0", "Spillover-Epoch": "-1"},
         {"Spillover-Partition": "0", "Spillover-Epoch": "9" * 30},
         {"Spillover-Partition": "0", "Spillover-Epoch": "٣"},
+        {"Spillover-Partition": "8", "Spillover-Epoch": "1"},
     ],
 )
 def test_headers_that_are_none_are_refused(headers):
-    assert EpochGate().judge(headers).status == 400
+    assert EpochGate(8).judge(headers).status == 400

@@ -101,6 +101,18 @@ def test_others_may_write_whatever_fields_they_like(group):
     assert (record.key, record.value) == (None, b"")
 
 
+def test_a_checkpoint_that_cannot_be_read_is_not_begun_anew(group):
+    """Everything would be applied again; whoever wrote there is to blame, and is told of."""
+    group.fill(10)
+    reader = group.reader(1)
+    reader.commit(reader.read(0.0))
+    for value in ("", "x", "2|0-0|1", "2|0-0|1|0|0|"):
+        group.redis.hset(group.keys.checkpoints, "0", value)
+        with pytest.raises(StoreRefused, match="CHECKPOINT of partition 0 cannot be read"):
+            group.reader(2).read(0.0)
+        assert group.redis.hget(group.keys.checkpoints, "0") == value
+
+
 def test_reading_goes_on_behind_the_checkpoint(group):
     """What was read and not committed comes again, to the next holder or to the same."""
     group.fill(100)

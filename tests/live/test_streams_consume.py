@@ -153,6 +153,19 @@ def test_poison_is_set_aside_with_what_was_said(redis_server, filled):
     assert checkpoint(url, group).set_aside == 3
 
 
+def test_poison_of_very_many_fields_is_set_aside_in_part(redis_server, filled):
+    """More than a script passes on: also then its batch takes effect as a whole."""
+    url, group = filled
+    keys = StreamKeys.of(group)
+    redis_server.client.xadd(keys.stream(0), {f"f{number}": "" for number in range(5_000)})
+    with StreamReader(url, group, 0, 1) as reader:
+        consumed = reader.consume(counting([]), attempts=Attempts(attempts=1), to_end=True)
+    assert (consumed.handled, consumed.set_aside) == (100, 1)
+    assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
+    ((_, aside),) = redis_server.client.xrange(keys.set_aside(0))
+    assert ("f2999" in aside, "f3000" in aside) == (True, False)
+
+
 def test_poison_can_end_it_instead(redis_server, filled):
     """What came before is committed; whoever comes next meets the same record."""
     url, group = filled

@@ -168,9 +168,13 @@ def test_the_budget_grows_with_the_share():
         ({"min_grab_ms": 60_000.0}, "less than normal_lease_ms 60000, .*next challenge is due"),
         ({"held_delay_ms": 5_000.0}, "less than min_grab_ms 5000, .*mark of the winner is gone"),
         ({"max_shutdown_ms": 180_000.0}, "less than max_lease_ms 180000, .*taken for dead"),
-        ({"held_delay_ms": 0.0}, "held_delay_ms: expected ms above 0, got 0"),
-        ({"max_lease_ms": float("inf")}, "max_lease_ms: expected ms above 0, got inf"),
-        ({"normal_lease_ms": float("nan")}, "normal_lease_ms: expected ms above 0, got nan"),
+        ({"held_delay_ms": 0.0}, "held_delay_ms: expected ms above 0, 1000000000 at most, got 0"),
+        ({"max_lease_ms": float("inf")}, "ms above 0, 1000000000 at most, got inf"),
+        ({"max_lease_ms": 1.1e9}, "ms above 0, 1000000000 at most, got 1.1e"),
+        (
+            {"normal_lease_ms": float("nan")},
+            "normal_lease_ms: expected ms above 0, 1000000000 at most",
+        ),
     ],
 )
 def test_times_that_break_a_relation_are_refused(changed, told):

@@ -21,6 +21,11 @@ from spillover.core.lease_records import Activation, Survey
 from spillover.core.lease_shares import shares_of
 from spillover.policy.leasing import spread_wait_ms
 
+GRAB_WORK_MAX = 500_000
+"""For each grab the store counts the whole group. A member asks for no more at once than makes the
+store look at so many partitions (a fraction of a second): else thousands of grabs wait in line, and
+surveys and activations behind them, until nobody waits for their answers any more."""
+
 
 class Stage(Enum):
     """How far a claim has come."""
@@ -109,14 +114,24 @@ class Claims:
         return mine + desk.random.sample(stuck, chosen)
 
     def _challenge(self, partitions: Iterable[int], now_s: float) -> list[int]:
-        """Those of them that may be claimed; to be published."""
-        claimed = []
+        """Those of them that may be claimed; to be published. The next survey is for the rest."""
+        claimed: list[int] = []
+        room = self._room
         for partition in partitions:
             if self._may_claim(partition, now_s):
+                if len(claimed) == room:
+                    self.missed = True
+                    break
                 self._desk.tell(ev.CHALLENGED, partition)
                 self._wait(partition, now_s)
                 claimed.append(partition)
         return claimed
+
+    @property
+    def _room(self) -> int:
+        """How many more may be raced for at once."""
+        at_once = max(1, GRAB_WORK_MAX // self._desk.partitions)
+        return max(0, at_once - len(self._racing))
 
     @property
     def _racing(self) -> list[int]:
@@ -138,7 +153,7 @@ class Claims:
     def challenged(self, partition: int, now_s: float) -> None:
         """Somebody challenges: race too, if that may succeed."""
         has_room = self._shares.has_room(partition, self.claims)
-        if has_room and self._may_claim(partition, now_s):
+        if has_room and self._may_claim(partition, now_s) and self._room:
             self._wait(partition, now_s)
 
     def _wait(self, partition: int, now_s: float) -> None:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from spillover.core import lease_events as ev
-from spillover.core.lease_records import check_name
+from spillover.core.lease_records import check_name, check_partitions
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
 
@@ -35,9 +35,7 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         check_name("lease member", "node", self.node)
-        if self.partitions < 1:
-            expected = f"expected at least 1, got {self.partitions}"
-            raise InputError("lease member", "partitions", expected)
+        check_partitions("lease member", self.partitions)
         if self.balance not in LEASE_BALANCES:
             expected = f"expected one of {', '.join(LEASE_BALANCES)}, got {self.balance!r}"
             raise InputError("lease member", "balance", expected)

@@ -25,6 +25,9 @@ report nothing are evened out as by counts."""
 LOAD_MAX = 10**12
 """Of one partition, in thousandths: then nine thousand of them add up without rounding."""
 
+PARTITIONS_MAX = 10_000
+"""Of a group: every survey and every grab looks at all of them."""
+
 NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of nodes and names of groups: neither `|` nor a brace can occur in them."""
 
@@ -34,6 +37,15 @@ def check_name(source: str, field_name: str, name: str) -> None:
     if NAME.fullmatch(name) is None:
         expected = f"expected 1 to 63 of A-Z a-z 0-9 . _ -, got {name!r}"
         raise InputError(source, field_name, expected)
+
+
+def check_partitions(source: str, partitions: int) -> None:
+    """Raise InputError unless a group can have so many."""
+    if partitions < 1:
+        raise InputError(source, "partitions", f"expected at least 1, got {partitions}")
+    if partitions > PARTITIONS_MAX:
+        expected = f"expected at most {PARTITIONS_MAX}, got {partitions}"
+        raise InputError(source, "partitions", expected)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from spillover.core.decisions import Decision, describe
@@ -77,6 +78,11 @@ class Story:
     def of(self, request_id: str) -> list[Decision]:
         """The decisions still held that concern one request, oldest first."""
         return [record for record in self._of(request_id) if isinstance(record, Decision)]
+
+    def newest(self, limit: int) -> list[Decision]:
+        """The newest decisions, newest first, of no more than the newest 4 x `limit` records."""
+        records = islice(reversed(self._ring), 4 * limit)
+        return list(islice((one for one in records if isinstance(one, Decision)), limit))
 
     def tell(self, request_id: str, neighbor_ids: Sequence[str]) -> list[dict[str, Any]]:
         """All that is still known of one request, oldest first, as users read it. `at_ms` counts

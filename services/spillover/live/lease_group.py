@@ -124,6 +124,7 @@ class LeaseGroup:
         self._leases.beat_on(loop)
         self.loop_lag.watch(loop)
         self._listening = loop.create_task(self._hints.run())
+        self._listening.add_done_callback(_tell_end_of_hints)
         self._feed(ev.Started())
         if self._drain_wanted:
             self._feed(ev.Drain())
@@ -207,6 +208,8 @@ class LeaseGroup:
             _, late = await asyncio.wait(self._calls, timeout=CLOSE_S)
             for call in late:
                 call.cancel()
+        if self._joined.done() and not self._joined.cancelled():
+            self._joined.exception()  # seen: it came too late to be told
         await self._parts.close()
 
     # --- events in ----------------------------------------------------------------------------
@@ -338,6 +341,9 @@ class LeaseGroup:
                 self._feed(ev.AskFailed(ask, str(error)))
             else:
                 self._joined.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - a bug, or a library's: told, asked again
+            _log.exception("%s failed", type(ask).__name__)
+            self._feed(ev.AskFailed(ask, f"{type(error).__name__}: {error}"))
         else:
             self._feed(ev.Answered(ask, answer))
 
@@ -375,3 +381,8 @@ class LeaseGroup:
         if self._on_event is not None:
             line = {"at_s": round(time.time(), 3), "node": self.node, "event": event, **more}
             self._on_event({name: value for name, value in line.items() if value is not None})
+
+
+def _tell_end_of_hints(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("no hint is heard any more; looked up each period", exc_info=error)

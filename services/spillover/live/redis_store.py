@@ -19,6 +19,7 @@ from spillover.core.lease_records import (
     Snapshot,
     Survey,
     check_name,
+    check_partitions,
     survey_of,
 )
 from spillover.live.redis_connection import RedisLink, Script
@@ -81,8 +82,7 @@ class RedisLeaseStore:
         balance: str = "count",
         timeout_s: float | None = None,
     ) -> None:
-        if partitions < 1:
-            raise InputError("lease group", "partitions", f"expected at least 1, got {partitions}")
+        check_partitions("lease group", partitions)
         if rule not in LEASE_RULES:
             expected = f"expected one of {', '.join(LEASE_RULES)}, got {rule!r}"
             raise InputError("lease group", "rule", expected)
@@ -240,8 +240,9 @@ class RedisLeaseStore:
             ("BALANCE", "balance", self._balance),
         ):
             if words[:1] == [word]:
+                have = " ".join(words[1:]) or "nothing"
                 expected = (
-                    f"expected {words[1]}, as the group has it, got {given}: take another group, "
+                    f"expected {have}, as the group has it, got {given}: take another group, "
                     f"or stop all its members and delete the key {self._keys.group}"
                 )
                 raise InputError("lease group", name, expected) from None

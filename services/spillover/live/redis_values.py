@@ -1,17 +1,20 @@
 """How a group's keys are called in Redis, and how its values are written and read there.
 
 All keys carry the hash tag `{spillover:G}`, so that they lie in one slot of a cluster. A value's
-fields are joined by `|`, the node first. What cannot be read counts as not there: then scripts and
-members take the partition for one that was never served.
+fields are joined by `|`, the node first: `node|epoch|since_ms|lease_to_ms|stop_to_ms` of an
+allocation, `node|since_ms|to_ms` of a grab, `alive_to_ms|incarnation` of a member,
+`thousandths|at_ms` of a load. What cannot be read counts as not there: then scripts and members
+take the partition for one that was never served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from spillover.core.lease_records import (
+    NAME,
     Allocation,
     Grab,
     Registration,
@@ -19,8 +22,6 @@ from spillover.core.lease_records import (
     StoredLoad,
     check_name,
 )
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,61 +57,47 @@ class GroupKeys:
         return (*self.hashes, self.load)
 
 
-def read_allocation(value: str) -> Allocation:
-    """`node|epoch|since_ms|lease_to_ms|stop_to_ms`; raises ValueError."""
-    node, epoch, since_ms, lease_to_ms, stop_to_ms = value.split("|")
-    return Allocation(node, int(epoch), int(since_ms), int(lease_to_ms), int(stop_to_ms))
+def _lines_of(field: str, value: str) -> re.Pattern[str]:
+    """Pairs of a field and its value, each on a line of its own. What stands between such pairs is
+    passed over, whatever somebody wrote there."""
+    return re.compile(f"^{field}\n{value}$", re.MULTILINE | re.ASCII)
 
 
-def read_grab(value: str) -> Grab:
-    """`node|since_ms|to_ms`; raises ValueError."""
-    node, since_ms, to_ms = value.split("|")
-    return Grab(node, int(since_ms), int(to_ms))
+_PARTITION = r"(0|[1-9]\d{0,8})"
+_NUMBER = r"(\d{1,15})"
+"""As in group.lua, WHOLE: numbers that are exact in Lua, too."""
 
-
-def read_registration(value: str) -> Registration:
-    """`alive_to_ms|incarnation`; raises ValueError."""
-    alive_to_ms, incarnation = value.split("|")
-    return Registration(int(alive_to_ms), incarnation)
-
-
-def read_load(value: str) -> StoredLoad:
-    """`thousandths|at_ms`; raises ValueError."""
-    amount, at_ms = value.split("|")
-    return StoredLoad(int(amount), int(at_ms))
+_ALLOCATIONS = _lines_of(_PARTITION, rf"([^|\n]+)\|{_NUMBER}\|{_NUMBER}\|{_NUMBER}\|{_NUMBER}")
+_GRABS = _lines_of(_PARTITION, rf"([^|\n]+)\|{_NUMBER}\|{_NUMBER}")
+_MEMBERS = _lines_of(f"({NAME.pattern})", rf"{_NUMBER}\|([^|\n]*)")
+_LOADS = _lines_of(_PARTITION, rf"{_NUMBER}\|{_NUMBER}")
 
 
 def read_snapshot(reply: Sequence[str]) -> Snapshot:
     """What `survey.lua` answers: the clock, the era, and three hashes, each as lines of fields and
     values in turn; `survey_loads.lua` adds the loads."""
-    now_ms, era, allocation, grab, members, *load = reply
+    now_ms, era, allocations, grabs, members, *loads = reply
     return Snapshot(
         int(now_ms),
         era,
-        _by_partition(allocation, read_allocation),
-        _by_partition(grab, read_grab),
-        _by_node(members),
-        _by_partition(load[0], read_load) if load else None,
+        {
+            int(partition): Allocation(node, int(epoch), int(since), int(lease_to), int(stop_to))
+            for partition, node, epoch, since, lease_to, stop_to in _ALLOCATIONS.findall(
+                allocations
+            )
+        },
+        {
+            int(partition): Grab(node, int(since), int(to))
+            for partition, node, since, to in _GRABS.findall(grabs)
+        },
+        {
+            node: Registration(int(alive_to), incarnation)
+            for node, alive_to, incarnation in _MEMBERS.findall(members)
+        },
+        {
+            int(partition): StoredLoad(int(amount), int(at))
+            for partition, amount, at in _LOADS.findall(loads[0])
+        }
+        if loads
+        else None,
     )
-
-
-def _by_partition(lines: str, read: Callable[[str], T]) -> dict[int, T]:
-    fields = iter(lines.split("\n"))
-    found = {}
-    for partition, value in zip(fields, fields, strict=False):
-        try:
-            found[int(partition)] = read(value)
-        except ValueError:
-            continue
-    return found
-
-
-def _by_node(lines: str) -> dict[str, Registration]:
-    fields = iter(lines.split("\n"))
-    found = {}
-    for node, value in zip(fields, fields, strict=False):
-        try:
-            found[node] = read_registration(value)
-        except ValueError:
-            continue
-    return found

@@ -7,7 +7,6 @@ and who may take a partition is decided in `policy.leasing`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 
 from spillover.model.errors import InputError
@@ -20,6 +19,9 @@ LEASE_BALANCES = ("count", "load")
 
 RENEWALS_PER_LEASE_MIN = 3
 """A maximum lease must outlast this many renewals, so that one or two late ones cost nothing."""
+
+TIME_MS_MAX = 1e9
+"""Eleven days. Instants that are further away than numbers in Redis are wide could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,9 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError("lease times", field.name, f"expected ms above 0, got {value:g}")
+            if not 0 < value <= TIME_MS_MAX:
+                expected = f"expected ms above 0, {TIME_MS_MAX:.0f} at most, got {value:g}"
+                raise InputError("lease times", field.name, expected)
         renewals_ms = RENEWALS_PER_LEASE_MIN * self.renewal_period_ms
         if self.max_lease_ms < renewals_ms:
             self._refuse(

@@ -124,6 +124,8 @@ class LeaseTwin:
         if other is not None and other.incarnation != incarnation:
             lost = [(partition, False, False) for partition, _ in held]
             return Renewed(group.era, lost, displaced=True)
+        if other is not None and other.alive_to_ms > now_ms + self._times.max_lease_ms:
+            self._forget_the_future(now_ms)
         self._register(now_ms, node, incarnation)
         is_new = known not in ("", group.era)
         answers = []
@@ -228,10 +230,25 @@ class LeaseTwin:
         if group is None or group.server != self._server:
             self._eras += 1
             group = self._group = _Group(*wanted, f"era{self._eras}", self._server)
+            self._forget_the_future(now_ms)
         if self._known.get(node, "") not in ("", group.era) and group.grace_to_ms is None:
             group.grace_to_ms = now_ms + self._times.max_lease_ms
         self._known[node] = group.era
         return group
+
+    def _forget_the_future(self, now_ms: float) -> None:
+        """Instants of a clock that was ahead of this one; see lua/era.lua."""
+        to_ms = now_ms + self._times.max_lease_ms
+        for allocation in self.allocations.values():
+            allocation.since_ms = min(allocation.since_ms, now_ms)
+            allocation.lease_to_ms = min(allocation.lease_to_ms, to_ms)
+            allocation.stop_to_ms = min(allocation.stop_to_ms, to_ms)
+        for grab in self.grabs.values():
+            grab.since_ms, grab.to_ms = min(grab.since_ms, now_ms), min(grab.to_ms, to_ms)
+        for member in self.members.values():
+            member.alive_to_ms = min(member.alive_to_ms, to_ms)
+        if self._group is not None and self._group.grace_to_ms is not None:
+            self._group.grace_to_ms = min(self._group.grace_to_ms, to_ms)
 
     def _kept(
         self, now_ms: float, partition: int, node: str, epoch: int, *, is_new: bool

@@ -6,10 +6,10 @@ What members make of that is in `core.lease_work`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from random import Random
 
+from spillover.core.lease_records import LOAD_MAX, LOAD_UNIT
 from spillover.model.errors import InputError
 
 SKEWED = "skewed"
@@ -30,8 +30,9 @@ def check_loads(loads: Sequence[float], noise: float, partitions: int) -> None:
         expected = f"expected one for each of {partitions} partitions, got {len(loads)}"
         raise InputError("leases", "loads", expected)
     for load in loads:
-        if not (math.isfinite(load) and load >= 0.0):
-            raise InputError("leases", "loads", f"expected numbers of at least 0, got {load:g}")
+        if not 0.0 <= load <= LOAD_MAX / LOAD_UNIT:
+            expected = f"expected numbers of 0 to {LOAD_MAX / LOAD_UNIT:g}, got {load:g}"
+            raise InputError("leases", "loads", expected)
     if not 0.0 <= noise <= 1.0:
         raise InputError("leases", "load_noise", f"expected a share of 0..1, got {noise:g}")
 

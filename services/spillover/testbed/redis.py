@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis_connection import place_of, told_error
+from spillover.live.redis_connection import check_options, place_of, told_error
 from spillover.model.errors import InputError, PeerError, RunError
 from spillover.testbed.keeper import Keeper, end_group
 
@@ -98,6 +98,7 @@ def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
     except ImportError:
         expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
         raise InputError("redis", "", expected) from None
+    check_options(url)
     try:
         return Redis.from_url(
             url,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from spillover.core.lease_records import check_name
 from spillover.live.lease_renewal.plan import Plan
-from spillover.live.redis_connection import Script
+from spillover.live.redis_connection import Script, check_options
 from spillover.live.redis_values import GroupKeys
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
@@ -66,9 +66,13 @@ def make_plan(
 
 def parse_address(url: str) -> dict[str, object]:
     """redis://[user:password@]host:port/number, rediss:// the same with TLS, unix://path?db=0; of
-    the library's options those for TLS: ssl_ca_certs, ssl_cert_reqs=none. Raises InputError."""
+    the library's options those of `redis_connection.URL_OPTIONS`. Raises InputError."""
+    check_options(url)
     expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InputError("redis", "url", expected) from None
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     is_path = parts.scheme == "unix"
     if parts.scheme not in {"redis", "rediss", "unix"} or (is_path and not parts.path):
@@ -83,8 +87,8 @@ def parse_address(url: str) -> dict[str, object]:
         "host": parts.hostname or "localhost",
         "port": port,
         "number": number,
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
+        "user": unquote(parts.username or "") or options.get("username", ""),
+        "password": unquote(parts.password or "") or options.get("password", ""),
         "tls": parts.scheme == "rediss",
         "ca": options.get("ssl_ca_certs", ""),
         "verify": options.get("ssl_cert_reqs", "required") != "none",

@@ -37,9 +37,9 @@ local function add_all()
   local count, total = 0, 0
   local stale_ms = now_ms - tonumber(ARGV[13])
   for i = 1, #stored, 2 do
-    local number = tonumber(stored[i])
     local amount, at = string.match(stored[i + 1], '^(%d+)|(%d+)$')
-    if number and number < partitions and amount and tonumber(at) > stale_ms then
+    if amount and #amount <= DIGITS_MAX and #at <= DIGITS_MAX
+      and is_partition(stored[i], partitions) and tonumber(at) > stale_ms then
       known[stored[i]] = tonumber(amount)
       count, total = count + 1, total + tonumber(amount)
     end

@@ -3,13 +3,49 @@
 -- replica), begins a new era. Whoever knew another one sets a grace within which nothing is won,
 -- so that holders can say first what they hold. A group that is new to all has no grace.
 
+-- Instants of a clock that was ahead of this one: it was set back, or another server's was. As they
+-- stand, whoever died would count as alive for so much longer. So nothing lasts longer than one
+-- maximum lease from now, and what has begun began by now. Nobody relies on more than that.
+local function forget_the_future(max_lease_ms)
+  local to_ms = now_ms + max_lease_ms
+  local allocations = redis.call('HGETALL', ALLOCATION)
+  for i = 1, #allocations, 2 do
+    local a = read_allocation(allocations[i + 1])
+    if a and (a.since > now_ms or a.lease_to > to_ms or a.stop_to > to_ms) then
+      a.since, a.lease_to = math.min(a.since, now_ms), math.min(a.lease_to, to_ms)
+      a.stop_to = math.min(a.stop_to, to_ms)
+      redis.call('HSET', ALLOCATION, allocations[i], allocation_text(a))
+    end
+  end
+  local grabs = redis.call('HGETALL', GRAB)
+  for i = 1, #grabs, 2 do
+    local winner, since = live_winner(grabs[i + 1])
+    local mark_to = winner and tonumber(string.match(grabs[i + 1], '%d+$'))
+    if winner and (since > now_ms or mark_to > to_ms) then
+      redis.call('HSET', GRAB, grabs[i], winner .. '|' .. text(math.min(since, now_ms)) .. '|'
+        .. text(math.min(mark_to, to_ms)))
+    end
+  end
+  local members = redis.call('HGETALL', MEMBERS)
+  for i = 1, #members, 2 do
+    local incarnation, alive_ms = living_member(members[i + 1])
+    if incarnation and alive_ms > max_lease_ms then
+      set_member(members[i], incarnation, max_lease_ms)
+    end
+  end
+  local grace_to_ms = tonumber(redis.call('HGET', GROUP, 'grace_to_ms') or nil)
+  if grace_to_ms and grace_to_ms > to_ms then
+    redis.call('HSET', GROUP, 'grace_to_ms', text(to_ms))
+  end
+end
+
 local function server_id()
   local info = redis.pcall('INFO', 'server')
   return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 end
 
 -- The first six arguments of scripts that use it: known era, fresh era, partitions, rule, balance,
--- grace in ms. The era and when its grace ends; or nil and an error reply, if the group is another
+-- grace in ms, which is one maximum lease. The era and when its grace ends; or nil and an error reply, if the group is another
 -- than was meant.
 local function enter_era()
   local known, fresh, grace_ms = ARGV[1], ARGV[2], tonumber(ARGV[6])
@@ -32,6 +68,7 @@ local function enter_era()
     redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'balance', balance,
       'era', era, 'server', server)
     redis.call('HDEL', GROUP, 'grace_to_ms')
+    forget_the_future(grace_ms)
   end
   if known ~= '' and known ~= era and not grace_to_ms then
     grace_to_ms = now_ms + grace_ms

@@ -15,6 +15,30 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- How many digits a number has that we wrote: it is exact in Lua. More than that is somebody else's,
+-- and an epoch taken from it would grow no more.
+local DIGITS_MAX = 15
+
+-- Whether these are such numbers.
+local function are_whole(...)
+  for i = 1, select('#', ...) do
+    if #select(i, ...) > DIGITS_MAX then
+      return false
+    end
+  end
+  return true
+end
+
+-- Whether the field is one of that many partitions, as we write it.
+local function is_partition(field, partitions)
+  return (field == '0' or string.find(field, '^[1-9]%d*$')) and tonumber(field) < partitions
+end
+
+-- Whether a field can be a member's id.
+local function is_name(field)
+  return #field <= 63 and string.find(field, '^[%w._-]+$') ~= nil
+end
+
 -- node|epoch|since_ms|lease_to_ms|stop_to_ms; nil for what was never served, or cannot be read.
 local function read_allocation(value)
   if not value then
@@ -22,7 +46,7 @@ local function read_allocation(value)
   end
   local node, epoch, since, lease_to, stop_to =
     string.match(value, '^([^|]+)|(%d+)|(%d+)|(%d+)|(%d+)$')
-  if not node then
+  if not node or not are_whole(epoch, since, lease_to, stop_to) then
     return nil
   end
   return {
@@ -66,7 +90,7 @@ local function live_winner(value)
     return nil
   end
   local node, since, to = string.match(value, '^([^|]+)|(%d+)|(%d+)$')
-  if node and tonumber(to) > now_ms then
+  if node and are_whole(since, to) and tonumber(to) > now_ms then
     return node, tonumber(since)
   end
   return nil
@@ -78,7 +102,7 @@ local function living_member(value)
     return nil
   end
   local alive_to, incarnation = string.match(value, '^(%d+)|([^|]*)$')
-  if alive_to and tonumber(alive_to) > now_ms then
+  if alive_to and are_whole(alive_to) and tonumber(alive_to) > now_ms then
     return incarnation, tonumber(alive_to) - now_ms
   end
   return nil

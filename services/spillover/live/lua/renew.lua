@@ -8,9 +8,13 @@ if not era then
 end
 local node, incarnation, max_lease_ms = ARGV[7], ARGV[8], tonumber(ARGV[9])
 local count = (#ARGV - 9) / 2
-local other = living_member(redis.call('HGET', MEMBERS, node))
+local other, alive_ms = living_member(redis.call('HGET', MEMBERS, node))
 if other and other ~= incarnation then
   return { era, 1, string.rep('0', count) }
+end
+-- Longer than it could be by what this very process wrote: the clock was set back.
+if other and alive_ms > max_lease_ms then
+  forget_the_future(max_lease_ms)
 end
 set_member(node, incarnation, max_lease_ms)
 

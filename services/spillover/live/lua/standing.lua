@@ -15,7 +15,7 @@ end
 local function each_intended(begin, add)
   local members = redis.call('HGETALL', MEMBERS)
   for i = 1, #members, 2 do
-    if living_member(members[i + 1]) then
+    if is_name(members[i]) and living_member(members[i + 1]) then
       lately[members[i]], nodes = 0, nodes + 1
       begin(members[i])
     end
@@ -25,8 +25,7 @@ local function each_intended(begin, add)
   local grabs = redis.call('HGETALL', GRAB)
   for i = 1, #grabs, 2 do
     local winner, since = live_winner(grabs[i + 1])
-    local number = tonumber(grabs[i])
-    if winner and number and number < partitions then
+    if winner and is_partition(grabs[i], partitions) then
       is_won[grabs[i]] = true
       if lately[winner] then
         add(winner, grabs[i])
@@ -38,13 +37,14 @@ local function each_intended(begin, add)
   end
   local allocations = redis.call('HGETALL', ALLOCATION)
   for i = 1, #allocations, 2 do
-    local number = tonumber(allocations[i])
-    if number and number < partitions and not is_won[allocations[i]] then
+    if is_partition(allocations[i], partitions) and not is_won[allocations[i]] then
       -- As read_allocation, is_live and over_ms, without a table for each of a thousand.
-      local owner, since, lease_to, stop_to =
-        string.match(allocations[i + 1], '^([^|]+)|%d+|(%d+)|(%d+)|(%d+)$')
+      local owner, epoch, since, lease_to, stop_to =
+        string.match(allocations[i + 1], '^([^|]+)|(%d+)|(%d+)|(%d+)|(%d+)$')
       if owner and lately[owner] and tonumber(lease_to) > now_ms
-        and (stop_to == '0' or tonumber(stop_to) > now_ms) then
+        and (stop_to == '0' or tonumber(stop_to) > now_ms or tonumber(stop_to) == 0)
+        and #epoch <= DIGITS_MAX and #since <= DIGITS_MAX and #lease_to <= DIGITS_MAX
+        and #stop_to <= DIGITS_MAX then
         add(owner, allocations[i])
         if tonumber(since) > recent_ms then
           lately[owner] = lately[owner] + 1

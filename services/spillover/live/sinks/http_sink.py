@@ -47,7 +47,7 @@ class Verdict:
 
 
 class EpochGate:
-    """The highest epoch seen for each partition; may be asked from any thread.
+    """The highest epoch seen for each of so many partitions; may be asked from any thread.
 
     It forgets when its server ends: give it `seen`, what was stored, and have `keep` store each
     new epoch before the call is let in. A server that writes to a database does better with
@@ -56,15 +56,18 @@ class EpochGate:
 
     def __init__(
         self,
+        partitions: int,
         seen: Mapping[int, int] | None = None,
         keep: Callable[[int, int], None] = lambda _partition, _epoch: None,
     ) -> None:
+        self._partitions = partitions
         self._seen = dict(seen or {})
         self._keep = keep
         self._lock = threading.Lock()
 
     def judge(self, headers: Mapping[str, str]) -> Verdict:
-        """412 for an older epoch, 400 for headers that are not there or are no numbers."""
+        """412 for an older epoch, 400 for headers that are not there, are no numbers or name no
+        partition."""
         numbers = []
         for name in (PARTITION_HEADER, EPOCH_HEADER):
             text = _header(headers, name)
@@ -72,6 +75,9 @@ class EpochGate:
                 return Verdict(400, f"{name}: expected a number, got {text[:40]!r}", {})
             numbers.append(int(text))
         partition, epoch = numbers
+        if partition >= self._partitions:
+            expected = f"expected less than {self._partitions}, got {partition}"
+            return Verdict(400, f"{PARTITION_HEADER}: {expected}", {})
         with self._lock:
             latest = self._seen.get(partition, -1)
             if epoch > latest:

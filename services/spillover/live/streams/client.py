@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spillover.live.redis_connection import place_of, told_error
+from spillover.live.redis_connection import check_options, place_of, told_error
 from spillover.live.streams.steps import Begin, Call, Pause, Run, Steps, Stop, Take, Wait
 from spillover.model.errors import InputError
 
@@ -241,6 +241,7 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
     except ImportError:
         expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
         raise InputError("redis", "", expected) from None
+    check_options(url)
     try:
         pool = library.BlockingConnectionPool.from_url(
             url,

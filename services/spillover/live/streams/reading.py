@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Literal
 
 from spillover.live.lease_renewal.lease import Fenced
@@ -36,6 +36,10 @@ OnTrimmed = Literal["skip", "fail"]
 BATCH_RECORDS = 500
 BATCH_BYTES = 1 << 20
 ASIDE_RECORDS = 10_000
+
+ASIDE_FIELDS_MAX = 3_000
+"""Of a record that is set aside. Lua cannot pass on a thousand more in one command, and would end
+the script between the checkpoint and the effects."""
 
 ERROR_BYTES_MAX = 1_000
 """Of what a handler said about a record that is set aside."""
@@ -113,7 +117,8 @@ class Reading:
         self._apply_script = load_script("fence", "apply")
 
     def claim(self) -> Steps[Checkpoint]:
-        """Fence whoever has an earlier epoch, and go to the checkpoint. Raises Fenced."""
+        """Fence whoever has an earlier epoch, and go to the checkpoint. Raises Fenced, and
+        StoreRefused if somebody wrote something there that is no checkpoint."""
         self.checkpoint = None
         ask = Run(self._claim_script, self._fenced_keys, (self.partition, self.epoch))
         answer = yield from self.guard.patiently(ask)
@@ -205,10 +210,12 @@ class Reading:
         return Run(self._apply_script, keys, tuple(given))
 
     def _aside_fields(self, one: SetAside) -> list[bytes]:
-        """The record's own fields, behind what is told about it."""
+        """The record's own fields, the first of them if there are too many for a script, behind
+        what is told about it."""
         why = one.why.encode(errors="replace")[:ERROR_BYTES_MAX]
         told = [b"record", one.record.id.encode(), b"epoch", b"%d" % self.epoch, b"error", why]
-        return told + [part for field in one.record.fields.items() for part in field]
+        fields = one.record.fields.items()
+        return told + [part for field in islice(fields, ASIDE_FIELDS_MAX) for part in field]
 
     def _found(self) -> Steps[Found]:
         """What was read ahead, if it is of this place and has any records; else what there is."""
