@@ -4,12 +4,13 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo test soak dashboards lock format clean
+.PHONY: help demo testbed test soak dashboards lock format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
-	@echo "make test    style, types, import rules, then pytest (ARGS=... for pytest)"
+	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
+	@echo "make test    style, types, then pytest in two passes, tests/run.sh (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make format  format and fix what can be fixed"
@@ -19,11 +20,14 @@ help:
 demo: .venv/.complete
 	@$(BIN)/spillover demo $(ARGS)
 
+testbed:
+	@deploy/testbed.sh $(ARGS)
+
 test: .venv/.complete
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(ARGS)
+	tests/run.sh $(ARGS)
 
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \

@@ -1,4 +1,5 @@
-"""What all tests share: how a missing tool is met, and Hypothesis without surprises.
+"""What all tests share: how a missing tool is met, Hypothesis without surprises, and which tests
+run side by side, which alone (tests/run.sh).
 
 Fixtures of one ring live in that ring's own conftest.
 """
@@ -19,6 +20,61 @@ import pytest
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+TESTS = Path(__file__).parent
+ALONE = {"containers", "dashboards", "deploy", "e2e", "soak"}
+"""Directories whose tests want the machine for themselves, whatever their markers."""
+WORKERS_MAX = 8
+"""More are of no use: the longest tests take as long as all others on so many cores."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--only",
+        choices=("alone", "together"),
+        help="the tests that want the machine for themselves, or the others (default: all)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is to run alone, and leave out what is for the other pass."""
+    only = config.getoption("only")
+    kinds: dict[str, list[pytest.Item]] = {"alone": [], "together": []}
+    for item in items:
+        if ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e"):
+            item.add_marker("alone")
+        kinds["alone" if item.get_closest_marker("alone") else "together"].append(item)
+    if only is not None:
+        other = "together" if only == "alone" else "alone"
+        config.hook.pytest_deselected(items=kinds[other])
+        items[:] = kinds[only]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`: the cores that this process may use."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        cores = os.cpu_count() or 1
+    return min(cores, WORKERS_MAX)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[object]:
+    """Workers send their reports as UTF-8; some logs have what is none."""
+    return _as_utf8((yield))
+
+
+def _as_utf8(data: object) -> object:
+    match data:
+        case str():
+            return data.encode("utf-8", "backslashreplace").decode("utf-8")
+        case dict():
+            return {key: _as_utf8(value) for key, value in data.items()}
+        case list() | tuple():
+            return type(data)(map(_as_utf8, data))
+    return data
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ OPERATIONS = {
     *("GET /explain/{request_id}", "POST /admin/drain", "POST /admin/resume"),
     *("PUT /admin/policy", "PUT /admin/links/{neighbor}"),
     *("POST /peer/v1/forward", "POST /peer/v1/cancel", "POST /peer/v1/federation"),
-    "GET /peer/v1/reports",
+    *("GET /peer/v1/reports", "GET /console"),
 }
 
 

@@ -32,6 +32,7 @@ def targets(node):
     return ["--target", f"a={node.url}", "--target", f"b={node.url}"]
 
 
+@pytest.mark.alone  # on a busy machine it warns of requests that left late
 def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
     out = tmp_path / "out.jsonl"
     ran = run(
@@ -98,6 +99,7 @@ def test_an_interrupt_reports_what_was_measured(node, trace, number):
     assert result["sent"] == sum(result["outcomes"].values()) == 2
 
 
+@pytest.mark.alone  # as above
 def test_no_target_that_takes_anything_fails(capfd, trace):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

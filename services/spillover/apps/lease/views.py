@@ -121,10 +121,13 @@ def lease_state(report: GroupReport, seen: Seen) -> LeaseState:
             "allocation": stored.allocation,
             "grabs": stored.grabs,
             "redis": {"up": seen.problem is None, "problem": seen.problem},
-            "as_of_s": seen.as_of_s,
+            "as_of_s": None if seen.as_of_s is None else round(seen.as_of_s, 3),
             "redis_now_ms": stored.now_ms,
-            "renewal": {"kind": member.renewal, "lag_ms_max": member.renew_lag_s_max * 1000.0},
-            "loop_lag_ms": member.loop_lag.now_s() * 1000.0,
+            "renewal": {
+                "kind": member.renewal,
+                "lag_ms_max": round(member.renew_lag_s_max * 1e3, 3),
+            },
+            "loop_lag_ms": round(member.loop_lag.now_s() * 1e3, 3),
         },
         from_attributes=True,
     )

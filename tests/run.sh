@@ -1,0 +1,29 @@
+#!/bin/sh
+# The tests, in two passes: on all cores those that do not mind others beside them, then one by one
+# those that want the machine for themselves. tests/conftest.py knows which these are. Arguments are
+# pytest's and go to both: `make test ARGS="tests/core -k cancel"`.
+#
+# Plain .venv/bin/pytest runs all of them in one process.
+set -eu
+cd "$(dirname "$0")/.."
+
+status=0
+without_tests=0
+
+# Failures do not keep the next pass from running. All else does: Ctrl-C, -x, a file that cannot be
+# collected, a wrong option.
+run() {
+    code=0
+    .venv/bin/pytest "$@" || code=$?
+    case $code in
+        0) ;;
+        1) status=1 ;;
+        5) without_tests=$((without_tests + 1)) ;; # none of those asked for is of this kind
+        *) exit "$code" ;;
+    esac
+}
+
+run --only=together --numprocesses=auto --dist=worksteal "$@"
+run --only=alone "$@"
+if [ "$without_tests" -eq 2 ]; then exit 5; fi
+exit "$status"
