@@ -52,8 +52,8 @@ def three(tmp_path):
 
 @pytest.fixture
 def opened(chromium):
-    """A page that has drawn something: `with opened(url, **context) as page`. Fails if the browser
-    had anything to complain about besides services that do not answer."""
+    """A page that has drawn something, for `with`. Fails if the browser had anything to complain
+    about besides services that do not answer."""
     from playwright.sync_api import expect
 
     @contextmanager

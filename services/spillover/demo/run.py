@@ -106,6 +106,7 @@ class _Run:
             on_death=self._dead.append,
             source=self._plan.source,
         ) as bed:
+            self._display.say(f"watch it in a browser: {next(iter(bed.urls.values()))}/console")
             sampler = Sampler(bed.urls)
             try:
                 load = await self._load_and_look(bed, sampler)

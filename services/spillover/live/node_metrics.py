@@ -45,11 +45,16 @@ class NodeMetrics(Collector):
         self._written = (
             requests, received, forwards, self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
-        self.forwards_left = 0
-        """Forwards since the start, whatever came back."""
+        self.forwards_left = [0] * len(neighbors)
+        """Forwards to each neighbor since the start, whatever came back."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
+
+    @property
+    def answered(self) -> tuple[int, float]:
+        """How many clients' requests are done, and the sum of their system times in seconds."""
+        return self._system_time.count, self._system_time.total
 
     def home_ended(self, answer: Answer) -> None:
         """A client's request has its answer."""

@@ -88,6 +88,8 @@ class NodeShell:
         self.workers = make_workers(
             self.cluster, source, self.timers, self._service_ended, self._health_changed
         )
+        self.on_close: list[Callable[[], None]] = []
+        """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
         self.names = Names(topology.result_ttl_s, topology.result_limit, RESULTS_LIMIT_BYTES)
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
@@ -142,6 +144,8 @@ class NodeShell:
         waits is told by a canceled future that there will be no answer."""
         self.reception.closed = self.visitors.closed = True
         self._driver.close()
+        for close in self.on_close:
+            close()
         self.streams.close()
         for link in self._links:
             await link.close()
@@ -212,7 +216,7 @@ class NodeShell:
         }
 
     def _forward(self, command: ev.Forward) -> None:
-        self.metrics.forwards_left += 1
+        self.metrics.forwards_left[command.neighbor] += 1
         self._links[command.neighbor].forward(command)
 
     def _refuse(self, command: ev.Refuse) -> None:

@@ -53,6 +53,16 @@ class Spread:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self._counts)
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self._sum
+
     def collect(self, source: str, label: str = "cluster") -> Metric:
         family = HistogramMetricFamily(self._signal.name, self._signal.help, labels=[label])
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from spillover import __version__
+from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
 from spillover.live.lease_metrics import LeaseMetrics
@@ -30,6 +31,8 @@ def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
     )
     _add_state_routes(app, report)
     _add_probes(app, report, metrics)
+    app.state.console = lease_console(report)
+    app.state.console.mount(app)
     add_problem_handlers(app)
     _describe_problems(app)
     return app

@@ -5,9 +5,12 @@ time, from its first byte (or from the beginning of the connection) to the end o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from spillover.apps.console.console import TAKE_OVER
 
 REQUEST_LIMIT_BYTES = 65_536
 """Of whatever comes before it is answered. No route here reads a body."""
@@ -36,6 +39,15 @@ class BriefProtocol(HttpToolsProtocol):
         if self._timer is None:
             self._begin()
         super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope[TAKE_OVER] = self._take_over  # type: ignore[literal-required]
+
+    def _take_over(self) -> Callable[[], None]:
+        """The console's events have no end; that they are read is seen to there."""
+        self._end()
+        return self.transport.abort
 
     def on_response_complete(self) -> None:
         """The answer is written, but who knows whether it is read: a connection that is to be

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 import uvloop
@@ -72,7 +72,8 @@ class LeaseService:
 
     async def _serve(self) -> None:
         report = GroupReport(self._member)
-        self._server = _Server(_config(create_app(report, self._metrics)), self._ready)
+        app = create_app(report, self._metrics)
+        self._server = _Server(_config(app), self._ready, app.state.console.close)
         try:
             await self._server.serve([self._socket])
         finally:
@@ -82,13 +83,21 @@ class LeaseService:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which is the member's business."""
 
-    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: threading.Event, on_shutdown: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._on_shutdown = on_shutdown
+        """Ends what would hold up the end."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_shutdown()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from spillover import __version__
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.cold_bodies import described_body, read_json
+from spillover.apps.node.console_view import node_console
 from spillover.apps.node.doors import AsgiApp, PeerVersions
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
@@ -50,8 +51,12 @@ def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
     )
     _add_state_routes(app, shell)
     add_request_routes(app, shell)
-    _add_federation_routes(app, Federation(shell))
+    federation = Federation(shell)
+    _add_federation_routes(app, federation)
     add_admin_routes(app, shell, testbed=testbed)
+    app.state.console = node_console(shell, federation, testbed=testbed)
+    app.state.console.mount(app)
+    shell.on_close.append(app.state.console.close)
     _add_problem_handlers(app)
     add_hot_paths(app)
     return HotPaths(PeerVersions(app), shell)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 
+from spillover.apps.console.console import EVENTS_PATH, TAKE_OVER
 from spillover.apps.node.direct_exchange import DirectExchange
 from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
@@ -68,6 +69,8 @@ class HotPaths:
         exchange: Exchange = scope.pop(EXCHANGE)
         route = self._routes.get(scope["path"])
         if route is None:
+            if scope["path"] == EVENTS_PATH:
+                scope[TAKE_OVER] = lambda: exchange.break_off
             await self._app(scope, receive, send)
             return
         method, answer = route

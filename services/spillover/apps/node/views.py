@@ -41,6 +41,8 @@ class NeighborState(BaseModel):
     alive: bool
     delay_ms: Milliseconds = 0.0
     """One way, as the topology has it."""
+    forwards: Count = 0
+    """Requests handed to it since the start, whatever came back."""
     link: LinkState | None = None
     """null where nobody has changed it."""
 
@@ -71,6 +73,10 @@ class NodeState(BaseModel):
     drained: bool
     forwards: Count
     """Requests handed to neighbors since the start, whatever came back."""
+    answered: Count = 0
+    """Clients' requests that are done, since the start."""
+    system_time_sum_ms: Milliseconds = 0.0
+    """The sum of their system times."""
     stuck: Count = 0
     """Servers still busy with work whose request has ended."""
     down: bool = False
@@ -114,6 +120,7 @@ class FederationState(BaseModel):
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine = shell.machine
+    answered, system_time_sum_s = shell.metrics.answered
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -126,7 +133,9 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
-        forwards=shell.metrics.forwards_left,
+        forwards=sum(shell.metrics.forwards_left),
+        answered=answered,
+        system_time_sum_ms=system_time_sum_s * 1e3,
         stuck=len(machine.servers.stuck),
         down=machine.servers.down,
         neighbors=_neighbor_states(shell, now_s),
@@ -148,6 +157,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             age_ms=None if view.age_s is None else view.age_s * 1e3,
             alive=view.alive,
             delay_ms=linked[y].delay_ms,
+            forwards=shell.metrics.forwards_left[y],
             link=link_state(shell, y),
         )
         for y, view in enumerate(shell.machine.neighbors.view(now_s))

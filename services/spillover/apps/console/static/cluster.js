@@ -1,0 +1,133 @@
+// One cluster at a closer look: its figures, what it believes of its neighbors, and what can be done.
+
+import { color, duration, el, milliseconds, rate, set, share, webAddress } from "./dom.js";
+import { Operate } from "./operate.js";
+
+export class ClusterPanel {
+  constructor() {
+    this.name = el("h2");
+    this.badge = el("span", { class: "badge" });
+    this.chip = el("i", { class: "chip" });
+    this.facts = el("dl", { class: "facts" });
+    this.values = new Map();
+    this.body = el("tbody");
+    this.operate = new Operate({
+      drain: "Accept nothing more, and hand the queue to neighbors?",
+      resume: "Accept requests again?",
+    });
+    this.elsewhere = el("p", { class: "small" });
+    this.table = el(
+      "div",
+      { class: "scroll" },
+      el("table", {}, el("caption", { text: "What it believes of its neighbors" }), head(), this.body),
+    );
+    this.card = el(
+      "aside",
+      { class: "card", id: "cluster" },
+      el("div", { class: "head" }, el("div", { class: "named" }, this.chip, this.name, this.badge)),
+      this.facts,
+      this.table,
+      this.operate.place,
+      this.elsewhere,
+    );
+  }
+
+  hello(told) {
+    this.own = told.name;
+    const here = new URL(".", location.href).href.replace(/\/$/, "");
+    this.operate.hello(told, `spillover drain ${here}`);
+  }
+
+  show(frame, flows, chosen) {
+    const index = frame.clusters.findIndex((one) => one.id === chosen);
+    const state = frame.clusters[index];
+    if (state === undefined) return;
+    this.chip.style.background = color(index, frame.clusters.length);
+    set(this.name, "text", `Cluster ${state.id}`);
+    const [word, kind] = standing(state);
+    set(this.badge, "text", word);
+    set(this.badge, "data-outcome", kind);
+    this.table.hidden = state.unreachable === true;
+    this.#facts(state.unreachable ? gone(state) : figures(state, flows.of(state.id)));
+    if (!state.unreachable) this.#neighbors(state.neighbors);
+    this.#operate(state);
+  }
+
+  #facts(rows) {
+    const names = rows.map(([name]) => name).join("\n");
+    if (names !== this.names) {
+      this.names = names;
+      this.values = rows.map(() => el("dd"));
+      this.facts.replaceChildren(...rows.flatMap(([name], index) => [el("dt", { text: name }), this.values[index]]));
+    }
+    rows.forEach(([, value], index) => set(this.values[index], "text", value));
+  }
+
+  #neighbors(rows) {
+    while (this.body.children.length > rows.length) this.body.lastChild.remove();
+    while (this.body.children.length < rows.length) {
+      this.body.append(el("tr", {}, el("th", { scope: "row" }), Array.from({ length: 4 }, () => el("td"))));
+    }
+    rows.forEach((one, index) => {
+      const row = this.body.children[index];
+      const cut = one.link?.cut ? " (cut)" : "";
+      const known = one.alive;
+      const cells = [
+        `${one.id}${cut}`,
+        known ? one.queue_length : "?",
+        known ? share(one.accept_probability) : "?",
+        known ? share(one.neighborhood_accept_probability) : "?",
+        one.age_ms === null ? "never" : one.age_ms < 10_000 ? milliseconds(one.age_ms) : duration(one.age_ms / 1000),
+      ];
+      cells.forEach((text, cell) => set(row.children[cell], "text", text));
+      set(row, "class", known ? null : "unknown");
+    });
+  }
+
+  #operate(state) {
+    const own = state.id === this.own;
+    this.operate.place.hidden = !own;
+    if (own) this.operate.show(state.unreachable ? [] : state.draining ? ["resume"] : ["drain"]);
+    const address = own ? null : webAddress(state.url, "/console");
+    const shown = `${state.id} ${own} ${address}`;
+    if (shown === this.shown) return;
+    this.shown = shown;
+    const words = "Its decisions, drain and resume are at ";
+    const link = address && el("a", { href: address, rel: "noreferrer", text: "its own console" });
+    this.elsewhere.replaceChildren(...(own ? [] : [words, link ?? "its own node", "."]));
+  }
+}
+
+function head() {
+  const titles = ["neighbor", "N", "P", "R", "age"];
+  return el("thead", {}, el("tr", {}, titles.map((text) => el("th", { scope: "col", text }))));
+}
+
+function standing(state) {
+  if (state.unreachable) return ["unreachable", "refused"];
+  if (state.down) return ["servers down", "refused"];
+  if (state.drained) return ["drained", "kept"];
+  if (state.draining) return ["draining", "kept"];
+  return ["up", "started"];
+}
+
+function gone(state) {
+  const seen = state.last_seen_s === null ? "never" : `${duration(state.last_seen_s)} ago`;
+  return [["last heard of", seen]];
+}
+
+function figures(state, flow) {
+  const out = flow === null ? NaN : [...flow.forwards.values()].reduce((sum, one) => sum + one, 0);
+  const rows = [
+    ["waiting, N", state.queue_length],
+    ["busy servers", `${state.busy} of ${state.servers}`],
+    ["accepts, P", share(state.accept_probability)],
+    ["with neighbors, R", share(state.neighborhood_accept_probability)],
+    ["own requests", `${rate(flow?.arrived)}/s`],
+    ["handed on", `${rate(out)}/s`],
+    ["mean system time", milliseconds(flow?.system_ms)],
+    ["policy", state.policy],
+  ];
+  if (state.stuck > 0) rows.push(["stuck servers", state.stuck]);
+  return rows;
+}

@@ -1,0 +1,29 @@
+"""What a lease member's console shows: `/state`, and draining. Nothing is known here of how."""
+
+from __future__ import annotations
+
+from spillover import __version__
+from spillover.apps.console.console import Console
+from spillover.apps.console.operators import Operators
+from spillover.apps.lease.views import lease_state
+from spillover.live.lease_report import GroupReport
+
+PERIOD_S = 0.5
+"""Leases last seconds."""
+
+
+def lease_console(report: GroupReport) -> Console:
+    """The console of one member, to be mounted on its app."""
+
+    async def look() -> bytes:
+        return lease_state(report, await report.look()).model_dump_json().encode()
+
+    member = report.member
+    return Console(
+        "lease",
+        {"name": member.node, "group": member.group, "version": __version__, "testbed": False},
+        look,
+        period_s=PERIOD_S,
+        actions={"drain": member.drain_soon},
+        operators=Operators(),
+    )

@@ -1,0 +1,118 @@
+"""What a node's console shows: the federation, the newest decisions taken here, drain and resume.
+
+Only what the page draws, since it is sent several times a second. Nothing is known here of how.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from spillover import __version__
+from spillover.apps.console.console import Console
+from spillover.apps.console.operators import Operators
+from spillover.apps.node.federation import Federation
+from spillover.apps.node.views import NeighborState, NodeState, Unreachable
+from spillover.core.decisions import Decision
+from spillover.core.node_events import Drain, Resume
+from spillover.live.node_shell import NodeShell
+
+PERIOD_S = 0.2
+DECISIONS_MAX = 30
+"""In one update. Beyond 150 a second the page misses some."""
+
+
+def node_console(shell: NodeShell, federation: Federation, *, testbed: bool) -> Console:
+    """The console of one node, to be mounted on its app."""
+
+    async def look() -> bytes:
+        return await _update(shell, federation)
+
+    name = urlsplit(shell.cluster.url or "").hostname
+    return Console(
+        "node",
+        {
+            "name": shell.cluster.id,
+            "topology": shell.topology.name,
+            "version": __version__,
+            "testbed": testbed,
+        },
+        look,
+        period_s=PERIOD_S,
+        actions={"drain": lambda: shell.feed(Drain()), "resume": lambda: shell.feed(Resume())},
+        operators=Operators(testbed=testbed, own_names=frozenset({name} if name else ())),
+    )
+
+
+async def _update(shell: NodeShell, federation: Federation) -> bytes:
+    shown = await federation.show()
+    return msgspec.json.encode(
+        {
+            "at_ms": round(shell.now_s * 1e3, 1),
+            "clusters": [_cluster(name, state) for name, state in shown.clusters.items()],
+            "links": [[*link.between, link.delay_ms] for link in shown.links],
+            "decisions": _decisions(shell),
+        }
+    )
+
+
+def _cluster(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
+    """The names are those of `/state`; counts are of all time, for the page to take differences."""
+    if isinstance(state, Unreachable):
+        return {"id": name, "unreachable": True, "last_seen_s": state.last_seen_s}
+    return {
+        "id": name,
+        "url": state.url,
+        "servers": state.servers,
+        "busy": state.busy,
+        "queue_length": state.queue_length,
+        "accept_probability": state.accept_probability,
+        "neighborhood_accept_probability": round(state.neighborhood_accept_probability, 4),
+        "policy": state.policy,
+        "version": state.version,
+        "draining": state.draining,
+        "drained": state.drained,
+        "down": state.down,
+        "stuck": state.stuck,
+        "epoch": state.ledger.epoch,
+        "home": state.ledger.home,
+        "forwards": state.forwards,
+        "answered": state.answered,
+        "system_time_sum_ms": round(state.system_time_sum_ms, 3),
+        "neighbors": [_neighbor(neighbor) for neighbor in state.neighbors],
+    }
+
+
+def _neighbor(state: NeighborState) -> dict[str, Any]:
+    return {
+        "id": state.id,
+        "accept_probability": round(state.accept_probability, 4),
+        "neighborhood_accept_probability": round(state.neighborhood_accept_probability, 4),
+        "queue_length": state.queue_length,
+        "age_ms": None if state.age_ms is None else round(state.age_ms, 1),
+        "alive": state.alive,
+        "forwards": state.forwards,
+        "link": None if state.link is None else state.link.model_dump(),
+    }
+
+
+def _decisions(shell: NodeShell) -> list[dict[str, Any]]:
+    """Newest first."""
+    ids = shell.machine.neighbors.ids
+    return [_decision(one, ids) for one in shell.machine.decider.log.newest(DECISIONS_MAX)]
+
+
+def _decision(decision: Decision, ids: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "id": decision.request_id,
+        "at_ms": round(decision.at_s * 1e3, 3),
+        "outcome": decision.outcome,
+        "neighbor": ids[decision.neighbor] if decision.neighbor >= 0 else None,
+        "queue_length": decision.queue_length,
+        "busy": decision.busy,
+        "servers": decision.servers,
+        "hops": decision.hops,
+        "accept_probability": round(decision.accept_probability, 4),
+    }

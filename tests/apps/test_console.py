@@ -1,0 +1,409 @@
+"""`/console` over real sockets: the page and its files, the stream of events, its bounds, and who
+may operate. How it looks and behaves in a browser is tested in tests/e2e/test_console_page.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import socket
+
+import pytest
+
+from spillover.apps.console import assets as files
+from spillover.apps.console import broadcast, console
+from spillover.apps.console.operators import FOREIGN_NAME, OVER_THE_NETWORK, Operators
+from spillover.apps.node.app import create_app
+from spillover.apps.node.server import NodeServer, bind_socket
+
+VENDORED = {
+    "vendor/uplot/uPlot.iife.min.js": (
+        "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+    ),
+    "vendor/uplot/uPlot.min.css": (
+        "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"
+    ),
+}
+
+
+class Listener:
+    """One stream of events, as a browser has it."""
+
+    @classmethod
+    async def of(cls, url, **headers):
+        one = cls()
+        host, port = url.removeprefix("http://").split(":")
+        one.reader, one.writer = await asyncio.open_connection(host, int(port), limit=1 << 26)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        host_line = "" if "host" in headers else f"host: {host}:{port}\r\n"
+        one.writer.write(f"GET /console/events HTTP/1.1\r\n{host_line}{lines}\r\n".encode())
+        head = (await one.reader.readuntil(b"\r\n\r\n")).decode()
+        one.status = int(head.split()[1])
+        one.headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:-2])
+        return one
+
+    async def next(self, wanted=None):
+        """(event, data) of the next one, or the next of that name; None at the end."""
+        name = None
+        async with asyncio.timeout(10.0):
+            while line := await self.reader.readline():
+                if line.startswith(b"event: "):
+                    name = line[7:].strip().decode()
+                elif line.startswith(b"data: ") and wanted in {None, name}:
+                    return name, json.loads(line[6:])
+                elif line == b"0\r\n":
+                    return None
+        return None
+
+    async def leave(self):
+        self.writer.close()
+        await asyncio.gather(self.writer.wait_closed(), return_exceptions=True)
+
+
+def console_of(node):
+    return node.server.config.app._app._app.state.console
+
+
+async def fetch(node, path, method="GET", **headers):
+    """(status, headers, body)"""
+    response = await node.client.request(
+        method, path, headers=[(k.encode(), v.encode()) for k, v in headers.items()], timeout_s=10.0
+    )
+    told = {name.decode(): value.decode() for name, value in response.headers.items()}
+    return response.status, told, response.body
+
+
+def with_pair(nodes, check):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            await check(federation)
+
+    nodes.run(main)
+
+
+# --- page and files -----------------------------------------------------------------------------
+
+
+def test_the_page_brings_all_that_it_needs(nodes):
+    """Every file it names is there, to be kept for ever; nothing is between the lines, and nothing
+    comes from elsewhere."""
+
+    async def check(federation):
+        node = federation["a"]
+        status, headers, body = await fetch(node, "/console")
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert headers["cache-control"] == "no-cache"
+        assert "script-src 'self'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        text = body.decode()
+        assert "<title>Spillover a</title>" in text
+        assert not re.findall(r"https?:|<style|\sstyle=|\son\w+=|<script(?![^>]*src=)", text)
+        named = re.findall(r'(?:src|href)="(console/[^"]+)"', text)
+        assert len(named) > 5
+        for path in named:
+            status, headers, content = await fetch(node, f"/{path}")
+            assert (status, bool(content)) == (200, True), path
+            assert headers["cache-control"] == "public, max-age=31536000, immutable"
+            assert headers["x-content-type-options"] == "nosniff"
+        other = named[0].replace(files.digest(), "0" * 16)
+        assert (await fetch(node, f"/{other}"))[0] == 404
+
+    with_pair(nodes, check)
+
+
+def test_scripts_import_only_what_is_there():
+    """By relative paths, so that one digest is in all addresses; and none makes markup of text."""
+    for name, asset in files.assets().items():
+        text = asset.content.decode()
+        if name.endswith(".js") and not name.startswith("vendor/"):
+            assert {m.removeprefix("./") for m in re.findall(r'from "([^"]+)"', text)} <= set(
+                files.assets()
+            )
+            assert not re.findall(
+                r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text
+            )
+
+
+def test_what_is_not_ours_is_what_was_published():
+    """With its license beside it."""
+    found = {name: hashlib.sha256(files.assets()[name].content).hexdigest() for name in VENDORED}
+    assert found == VENDORED
+    assert b"MIT" in files.assets()["vendor/uplot/LICENSE"].content
+
+
+def test_a_page_that_is_known_is_not_sent_again(nodes):
+    """304; and a slash too many leads to the page."""
+
+    async def check(federation):
+        node = federation["a"]
+        tag = (await fetch(node, "/console"))[1]["etag"]
+        status, _, body = await fetch(node, "/console", **{"if-none-match": tag})
+        assert (status, body) == (304, b"")
+        status, headers, _ = await fetch(node, "/console/")
+        assert (status, headers["location"]) == (308, "../console")
+        for path in ("/console/assets/x/../../state", "/console/nothing"):
+            assert (await fetch(node, path))[0] in {404, 405}
+
+    with_pair(nodes, check)
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def test_listeners_are_told_what_the_federation_is_like(nodes):
+    """Who is there first, then the states of all, several times a second, and decisions."""
+
+    async def check(federation):
+        listener = await Listener.of(federation["a"].url)
+        assert listener.status == 200
+        assert listener.headers["content-type"] == "text/event-stream"
+        assert listener.headers["cache-control"] == "no-store"
+        event, told = await listener.next()
+        assert (event, told["kind"], told["name"]) == ("hello", "node", "a")
+        assert told["assets"] == files.digest()
+        assert told["actions"] == ["drain", "resume"]
+        event, told = await listener.next()
+        assert event == "update"
+        assert [one["id"] for one in told["clusters"]] == ["a", "b"]
+        assert told["links"] == [["a", "b", 0.0]]
+        assert told["decisions"] == []
+        await federation["a"].post({"service_ms": 1}, id="r<1>")
+        told = (await listener.next("update"))[1]
+        while not told["decisions"] or told["clusters"][0]["answered"] == 0:
+            told = (await listener.next("update"))[1]
+        (decision,) = told["decisions"]
+        assert (decision["id"], decision["outcome"]) == ("r<1>", "started")
+        own = told["clusters"][0]
+        assert own["answered"] == own["home"]["done"] == 1
+        assert own["system_time_sum_ms"] > 0.0
+        assert own["neighbors"][0]["forwards"] == 0
+        await federation.stop("b")
+        while not told["clusters"][1].get("unreachable"):
+            told = (await listener.next("update"))[1]
+        assert told["clusters"][1]["last_seen_s"] >= 0.0
+        await listener.leave()
+
+    with_pair(nodes, check)
+
+
+def test_no_more_than_five_updates_a_second(nodes):
+    """However many listen, the federation is asked once."""
+
+    async def check(federation):
+        shown = 0
+        poller = console_of(federation["a"]).broadcast
+        look = poller._look
+
+        async def counted():
+            nonlocal shown
+            shown += 1
+            return await look()
+
+        poller._look = counted
+        listeners = [await Listener.of(federation["a"].url) for _ in range(5)]
+        loop = asyncio.get_running_loop()
+        await listeners[0].next("update")
+        began_s, before = loop.time(), shown
+        for _ in range(5):
+            await asyncio.gather(*(one.next("update") for one in listeners))
+        assert loop.time() - began_s > 0.7
+        assert shown - before <= 7
+        await asyncio.gather(*(one.leave() for one in listeners))
+
+    with_pair(nodes, check)
+
+
+def test_the_poller_runs_only_while_somebody_listens(nodes):
+    """It begins with the first and ends with the last, however they leave."""
+
+    async def check(federation):
+        poller = console_of(federation["a"]).broadcast
+        assert not poller.polling
+        for _ in range(2):
+            listeners = [await Listener.of(federation["a"].url) for _ in range(3)]
+            for one in listeners:
+                await one.next("update")
+            assert (poller.listeners, poller.polling) == (3, True)
+            for one in listeners[:-1]:
+                await one.leave()
+            await nodes.until(lambda: poller.listeners == 1)
+            assert poller.polling
+            listeners[-1].writer.transport.abort()
+            await nodes.until(lambda: poller.listeners == 0)
+            assert not poller.polling
+
+    with_pair(nodes, check)
+
+
+def test_places_are_limited(nodes, monkeypatch):
+    """Beyond them 503 with a reason, until one is free again."""
+    monkeypatch.setattr(broadcast, "LISTENERS_MAX", 3)
+
+    async def check(federation):
+        url = federation["a"].url
+        listeners = [await Listener.of(url) for _ in range(3)]
+        refused = await Listener.of(url)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+        assert refused.headers["content-type"] == "application/problem+json"
+        body = await refused.reader.readexactly(int(refused.headers["content-length"]))
+        assert json.loads(body)["reason"] == "too_many_listeners"
+        await refused.leave()
+        await listeners.pop().leave()
+        await nodes.until(lambda: console_of(federation["a"]).broadcast.listeners == 2)
+        listeners.append(await Listener.of(url))
+        assert listeners[-1].status == 200
+        await asyncio.gather(*(one.leave() for one in listeners))
+
+    with_pair(nodes, check)
+
+
+def test_who_does_not_read_is_cut_off(nodes, monkeypatch):
+    """And holds up nobody meanwhile, nor makes anything pile up."""
+    monkeypatch.setattr(console, "UNREAD_S", 0.5)
+
+    async def check(federation):
+        poller = console_of(federation["a"]).broadcast
+        large = b'"%b"' % (b"x" * 4_000_000)
+
+        async def look():
+            return large
+
+        poller._look = look
+        host, port = federation["a"].url.removeprefix("http://").split(":")
+        with socket.socket() as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(idle, (host, int(port)))
+            request = f"GET /console/events HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+            await asyncio.get_running_loop().sock_sendall(idle, request)
+            await nodes.until(lambda: poller.listeners == 1)
+            reading = await Listener.of(federation["a"].url)
+            for _ in range(3):
+                assert len((await reading.next("update"))[1]) == 4_000_000
+            await nodes.until(lambda: poller.listeners == 1)
+        await reading.leave()
+
+    with_pair(nodes, check)
+
+
+def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeypatch):
+    """Beats, whether looking takes long or fails; and updates go on when it works again."""
+    monkeypatch.setattr(broadcast, "BEAT_S", 0.05)
+
+    async def check(federation):
+        poller = console_of(federation["a"]).broadcast
+        look = poller._look
+
+        async def fails():
+            raise RuntimeError("nothing to show")
+
+        poller._look = fails
+        listener = await Listener.of(federation["a"].url)
+        assert await listener.next("beat") == ("beat", {})
+        poller._look = asyncio.get_running_loop().create_future
+        assert await listener.next("beat") == ("beat", {})
+        await listener.leave()
+        await nodes.until(lambda: not poller.polling)
+        poller._look = look
+        listener = await Listener.of(federation["a"].url)
+        assert (await listener.next("update"))[0] == "update"
+        await listener.leave()
+
+    with_pair(nodes, check)
+
+
+def test_open_pages_do_not_hold_up_the_end(nodes):
+    """Streams end with the node, in an orderly way and at once."""
+
+    async def check(federation):
+        listeners = [await Listener.of(federation["b"].url) for _ in range(3)]
+        await listeners[0].next("update")
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await federation.stop("b")
+        assert loop.time() - began_s < 1.5
+        for one in listeners:
+            while await one.next() is not None:
+                pass
+            await one.leave()
+
+    with_pair(nodes, check)
+
+
+# --- operating ----------------------------------------------------------------------------------
+
+
+def test_operators_may_drain_and_resume(nodes):
+    """From the page itself; requests of other sites, or of none, change nothing."""
+
+    async def check(federation):
+        node = federation["a"]
+        origin = {"origin": node.url}
+        for headers in (
+            {},
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"origin": node.url, "sec-fetch-site": "cross-site"},
+            {"origin": node.url, "x-forwarded-for": "192.0.2.1"},
+        ):
+            status, told, body = await fetch(node, "/console/drain", "POST", **headers)
+            assert (status, json.loads(body)["reason"]) == (403, "not_allowed"), headers
+            assert told["content-type"] == "application/problem+json"
+        assert not node.machine.draining
+        assert (await fetch(node, "/console/drain", "POST", **origin))[0] == 202
+        assert node.machine.draining
+        assert (await fetch(node, "/console/resume", "POST", **origin))[0] == 202
+        assert not node.machine.draining
+        assert (await fetch(node, "/console/explode", "POST", **origin))[0] == 404
+
+    with_pair(nodes, check)
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "more", "testbed", "why_not"),
+    [
+        ("127.0.0.1", "127.0.0.1:8101", {}, False, None),
+        ("127.0.0.1", "localhost:8101", {}, False, None),
+        ("::1", "[::1]:8101", {}, False, None),
+        ("::ffff:127.0.0.1", "127.0.0.1", {}, False, None),
+        ("192.0.2.7", "192.0.2.1:8101", {}, False, OVER_THE_NETWORK),
+        ("127.0.0.1", "service.example", {}, False, OVER_THE_NETWORK),
+        ("127.0.0.1", "127.0.0.1:8101", {"via": "1.1 proxy"}, False, OVER_THE_NETWORK),
+        (None, "127.0.0.1:8101", {}, False, OVER_THE_NETWORK),
+        ("127.0.0.1", "", {}, False, OVER_THE_NETWORK),
+        ("127.0.0.1", "[::1", {}, False, OVER_THE_NETWORK),
+        ("172.18.0.1", "127.0.0.1:8101", {}, True, None),
+        ("172.18.0.1", "own.example:8101", {}, True, None),
+        ("172.18.0.1", "evil.example:8101", {}, True, FOREIGN_NAME),
+    ],
+)
+def test_where_the_page_operates(client, host, more, testbed, why_not):
+    """On the machine itself, or in a testbed; never under a name that is not the service's."""
+    rule = Operators(testbed=testbed, own_names=frozenset({"own.example"}))
+    assert rule.why_not(client, {"host": host, **more}) == why_not
+
+
+def test_the_page_says_why_it_does_not_operate(nodes):
+    """What listeners hear first depends on how they came, and on --testbed."""
+
+    async def check(federation):
+        shell = federation["a"].shell
+        listener = await Listener.of(federation["a"].url, host="service.example")
+        assert (await listener.next())[1]["why_not"] == OVER_THE_NETWORK
+        await listener.leave()
+        with bind_socket("127.0.0.1", 0) as listening:
+            server = NodeServer(create_app(shell, testbed=True))
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            for host, why_not in (("service.example", FOREIGN_NAME), ("10.0.0.7:80", None)):
+                listener = await Listener.of(url, host=host)
+                assert (await listener.next())[1]["why_not"] == why_not
+                await listener.leave()
+            server.should_exit = True
+            await serving
+
+    with_pair(nodes, check)
