@@ -47,9 +47,9 @@ def until(condition, limit_s=LIMIT_S):
     return found
 
 
-def ask(url, method="GET"):
+def ask(url, method="GET", headers=()):
     """(status, content type, body)"""
-    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own
+    request = urllib.request.Request(url, method=method, headers=dict(headers))  # noqa: S310 - our own
     try:
         with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310
             return answer.status, answer.headers["content-type"], answer.read()
@@ -212,6 +212,8 @@ def test_drain_over_http(members):
     """202 at once, not ready any more, and all is the other one's."""
     with members("a") as a, members("b") as b:
         until(lambda: (len(a.thread.held), len(b.thread.held)) == (3, 3))
+        foreign = {"Origin": "http://evil.example"}
+        assert ask(f"{a.url}/admin/drain", "POST", foreign)[0] == 403
         status, told = ask_json(f"{a.url}/admin/drain", "POST")
         assert (status, told["node"], told["draining"]) == (202, "a", True)
         assert a.readiness == (503, "draining")

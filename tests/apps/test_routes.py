@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.model import signals
@@ -166,5 +167,22 @@ def test_health_openapi_and_wrong_calls(nodes):
             assert (status, problem["status"]) == (expected, expected), (method, path)
             assert headers[b"content-type"] == b"application/problem+json"
             assert headers.get(b"allow") == allow
+
+    with_pair(nodes, check)
+
+
+@pytest.mark.parametrize("path", ["/admin/drain", "/admin/resume", "/admin/policy"])
+def test_pages_of_other_sites_operate_nothing(nodes, path):
+    """What a browser sends for them is refused; programs and the node's own page are let in."""
+
+    async def check(node):
+        method = "PUT" if path.endswith("policy") else "POST"
+        body = b'{"policy": "isolated"}' if method == "PUT" else b""
+        for foreign in ((b"Origin", b"http://evil.example"), (b"Sec-Fetch-Site", b"cross-site")):
+            status, _, problem = await node.send(method, path, body, [foreign])
+            assert (status, problem["reason"]) == (403, "another_site")
+        assert (await node.get("/state"))[1]["draining"] is False
+        own = (b"Origin", node.url.encode())
+        assert (await node.send(method, path, body, [own]))[0] in (200, 202)
 
     with_pair(nodes, check)

@@ -57,6 +57,15 @@ class Operators:
         return self.why_not(client, headers)
 
 
+def is_of_another_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sends this for a page that is not of this service. Programs, which tell no
+    origin, are of none."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
 def _host_of(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""

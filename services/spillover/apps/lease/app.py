@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from spillover import __version__
+from spillover.apps.console.operators import is_of_another_site
 from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
@@ -45,9 +46,11 @@ def _add_state_routes(app: FastAPI, report: GroupReport) -> None:
         with its age."""
         return lease_state(report, await report.look())
 
-    @app.post("/admin/drain", status_code=202)
-    async def drain() -> MemberState:
+    @app.post("/admin/drain", status_code=202, responses=problems("another_site"))
+    async def drain(request: Request) -> MemberState:
         """Hand everything over and leave; then the process ends with status 0."""
+        if is_of_another_site(request.headers):
+            raise Problem("another_site", "expected no request of another site's page")
         report.member.drain_soon()
         return member_state(report)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from spillover.apps.console.operators import is_of_another_site
 from spillover.apps.node.cold_bodies import StrictBody, described_body, read_json
 from spillover.apps.node.openapi import problems
 from spillover.apps.node.problems import Problem
@@ -31,19 +32,31 @@ class LinkBody(StrictBody):
     cut: bool | None = None
 
 
+def _of_no_other_site(request: Request) -> None:
+    """Whatever site an operator's browser has open must not operate the nodes that it can reach."""
+    if is_of_another_site(request.headers):
+        raise Problem("another_site", "expected no request of another site's page")
+
+
 def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
     """Add them; links can be spoiled only in a `testbed`."""
+    guard = [Depends(_of_no_other_site)]
 
     def state() -> NodeState:
         return node_state(shell, shell.now_s)
 
-    @app.post("/admin/drain", status_code=202)
+    @app.post(
+        "/admin/drain",
+        status_code=202,
+        dependencies=guard,
+        responses=problems("another_site"),
+    )
     async def drain() -> NodeState:
         """Accept nothing more; the queue goes to neighbors that accept, the rest is finished."""
         shell.feed(Drain())
         return state()
 
-    @app.post("/admin/resume")
+    @app.post("/admin/resume", dependencies=guard, responses=problems("another_site"))
     async def resume() -> NodeState:
         """Accept again."""
         shell.feed(Resume())
@@ -52,7 +65,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
     @app.put(
         "/admin/policy",
         openapi_extra=described_body(PolicyBody),
-        responses=problems("invalid", "too_large"),
+        dependencies=guard,
+        responses=problems("another_site", "invalid", "too_large"),
     )
     async def set_policy(request: Request) -> NodeState:
         """Decide by another overflow policy from now on; what waits is not decided again."""
@@ -66,7 +80,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
     @app.put(
         "/admin/links/{neighbor}",
         openapi_extra=described_body(LinkBody),
-        responses=problems("not_a_testbed", "not_found", "invalid", "too_large"),
+        dependencies=guard,
+        responses=problems("not_a_testbed", "another_site", "not_found", "invalid", "too_large"),
     )
     async def set_link(neighbor: str, request: Request) -> LinkState:
         """Delay, lose or cut what leaves here for a neighbor (only with `--testbed`)."""

@@ -27,6 +27,7 @@ STATUS_BY_REASON = {
     "conflict": 409,
     "not_a_neighbor": 403,
     "not_a_testbed": 403,
+    "another_site": 403,
     "wrong_version": 400,
     "handler_failed": 502,
     "outcome_unknown": 502,
