@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
-    path for top in ("services", "loadgen", "tests", "dashboards") for path in (ROOT / top).rglob("*.py")
+    path
+    for top in ("services", "loadgen", "tests", "dashboards")
+    for path in (ROOT / top).rglob("*.py")
 )
 TESTS = ROOT / "tests"
 FUNCTION_LINES = 50

@@ -85,7 +85,11 @@ class LeaseMember:
         self._leave_number = 0
         self._has_left = False
         self._leave_to_s = math.inf
-        self._handlers: dict[type, Callable[[Any, float], None]] = {
+        self._handlers = self._handlers_of()
+        self._answers = self._answers_of()
+
+    def _handlers_of(self) -> dict[type, Callable[[Any, float], None]]:
+        return {
             ev.Started: self._started,
             ev.Answered: self._answered,
             ev.AskFailed: self._ask_failed,
@@ -104,7 +108,9 @@ class LeaseMember:
             ev.Drain: self._drain,
             ev.Woke: lambda _, __: None,
         }
-        self._answers: dict[type, Callable[[Any, Any, float], None]] = {
+
+    def _answers_of(self) -> dict[type, Callable[[Any, Any, float], None]]:
+        return {
             ev.AskJoin: self._joined,
             ev.AskLeave: lambda ask, _, now_s: self._left(ask.number, now_s),
             ev.AskSurvey: self._surveyed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
@@ -41,6 +41,7 @@ def _of_no_other_site(request: Request) -> None:
 def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
     """Add them; links can be spoiled only in a `testbed`."""
     guard = [Depends(_of_no_other_site)]
+    _add_link_route(app, shell, guard, testbed=testbed)
 
     def state() -> NodeState:
         return node_state(shell, shell.now_s)
@@ -77,6 +78,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
         shell.feed(PolicySet(policy))
         return state()
 
+
+def _add_link_route(app: FastAPI, shell: NodeShell, guard: list[Any], *, testbed: bool) -> None:
     @app.put(
         "/admin/links/{neighbor}",
         openapi_extra=described_body(LinkBody),

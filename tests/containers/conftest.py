@@ -1,0 +1,99 @@
+"""One compose testbed for all tests of a session, and what must be there for it.
+
+Opt-in, SPILLOVER_DOCKER=1: an image is built, and containers are started.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+# The engine is on this machine, as the published ports are, also where the machine is itself a
+# container. Nothing is left to a container that cleans up: every fixture here does, by itself.
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+os.environ.setdefault("TESTCONTAINERS_CONNECTION_MODE", "docker_host")
+os.environ.setdefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
+
+
+def pytest_collection_modifyitems(items):
+    """No test runs beside them; the first one waits until an image is built."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.alone)
+            item.add_marker(pytest.mark.timeout(600))
+
+
+def works(*command):
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+@pytest.fixture(scope="session")
+def engine(require):
+    """An engine and compose v2, asked for."""
+    if os.environ.get("SPILLOVER_DOCKER") != "1":
+        pytest.skip("builds an image and starts containers: SPILLOVER_DOCKER=1 runs it")
+    require(works("docker", "info"), "a Docker engine that answers (docker info)")
+    require(works("docker", "compose", "version"), "compose v2 (docker compose version)")
+    require(importlib.util.find_spec("testcontainers"), "testcontainers")
+
+
+@pytest.fixture(scope="session")
+def beds(engine):
+    """The module `compose_bed`, which needs testcontainers."""
+    return _module(HERE / "compose_bed.py")
+
+
+@pytest.fixture(scope="session")
+def bed(beds, tmp_path_factory):
+    """Up and healthy, and gone in the end."""
+    beds.build_image()
+    with beds.Bed(tmp_path_factory.mktemp("bed")) as bed:
+        yield bed
+    assert bed.containers() == []
+
+
+@pytest.fixture(scope="session")
+def watch(beds, bed):
+    """The lease members of the bed, started now and watched until the end. They need some time to
+    share evenly, and nothing that befalls sites concerns them."""
+    lease_watches = _module(HERE / "lease_watch.py")
+    bed.compose("--profile", "leases", "up", "--detach", *beds.MEMBERS)
+    with lease_watches.LeaseWatch(beds, bed) as watch:
+        yield watch
+
+
+@pytest.fixture(scope="session")
+def site_loads(engine):
+    """The module `site_load`."""
+    return _module(HERE / "site_load.py")
+
+
+@pytest.fixture(scope="session")
+def members(engine):
+    """The module that runs members of lease groups as processes of this machine."""
+    return _module(HERE.parent / "e2e" / "lease_members.py")
+
+
+@pytest.fixture(scope="session")
+def reckonings(engine):
+    """The module that judges such a group."""
+    return _module(HERE.parent / "e2e" / "lease_reckoning.py")
+
+
+def _module(path):
+    """Tests are no package, so it is loaded by path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,127 @@
+"""The compose testbed as it comes up: healthy soon, published on loopback only, light, and idle
+when nobody asks anything of it; then the paper's bursts, beside the simulator's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+HEALTHY_S = 30.0
+LAYERS_BYTES_MAX = 90e6
+MEMORY_BYTES_MAX = 500e6
+IDLE_CORES_MAX = 0.15
+"""It is to be a tenth, and is on a quiet machine; half as much again for one that is not."""
+IDLE_CORES_BUSY_MAX = 0.4
+"""Where others run beside it: the same work takes longer then, and more of it is due at once."""
+IDLE_FOR_S = 10.0
+
+BURSTS = ("--workload", "bursts", "--seed", "1", "--duration-s", "30", "--json")
+"""All five of them; then six seconds more."""
+BURSTS_RATIO_MAX = 1.25
+BURSTS_RATIO_LATE_MAX = 2.0
+"""Where the load generator itself was late, which counts as waiting."""
+
+SPILLOVER = (sys.executable, "-m", "spillover")
+LOADGEN = (sys.executable, "-m", "spillover_loadgen")
+
+
+def test_it_is_soon_healthy_and_answers(beds, bed):
+    """Each site at its port, and the federation seen through any of them."""
+    beds.tell(f"healthy within {bed.healthy_s:.1f} s")
+    assert bed.healthy_s < HEALTHY_S * beds.slack()
+    for cluster, url in bed.urls.items():
+        body = json.dumps({"payload": {"service_ms": 5}}).encode()
+        assert beds.get(f"{url}/requests", body)["cluster"] == cluster
+    found = json.loads(beds.sh(*SPILLOVER, "status", bed.urls["a"], "--json"))
+    assert sorted(found["clusters"]) == sorted(bed.urls)
+
+
+def test_only_the_public_side_is_published_and_only_on_loopback(beds, bed):
+    """What neighbors say to each other stays on their network."""
+    for container in bed.containers():
+        found = json.loads(beds.sh("docker", "inspect", container))[0]["NetworkSettings"]["Ports"]
+        hosts = {each["HostIp"] for bindings in found.values() for each in bindings or ()}
+        assert hosts == {"127.0.0.1"}
+        assert not found.get("8081/tcp")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        beds.get(f"{bed.urls['a']}/peer/requests", b"{}")
+    with refused.value as answer:
+        assert answer.code == 404
+
+
+def test_the_image_is_light_and_not_root(beds, bed):
+    """Its layers above the base image."""
+    run = ("docker", "run", "--rm", "--read-only", "--network", "none")
+    assert beds.sh(*run, "--entrypoint", "id", beds.IMAGE, "-u").strip() == "10001"
+    lines = beds.sh("docker", "history", "--human=false", "--format", "{{.Size}}", beds.IMAGE)
+    created = beds.sh(
+        "docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", beds.IMAGE
+    ).splitlines()
+    ours = next(i for i, line in enumerate(created) if "groupadd" in line) + 1
+    layers_bytes = sum(map(int, lines.split()[:ours]))
+    beds.tell(f"layers above the base: {layers_bytes / 1e6:.1f} MB")
+    assert layers_bytes <= LAYERS_BYTES_MAX
+
+
+def test_prometheus_sees_every_node(beds, bed):
+    """Through the network of each site."""
+    url = f"{bed.prometheus_url}/api/v1/query?query=up%7Bjob%3D%22spillover%22%7D%3D%3D1"
+
+    def nodes_up():
+        found = beds.get(url)["data"]["result"]
+        return {each["metric"]["instance"] for each in found}
+
+    wanted = {f"{node}:8080" for node in beds.NODES}
+    beds.until(lambda: nodes_up() == wanted, 30.0, "all nodes in Prometheus")
+
+
+def used_s(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_idle_it_takes_little(beds, bed, require):
+    """Five nodes and Redis; Prometheus's questions included, and what the processes of the health
+    checks take not, since the engine starts those beside them."""
+    services = [*beds.NODES, "redis"]
+    pids = [bed.inspect(service)["State"]["Pid"] for service in services]
+    require(Path(f"/proc/{pids[0]}/stat").exists(), "an engine on this machine")
+    beds.until(bed.is_well, 30.0, "a federation that is well")
+    slack = beds.slack()
+    before_s, began_s = sum(map(used_s, pids)), time.monotonic()
+    over = time.monotonic() + IDLE_FOR_S
+    beds.until(lambda: time.monotonic() > over, IDLE_FOR_S + 5.0)
+    cores = (sum(map(used_s, pids)) - before_s) / (time.monotonic() - began_s)
+    resident = [Path(f"/proc/{pid}/statm").read_text().split() for pid in pids]
+    memory_bytes = sum(int(pages[1]) for pages in resident) * os.sysconf("SC_PAGE_SIZE")
+    beds.tell(f"idle: {100 * cores:.1f} % of a core, {memory_bytes / 1e6:.0f} MB resident")
+    assert cores < (IDLE_CORES_MAX if slack == 1.0 else IDLE_CORES_BUSY_MAX)
+    assert memory_bytes < MEMORY_BYTES_MAX
+
+
+def test_bursts_take_as_long_as_simulated(beds, bed):
+    """The same schedule, from this machine at the published ports, and in the simulator."""
+    beds.until(bed.is_well, 30.0, "a federation that is well")
+    targets = [f"--target={cluster}={url}" for cluster, url in bed.urls.items()]
+    measured = json.loads(beds.sh(*LOADGEN, "run", *targets, *BURSTS, limit_s=90.0))
+    command = (*SPILLOVER, "sim", "overflow", "--topology", "ring5", *BURSTS)
+    simulated = json.loads(beds.sh(*command))
+    mean_ms, simulated_ms = (each["system_time_ms"]["mean"] for each in (measured, simulated))
+    ratio = mean_ms / simulated_ms
+    lag_ms = measured["schedule_lag_ms"]["p99"]
+    beds.tell(
+        f"bursts: mean {mean_ms:.1f} ms, simulated {simulated_ms:.1f} ms, ratio {ratio:.3f}; "
+        f"the load generator's own p99 lag {lag_ms:.1f} ms"
+    )
+    assert measured["sent"] == simulated["requests"] == measured["outcomes"]["ok"]
+    assert ratio < (BURSTS_RATIO_MAX if measured["kept_up"] else BURSTS_RATIO_LATE_MAX)
+    assert ratio > 1 / BURSTS_RATIO_MAX
+    federation = beds.get(f"{bed.urls['a']}/federation")["clusters"]
+    assert {state["ledger"]["home"]["away"] for state in federation.values()} == {0}

@@ -1,0 +1,137 @@
+"""The files of deploy/ as every compose reads them, and what `make testbed` says where something is
+missing: clear words, and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PROFILES = ("--profile", "load", "--profile", "leases")
+LIMIT_S = 120.0
+
+
+def run(*command, cwd=DEPLOY, **environment):
+    """What came of it."""
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False, timeout=LIMIT_S,
+    )  # fmt: skip
+
+
+def testbed(*services, **environment):
+    """Its exit status, and the last line that it said."""
+    ended = run(DEPLOY / "testbed.sh", *services, cwd=ROOT, **environment)
+    assert ended.stdout == ""
+    return ended.returncode, ended.stderr.splitlines()[-1]
+
+
+testbed.__test__ = False
+
+
+@pytest.mark.parametrize("overlay", [(), ("-f", "compose.netem.yaml")])
+def test_compose_v2_reads_the_files(engine, overlay):
+    """With all profiles, and without a warning."""
+    ended = run("docker", "compose", *PROFILES, "-f", "compose.yaml", *overlay, "config", "-q")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("overlay", [(), ("-f", "compose.netem.yaml")])
+def test_compose_v1_reads_the_files(engine, overlay):
+    """The last of that kind; few have it any more."""
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose 1.29 is not installed")
+    ended = run("docker-compose", *PROFILES, "-f", "compose.yaml", *overlay, "config", "-q")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """A PATH with what the script needs, and neither docker nor compose: tests put theirs in it."""
+    for name in ("cat", "dirname", "grep", "head", "mktemp", "rm", "sed", "sh", "tee"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    return tmp_path
+
+
+def put(directory, name, script):
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_without_docker(tools):
+    status, said = testbed(PATH=str(tools))
+    assert status == 2
+    assert said.startswith("testbed: expected the command docker: install Docker")
+    assert said.endswith("or try without containers: make demo")
+
+
+def test_without_an_engine(tools):
+    """The real command, where there is one, and an engine that is not there."""
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("the command docker is not installed")
+    status, said = testbed(DOCKER_HOST=f"unix://{tools}/nothing.sock")
+    assert status == 2
+    assert said.startswith("testbed: expected a Docker engine that answers: start it")
+
+
+@pytest.mark.parametrize("version", ["1.25.0", "1.28.6", "v0.9"])
+def test_an_old_compose(tools, version):
+    put(tools, "docker", '[ "$1" = info ]')
+    put(tools, "docker-compose", f"echo {version}")
+    status, said = testbed(PATH=str(tools))
+    assert status == 2
+    assert f"expected compose 1.29 or newer, got {version}: install" in said
+
+
+def test_no_compose(tools):
+    put(tools, "docker", '[ "$1" = info ]')
+    status, said = testbed(PATH=str(tools))
+    assert status == 2
+    assert said.startswith("testbed: expected compose: install the package docker-compose-plugin")
+
+
+def test_a_port_that_is_in_use(engine):
+    """It says which, and which variable changes it."""
+    name = f"spillover-test-{uuid.uuid4().hex[:8]}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        try:
+            status, said = testbed("redis", COMPOSE_PROJECT_NAME=name, REDIS_PORT=port)
+        finally:
+            run("docker", "compose", "-p", name, "down", "-v", "-t", "2")
+    assert status == 1
+    assert said.startswith(f"testbed: port {port} of 127.0.0.1 is in use: set REDIS_PORT to one")
+
+
+def test_an_image_that_cannot_be_had(engine, tmp_path):
+    """It says how to do without."""
+    for name in ("testbed.sh", "compose.yaml"):
+        shutil.copy(DEPLOY / name, tmp_path / name)
+    compose = tmp_path / "compose.yaml"
+    compose.write_text(compose.read_text().replace("redis:7-bookworm", "registry.invalid/redis:7"))
+    name = f"spillover-test-{uuid.uuid4().hex[:8]}"
+    ended = run(tmp_path / "testbed.sh", "redis", cwd=ROOT, COMPOSE_PROJECT_NAME=name)
+    assert ended.returncode == 1
+    assert "testbed: an image could not be had" in ended.stderr.splitlines()[-1]
+    run("docker", "compose", "-p", name, "down", "-v", "-t", "2")
+
+
+def test_a_cluster_that_no_container_can_bear(tmp_path):
+    """What writes the files says it, before anything is written."""
+    from spillover.cli import main
+
+    topology = tmp_path / "t.yaml"
+    topology.write_text("name: t\nclusters: [{id: A_b, servers: 1, service_ms: 1}]\nlinks: []\n")
+    out = tmp_path / "out" / "compose.yaml"
+    assert main(["topology", "compose", str(topology), "--out", str(out)]) == 2
+    assert not out.exists()
