@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -187,12 +188,19 @@ NONSENSE = [
 def test_a_neighbor_that_talks_nonsense(nodes, caplog):
     """What it says is dropped, with a line in the log; the others are shown."""
     said = b""
+    ended = []
 
     async def answer(reader, writer):
+        end = asyncio.get_running_loop().create_future()
+        ended.append(end)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
-        await writer.drain()
+        with suppress(ConnectionError):
+            await writer.drain()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        end.set_result(None)
 
     async def main():
         nonlocal said
@@ -210,6 +218,7 @@ def test_a_neighbor_that_talks_nonsense(nodes, caplog):
                 assert line.startswith("cluster b told no states of the federation: ")
                 assert "\n" not in line
             server.close()
+            await asyncio.gather(*ended)
 
     with caplog.at_level(logging.WARNING, logger=wave.__name__):
         nodes.run(main)
