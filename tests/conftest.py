@@ -22,8 +22,10 @@ hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 TESTS = Path(__file__).parent
-ALONE = {"containers", "dashboards", "deploy", "e2e", "soak"}
+ALONE = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests want the machine for themselves, whatever their markers."""
+TOGETHER = {"test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"}
+"""Files there, and others with real processes, that only take long: nothing in them is timed."""
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
@@ -41,7 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     only = config.getoption("only")
     kinds: dict[str, list[pytest.Item]] = {"alone": [], "together": []}
     for item in items:
-        if ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e"):
+        real = ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e")
+        if real and item.path.name not in TOGETHER:
             item.add_marker("alone")
         kinds["alone" if item.get_closest_marker("alone") else "together"].append(item)
     if only is not None:
