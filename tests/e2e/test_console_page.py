@@ -228,7 +228,9 @@ def test_it_fits_a_phone_and_both_themes(up, opened, expect):
         assert has_no_sideways_scroll(page)
 
 
-def test_a_lease_member_shows_owners(redis_servers, redis_server, start, until, opened, expect):
+def test_a_lease_member_shows_owners(
+    redis_servers, redis_server, start, ask, until, opened, expect
+):
     """Of every partition; and what moved when a member died."""
     times = ["--normal-lease-ms", "500", "--max-lease-ms", "2000", "--max-shutdown-ms", "300"]
     command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", redis_server.url]
@@ -238,6 +240,8 @@ def test_a_lease_member_shows_owners(redis_servers, redis_server, start, until, 
     members = [start(*command, "--node", f"m{number}") for number in (1, 2)]
     until(lambda: all("serving" in one.stdout for one in members), 30.0)
     url = json.loads(members[0].stdout.splitlines()[0])["url"]
+    # Before the page looks: what moves until they are even is no news to it.
+    until(lambda: [one["held"] for one in ask(f"{url}/state")[1]["members"]] == [6, 6], 30.0)
     with opened(url) as page:
         for name in ("m1", "m2"):
             expect(page.locator(f'#partitions [data-owner="{name}"]')).to_have_count(6)
