@@ -13,8 +13,9 @@ from itertools import pairwise
 import uvloop
 
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer, bind_socket, close_node
+from spillover.apps.node.server import NodeServer, close_node
 from spillover.live.http1 import HttpClient
+from spillover.live.listening import bind_socket
 from spillover.live.node_shell import NodeShell
 from spillover.model.topology import Cluster, Link, Topology
 

@@ -6,8 +6,9 @@ import asyncio
 import json
 
 from spillover.apps.node.doors import PeerDoor, PublicDoor
-from spillover.apps.node.server import NodeServer, bind_socket
+from spillover.apps.node.server import NodeServer
 from spillover.live.http1 import HttpClient
+from spillover.live.listening import bind_socket
 
 
 async def status_and_reason(client, path, method="GET"):

@@ -7,8 +7,9 @@ import json
 from contextlib import asynccontextmanager
 
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer, bind_socket
+from spillover.apps.node.server import NodeServer
 from spillover.live.http1 import HttpClient
+from spillover.live.listening import bind_socket
 
 
 async def put(client, path, body):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spillover.apps.node.server import bind_socket
+from spillover.live.listening import bind_socket
 from spillover.model.errors import InputError
 
 PROGRAM = """

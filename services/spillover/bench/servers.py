@@ -18,8 +18,9 @@ from typing import TypeAlias
 import httpx
 import uvloop
 
-from spillover.apps.node.server import NodeServer, bind_socket
+from spillover.apps.node.server import NodeServer
 from spillover.bench.children import Child, begin_child
+from spillover.live.listening import bind_socket
 from spillover.model.errors import RunError
 
 HOST = "127.0.0.1"

@@ -5,13 +5,14 @@ Calling it is in `spillover.live.workers`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 
+from spillover.model.addresses import HOST, is_host, shown
+
 _NAME = r"[^\W\d]\w*"
 _TARGET = re.compile(
-    r"dask:(?P<scheme>[a-z]+://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})"
+    rf"dask:(?P<scheme>[a-z]+://)?(?P<host>{HOST}):(?P<port>[0-9]{{1,5}})"
     rf":(?P<module>{_NAME}(\.{_NAME})*):(?P<function>{_NAME})"
 )
 _FORM = "dask:[tcp://]HOST:PORT:MODULE:FUNCTION"
@@ -40,22 +41,9 @@ def dask_target(handler: str) -> DaskTarget:
     Raises ValueError with what was expected, in one line.
     """
     match = _TARGET.fullmatch(handler)
-    if match is None or not _is_host(match["host"]) or not 0 < int(match["port"]) < 65_536:
-        shown = repr(handler)
-        raise ValueError(
-            f"expected {_FORM}, got {shown if len(shown) <= 60 else shown[:57] + '...'}"
-        )
+    if match is None or not is_host(match["host"]) or not 0 < int(match["port"]) < 65_536:
+        raise ValueError(f"expected {_FORM}, got {shown(handler)}")
     if match["scheme"] not in (None, "tcp://"):
         raise ValueError(f"expected {_FORM}, {match['scheme'][:-3]} is not available here")
     host, port = match["host"], int(match["port"])
     return DaskTarget(f"tcp://{host}:{port}", host, port, match["module"], match["function"])
-
-
-def _is_host(host: str) -> bool:
-    if not host.startswith("["):
-        return True
-    try:
-        ipaddress.IPv6Address(host[1:-1])
-    except ValueError:
-        return False
-    return True

@@ -5,15 +5,16 @@ Calling them is in `spillover.live.workers`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
+
+from spillover.model.addresses import HOST, is_host, shown
 
 UPSTREAMS_MAX = 64
 """Each start looks at all of them."""
 
 _URL = re.compile(
-    r"(?i:http)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
+    rf"(?i:http)://(?P<host>{HOST})(:(?P<port>[0-9]{{1,5}}))?"
     r"(?P<target>[/?][!-\"$-~]*)?"
 )
 _FORM = "http://HOST[:PORT][/PATH]"
@@ -50,7 +51,7 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
     for url in urls:
         upstream = _parsed(url)
         if upstream in found:
-            raise ValueError(f"expected URLs that differ, got {_shown(url)} twice")
+            raise ValueError(f"expected URLs that differ, got {shown(url)} twice")
         found.append(upstream)
     return tuple(found)
 
@@ -59,25 +60,10 @@ def _parsed(url: str) -> UpstreamUrl:
     if not url:
         raise ValueError("expected http:URL[,URL...], got an empty URL")
     if url.lower().startswith("https:"):
-        raise ValueError(f"expected {_FORM}, https is not available here, got {_shown(url)}")
+        raise ValueError(f"expected {_FORM}, https is not available here, got {shown(url)}")
     match = _URL.fullmatch(url)
-    if match is None or not _is_host(match["host"]) or not 0 < int(match["port"] or 80) < 65_536:
-        raise ValueError(f"expected {_FORM}, got {_shown(url)}")
+    if match is None or not is_host(match["host"]) or not 0 < int(match["port"] or 80) < 65_536:
+        raise ValueError(f"expected {_FORM}, got {shown(url)}")
     host, port, target = match["host"].lower(), int(match["port"] or 80), match["target"] or "/"
     origin = f"http://{host}" if port == 80 else f"http://{host}:{port}"
     return UpstreamUrl(origin, target if target.startswith("/") else f"/{target}")
-
-
-def _is_host(host: str) -> bool:
-    if not host.startswith("["):
-        return True
-    try:
-        ipaddress.IPv6Address(host[1:-1])
-    except ValueError:
-        return False
-    return True
-
-
-def _shown(url: str) -> str:
-    shown = repr(url)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

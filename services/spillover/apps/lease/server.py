@@ -19,8 +19,9 @@ from spillover.apps.lease.http_protocol import BriefProtocol
 from spillover.live.lease_group import LeaseGroup
 from spillover.live.lease_metrics import LeaseMetrics
 from spillover.live.lease_report import GroupReport
+from spillover.live.listening import bind_socket
 from spillover.live.logs import OncePerPeriod
-from spillover.model.errors import InputError, RunError
+from spillover.model.errors import RunError
 
 START_S = 10.0
 
@@ -42,7 +43,7 @@ class LeaseService:
     def __init__(self, member: LeaseGroup, bind: tuple[str, int]) -> None:
         self._member = member
         self._metrics = LeaseMetrics(member)
-        self._socket = _bind(*bind)
+        self._socket = bind_socket(*bind)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         """Where it listens, with the port that was found for port 0."""
@@ -119,18 +120,3 @@ def _config(app: object) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S,
     )
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except (OSError, OverflowError, UnicodeError) as error:
-        listening.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
-        raise InputError("--bind", "", expected) from error
-    listening.listen(128)
-    return listening

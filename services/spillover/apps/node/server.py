@@ -21,9 +21,9 @@ from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
 from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.core.node_settings import NodeSettings
 from spillover.live.allocator import keep_freed_memory
+from spillover.live.listening import bind_socket
 from spillover.live.logs import OncePerPeriod
 from spillover.live.node_shell import NodeShell
-from spillover.model.errors import InputError
 from spillover.model.topology import Topology
 
 KEEP_ALIVE_S = 120
@@ -133,22 +133,6 @@ async def _first(*waits: Awaitable[object]) -> None:
             future.cancel()
     for future in done:
         future.result()
-
-
-def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
-    """A listening socket, or InputError: the port is in use, or the address not of this host."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except (OSError, OverflowError, UnicodeError) as error:
-        listening.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        expected = f"expected an address that can be bound, got {host}:{port} ({reason})"
-        raise InputError(option, "", expected) from error
-    listening.listen(2048)
-    return listening
 
 
 def _config(app: Callable[..., object]) -> uvicorn.Config:
