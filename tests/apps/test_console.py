@@ -404,7 +404,7 @@ def test_the_page_says_why_it_does_not_operate(nodes):
                 listener = await Listener.of(url, host=host)
                 assert (await listener.next())[1]["why_not"] == why_not
                 await listener.leave()
-            server.should_exit = True
+            server.stop()
             await serving
 
     with_pair(nodes, check)

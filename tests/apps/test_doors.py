@@ -71,7 +71,7 @@ def test_two_doors_to_one_node(nodes):
             assert await status_and_reason(peers, "/healthz") == (200, None)
             for client, server, serving in opened:
                 await client.close()
-                server.should_exit = True
+                server.stop()
                 await serving
 
     nodes.run(main)

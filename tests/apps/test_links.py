@@ -28,7 +28,7 @@ async def as_testbed(node):
         client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
         yield client
         await client.close()
-        server.should_exit = True
+        server.stop()
         await serving
 
 

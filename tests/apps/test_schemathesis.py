@@ -88,7 +88,7 @@ def run_node(nodes, running):
                 running.heal = lambda: loop.call_soon_threadsafe(heal)
                 running.ready.set()
                 await stop.wait()
-                server.should_exit = True
+                server.stop()
                 await serving
 
     try:

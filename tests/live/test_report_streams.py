@@ -8,12 +8,11 @@ from random import Random
 
 from spillover.live.http1 import HttpClient
 from spillover.live.outbox import Outbox
-from spillover.live.report_streams import (
-    LINES_WAITING_MAX,
-    STREAMS_PER_NEIGHBOR_MAX,
-    ReportStreams,
-)
+from spillover.live.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
 from spillover.live.timers import Timers
+
+BUFFER_LIMIT_BYTES = 128 * 1024
+"""Of one connection: what uvloop takes before it asks for a pause, and some."""
 
 
 def outboxes(*delays_s):
@@ -21,24 +20,46 @@ def outboxes(*delays_s):
     return [Outbox(timers, Random(1), delay_s) for delay_s in delays_s]
 
 
-async def next_chunk(stream):
-    async with asyncio.timeout(5):
-        return await anext(stream.chunks())
-
-
-def test_a_slow_reader_loses_the_oldest(nodes):
-    """Only the newest reports matter; what waits is bounded."""
+def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
+    """What waits for it is bounded by the connection; once it reads, it hears what is new."""
 
     async def main():
-        streams = ReportStreams(outboxes(0.0))
-        streams.publish(b"nobody hears this\n")
-        stream = streams.open(0)
-        for number in range(LINES_WAITING_MAX + 10):
-            streams.publish(b"%d\n" % number)
-        lines = (await next_chunk(stream)).split()
-        assert lines == [b"%d" % n for n in range(10, LINES_WAITING_MAX + 10)]
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            streams = federation["b"].shell.streams
+            host, port = federation["b"].url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
+            writer.write(b"GET /peer/v1/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
+            await nodes.until(lambda: len(streams._streams[0]) == 2)
+            line = b"x" * 1023 + b"\n"
+            buffered = BufferOf(streams._streams[0][-1].put.__self__._cycle)
+            for _ in range(40_000):
+                streams.publish(line)
+            await nodes.until(lambda: buffered.paused)
+            assert buffered.size_bytes < BUFFER_LIMIT_BYTES
+            heard = bytearray()
+            async with asyncio.timeout(20):
+                while b"newest" not in heard:
+                    heard = heard[-16:] + await reader.read(65536)
+                    if not buffered.paused:
+                        streams.publish(b"newest\n")
+            writer.close()
 
     nodes.run(main)
+
+
+class BufferOf:
+    """What waits in a node to be written to one connection."""
+
+    def __init__(self, cycle):
+        self._cycle = cycle
+
+    @property
+    def paused(self):
+        return self._cycle.flow.write_paused
+
+    @property
+    def size_bytes(self):
+        return self._cycle.transport.get_write_buffer_size()
 
 
 def test_reports_leave_the_links_delay_late(nodes):
@@ -46,11 +67,14 @@ def test_reports_leave_the_links_delay_late(nodes):
 
     async def main():
         streams = ReportStreams(outboxes(0.0, 0.04))
-        near, far = streams.open(0), streams.open(1)
+        near, far = [], []
+        streams.open(0, near.append)
+        streams.open(1, far.append)
         published_s = time.monotonic()
         streams.publish(b"report\n")
-        assert await next_chunk(near) == b"report\n"
-        assert await next_chunk(far) == b"report\n"
+        assert near == [b"report\n"]
+        await nodes.until(lambda: far)
+        assert far == [b"report\n"]
         assert time.monotonic() >= published_s + 0.04
 
     nodes.run(main)
@@ -62,11 +86,14 @@ def test_links_that_are_as_late_take_one_wake(nodes):
     async def main():
         made = outboxes(0.02, 0.02, 0.02, 0.02)
         streams = ReportStreams(made)
-        opened = [streams.open(y) for y in (0, 1, 2)]
+        heard = []
+        for y in (0, 1, 2):
+            streams.open(y, heard.append)
         streams.publish(b"report\n")
         assert len({parcel.due_s for outbox in made[:3] for parcel in outbox._line}) == 1
         assert len(made[3]) == 0
-        assert [await next_chunk(stream) for stream in opened] == [b"report\n"] * 3
+        await nodes.until(lambda: len(heard) == 3)
+        assert heard == [b"report\n"] * 3
 
     nodes.run(main)
 
@@ -77,7 +104,9 @@ def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
     async def main():
         near, far = made = outboxes(0.0, 0.0)
         streams = ReportStreams(made)
-        cut, whole = streams.open(0), streams.open(1)
+        cut, whole = [], []
+        streams.open(0, cut.append)
+        streams.open(1, whole.append)
         near.set_faults(cut=True)
         far.set_faults(loss=1.0)
         for number in range(3):
@@ -86,7 +115,7 @@ def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
         near.set_faults(cut=False)
         far.set_faults(loss=0.0)
         streams.publish(b"3\n")
-        assert await next_chunk(cut) == await next_chunk(whole) == b"3\n"
+        assert cut == whole == [b"3\n"]
 
     nodes.run(main)
 
@@ -113,13 +142,16 @@ def test_the_newest_streams_of_a_neighbor_stay(nodes):
 
     async def main():
         streams = ReportStreams(outboxes(0.0))
-        opened = [streams.open(0) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
+        heard = []
+        opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
         assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
+        streams.publish(b"report\n")
+        assert len(heard) == STREAMS_PER_NEIGHBOR_MAX
         streams.drop(0, opened[0])
         streams.drop(0, opened[1])
         streams.close()
         assert all(stream.ended for stream in opened[2:])
-        assert streams.open(0) is None
+        assert streams.open(0, heard.append) is None
 
     nodes.run(main)
 

@@ -1,53 +1,45 @@
 """The streams on which neighbors hear this node's reports: one long-lived response each.
 
 Lines leave through the outboxes of the links, in order with all else and as late; one that is lost
-or cut off there is not sent again. A reader that does not keep up loses the oldest lines, since
-only the newest matter; how many lines and streams there can be is bounded. A neighbor that comes
-back after its connection was cut off without a word gets a new stream, and the oldest one ends.
+or cut off there is not sent again, nor is one that a reader has no room for: the next says more.
+How many streams there can be is bounded. A neighbor that comes back after its connection was cut
+off without a word gets a new stream, and the oldest one ends.
+
+How a line is written is the business of whoever serves the response. No task and no queue stand in
+between: these lines are most of what an idle node does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from spillover.live.outbox import Outbox
 
-LINES_WAITING_MAX = 64
 STREAMS_PER_NEIGHBOR_MAX = 4
 
 
 class ReportStream:
-    """What waits to be written to one reader."""
+    """One reader. `put` writes a line to it, or drops the line if the reader does not keep up."""
 
-    __slots__ = ("_lines", "_ready", "ended")
+    __slots__ = ("_ended", "put")
 
-    def __init__(self) -> None:
-        self._lines: deque[bytes] = deque(maxlen=LINES_WAITING_MAX)
-        self._ready = asyncio.Event()
-        self.ended = False
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self.put = put
+        self._ended = asyncio.Event()
 
-    def put(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._ready.set()
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def until_ended(self) -> None:
+        """Return once the stream is to end."""
+        await self._ended.wait()
 
     def end(self) -> None:
-        self.ended = True
-        self._ready.set()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """All that waits, joined, whenever something does; ends when the stream is ended."""
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
-            if self.ended:
-                return
-            chunk = b"".join(self._lines)
-            self._lines.clear()
-            yield chunk
+        self._ended.set()
 
 
 class ReportStreams:
@@ -58,7 +50,7 @@ class ReportStreams:
         self._streams: list[list[ReportStream]] = [[] for _ in outboxes]
         self._closed = False
 
-    def open(self, neighbor: int) -> ReportStream | None:
+    def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
         """A stream for one neighbor, None at the node's end. If it has too many, the oldest ends:
         most likely nobody is there any more, and TCP has not noticed yet."""
         if self._closed:
@@ -66,7 +58,7 @@ class ReportStreams:
         streams = self._streams[neighbor]
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
             streams.pop(0).end()
-        stream = ReportStream()
+        stream = ReportStream(put)
         streams.append(stream)
         return stream
 
@@ -94,7 +86,8 @@ class ReportStreams:
 
 def _put_in_each(streams: list[ReportStream], line: bytes) -> None:
     for stream in streams:
-        stream.put(line)
+        if not stream.ended:
+            stream.put(line)
 
 
 def _drop() -> None:

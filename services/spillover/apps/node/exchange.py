@@ -192,6 +192,14 @@ class Exchange(ReplyTo):
         cycle.message_event.set()
         cycle.on_response()
 
+    def write_piece(self, piece: bytes) -> None:
+        """One more piece of an answer that was begun through ASGI without a length. It is left out
+        while the other side does not read, and before the answer has begun."""
+        cycle = self._cycle
+        transport = cycle.transport
+        if cycle.response_started and not (cycle.flow.write_paused or transport.is_closing()):
+            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+
     def break_off(self) -> None:
         """Close the connection without an answer."""
         self._protocol.on_gone = None

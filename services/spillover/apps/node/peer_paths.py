@@ -95,16 +95,15 @@ class PeerPaths:
         except ValueError as error:
             raise Problem("invalid", f"query: {error}") from error
         neighbor = self._neighbor(query.get("from", [""])[0])
-        stream = self._shell.streams.open(neighbor)
+        stream = self._shell.streams.open(neighbor, exchange.write_piece)
         if stream is None:
             raise Problem("not_ready", "the node ends")
-        self._shell.feed(ReportAsked())
-        exchange.watch(stream.end)
         try:
             headers = [(b"content-type", b"application/x-ndjson")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            async for chunk in stream.chunks():
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._shell.feed(ReportAsked())
+            exchange.watch(stream.end)
+            await stream.until_ended()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._shell.streams.drop(neighbor, stream)

@@ -40,16 +40,26 @@ logging.getLogger("uvicorn.error").addFilter(OncePerPeriod())
 
 
 class NodeServer(uvicorn.Server):
-    """uvicorn without its own signal handling: signals mean drain here. `ready` is set once
-    connections are accepted."""
+    """uvicorn without its own signal handling, since signals mean drain here, and without its ten
+    looks a second whether to go on: `stop` tells. `ready` is set once connections are accepted."""
 
     def __init__(self, app: Callable[..., object]) -> None:
         super().__init__(_config(app))
         self.ready = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)  # fills in what every answer's header begins with
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """Have `serve` return, once what is under way is answered or STOP_S have passed."""
+        self.should_exit = True
+        self._stopped.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -100,7 +110,7 @@ async def serve_node(
                 await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
         finally:
             for server in servers[1:]:
-                server.should_exit = True
+                server.stop()
             await close_node(shell, servers[0], running, serving)
 
 
@@ -114,7 +124,7 @@ async def close_node(
     running.cancel()
     await asyncio.wait([running])
     await shell.close()
-    server.should_exit = True
+    server.stop()
     await serving
 
 
