@@ -12,8 +12,10 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
+from statistics import fmean
 
 import pytest
 import uvloop
@@ -51,6 +53,7 @@ class Record:
     """One request: when it was sent and answered, from the start of the load, and how."""
 
     home: str
+    service_s: float
     sent_s: float
     took_s: float
     status: int
@@ -113,6 +116,7 @@ class Load:
         self.records.append(
             Record(
                 home,
+                service_s,
                 sent_s,
                 self._now_s() - sent_s,
                 response.status,
@@ -145,17 +149,28 @@ class Load:
 
     # --- what came of it ----------------------------------------------------------------------
 
-    def done(self, home: str = "", cluster: str = "") -> float:
-        """200s per second under load, from a home, at a cluster, in multiples of a capacity."""
-        times_s = [
+    @property
+    def possible(self) -> float:
+        """Of one cluster, per second, with the service times that were drawn for what it took: luck
+        in drawing is neither its merit nor its fault. It does not know them when it takes them."""
+        drawn_s = [record.service_s for record in self.records if not record.refused]
+        return SERVERS / fmean(drawn_s)
+
+    def done(self, home: str = "") -> float:
+        """200s per second under load, from a home."""
+        return self._per_second(
             record.sent_s + record.took_s
             for record in self.records
-            if record.status == 200
-            and home in ("", record.home)
-            and cluster in ("", record.cluster)
-        ]
+            if record.status == 200 and home in ("", record.home)
+        )
+
+    def sent(self, home: str) -> float:
+        """Requests per second, in the same time."""
+        return self._per_second(record.sent_s for record in self.records if home == record.home)
+
+    def _per_second(self, times_s: Iterable[float]) -> float:
         within = sum(SETTLED_S <= at_s < LOAD_S for at_s in times_s)
-        return within / (LOAD_S - SETTLED_S) / self.capacity
+        return within / (LOAD_S - SETTLED_S)
 
     def figures(self) -> dict[str, object]:
         refusals_s = sorted(record.took_s for record in self.records if record.refused)
@@ -165,8 +180,12 @@ class Load:
             end = f"{record.status} {record.reason}{' at once' if record.refused else ''}".strip()
             ends[end] = ends.get(end, 0) + 1
         return {
-            "goodput": round(self.done() / len(self.urls), 3),
-            "goodput_by_home": {home: round(self.done(home=home), 3) for home in self.urls},
+            "goodput": round(self.done() / len(self.urls) / self.possible, 3),
+            "goodput_by_home": {
+                home: round(self.done(home) / min(self.possible, self.sent(home)), 3)
+                for home in self.urls
+            },
+            "done_by_capacity": round(self.done() / len(self.urls) / self.capacity, 3),
             "foreign_share": round(
                 sum(r.status == 200 and r.cluster != r.home for r in kept)
                 / max(1, sum(r.status == 200 for r in kept)),
@@ -221,8 +240,8 @@ def test_three_times_capacity(factor, service_s, exponential, measured):
     load = measured(factor, service_s, exponential=exponential)
     figures = load.figures()
     assert figures["goodput"] >= 0.95
-    for home, one in factor.items():  # neighbors' requests take no more than was left over
-        assert figures["goodput_by_home"][home] >= 0.9 * min(1.0, one)
+    # Neighbors' requests take no more than was left over.
+    assert min(figures["goodput_by_home"].values()) >= 0.9
     assert figures["late_ms_max"] <= (LATE_S + load.lag_s) * 1e3
     refused = [record for record in load.records if record.refused]
     assert len(refused) > len(load.records) / 3
