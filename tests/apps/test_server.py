@@ -114,8 +114,9 @@ def test_sigterm_finishes_what_is_under_way(nodes):
             await node.busy()
             node.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(5):
-                while (await node.post(1)).status != 503:
+                while await node.answers():
                     await nodes.turn()
+            assert (await node.post(1)).status == 503
             assert (await sent).status == 200
             assert await node.ended(3.0) == (0, "")
 

@@ -66,7 +66,7 @@ def test_reports_leave_the_links_delay_late(nodes):
     """Each link has its own, and nothing leaves before."""
 
     async def main():
-        streams = ReportStreams(outboxes(0.0, 0.04))
+        streams = ReportStreams(outboxes(0.0, 0.04), 0.05)
         near, far = [], []
         streams.open(0, near.append)
         streams.open(1, far.append)
@@ -85,7 +85,7 @@ def test_links_that_are_as_late_take_one_wake(nodes):
 
     async def main():
         made = outboxes(0.02, 0.02, 0.02, 0.02)
-        streams = ReportStreams(made)
+        streams = ReportStreams(made, 0.05)
         heard = []
         for y in (0, 1, 2):
             streams.open(y, heard.append)
@@ -103,7 +103,7 @@ def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
 
     async def main():
         near, far = made = outboxes(0.0, 0.0)
-        streams = ReportStreams(made)
+        streams = ReportStreams(made, 0.05)
         cut, whole = [], []
         streams.open(0, cut.append)
         streams.open(1, whole.append)
@@ -141,7 +141,7 @@ def test_the_newest_streams_of_a_neighbor_stay(nodes):
     """One that comes back again and again is not kept out by its own dead connections."""
 
     async def main():
-        streams = ReportStreams(outboxes(0.0))
+        streams = ReportStreams(outboxes(0.0), 0.05)
         heard = []
         opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
         assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
@@ -180,7 +180,7 @@ def test_a_silent_neighbor_is_unknown_within_a_second(nodes):
         async with nodes.Federation(nodes.topology_of("a", "b", delay_ms=5.0)) as federation:
             a, b = federation["a"], federation["b"]
             publish = b.shell.streams.publish
-            b.shell.streams.publish = lambda _: None
+            b.shell.streams.publish = lambda _: None  # what `tell` comes to
             started_s = time.monotonic()
             await nodes.until(lambda: not a.knows("b"), limit_s=3.0)
             assert time.monotonic() - started_s < 1.1

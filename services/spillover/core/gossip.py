@@ -12,7 +12,8 @@ from spillover.core.node_facts import NodeFacts
 from spillover.model.load import LoadReport
 
 BEAT_S = 0.25
-"""Signs of life are at most this far apart (design, decision 3)."""
+"""Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
+reports else, of which the shell may leave out those that repeat others, but not for longer."""
 
 
 class Gossip:

@@ -57,7 +57,7 @@ class NodeMachine(NodeFacts):
             settings.cluster,
             [cluster for cluster, _ in neighbors],
             [delay_s for _, delay_s in neighbors],
-            min(BEAT_S, settings.gossip_period_s),
+            BEAT_S,
         )
         self.decider = Decider(
             settings.policy,

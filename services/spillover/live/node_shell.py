@@ -83,7 +83,7 @@ class NodeShell:
         self.metrics = NodeMetrics(self.machine, self.timers)
         faults = _stream(seed, f"faults/{cluster_id}")
         self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
-        self.streams = ReportStreams(self._outboxes)
+        self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
         source = f"{topology.name}: cluster {self.cluster.id}"
         self.workers = make_workers(
             self.cluster, source, self.timers, self._service_ended, self._health_changed
@@ -244,7 +244,7 @@ class NodeShell:
         log_request(self.reception.answered(ref, answer), answer)
 
     def _publish(self, command: ev.Publish) -> None:
-        self.streams.publish(wire.encode_report(command.report))
+        self.streams.tell(command.report)
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
             _log.error("the ledger is off by %d: %s", imbalance, self.machine.ledger.as_dict())

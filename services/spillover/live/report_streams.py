@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from spillover.live import wire
 from spillover.live.outbox import Outbox
+from spillover.live.report_repeats import Repeats
+from spillover.model.load import LoadReport
 
 STREAMS_PER_NEIGHBOR_MAX = 4
 
@@ -43,10 +46,12 @@ class ReportStream:
 
 
 class ReportStreams:
-    """All streams of a node. `outboxes` lead to its neighbors, by index."""
+    """All streams of a node, whose reports are `period_s` apart. `outboxes` lead to its neighbors,
+    by index."""
 
-    def __init__(self, outboxes: Sequence[Outbox]) -> None:
+    def __init__(self, outboxes: Sequence[Outbox], period_s: float) -> None:
         self._outboxes = list(outboxes)
+        self._repeats = Repeats(period_s)
         self._streams: list[list[ReportStream]] = [[] for _ in outboxes]
         self._closed = False
 
@@ -58,6 +63,7 @@ class ReportStreams:
         streams = self._streams[neighbor]
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
             streams.pop(0).end()
+        self._repeats.start_over()
         stream = ReportStream(put)
         streams.append(stream)
         return stream
@@ -66,6 +72,11 @@ class ReportStreams:
         """Its reader has gone, or it has ended."""
         if stream in self._streams[neighbor]:
             self._streams[neighbor].remove(stream)
+
+    def tell(self, report: LoadReport) -> None:
+        """Say it in all streams, unless they have heard as much."""
+        if self._repeats.is_due(report, time.monotonic()):
+            self.publish(wire.encode_report(report))
 
     def publish(self, line: bytes) -> None:
         """Put a line in all streams, on each link when it leaves there. One instant for all: what

@@ -1,20 +1,36 @@
-"""What a link costs a node that has nothing to do: reports sent and received every period."""
+"""What a link costs a node: reports sent and received, at rest, where what repeats is rarely said,
+and with a little work at all nodes, so that each period's report differs from the one before.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from spillover.bench.model import Row, Stage
-from spillover.bench.nodes import cluster, running_nodes, topology_of
+from spillover.bench.nodes import cluster, request_body, running_nodes, topology_of
 from spillover.bench.usage import cpu_s
+from spillover.live.http1 import HttpClient
+from spillover.model.errors import PeerError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from spillover.bench.servers import Server
     from spillover.bench.session import Session
 
-CASE = "idle CPU per link"
+IDLE, BUSY = "idle CPU per link", "busy CPU per link"
+PEERS = {IDLE: "idle node without links", BUSY: "busy node without links"}
 LINKS = 4
-PEER = "idle node without links"
+
+PERIOD_S = 0.1
+SERVICE_MS = 50.0
+"""Of the one request each period: at any report the server may be free or busy, with none left to
+hand on."""
+BODY_BYTES = 64
+ANSWER_WITHIN_S = 5.0
 
 
 async def measure_gossip(session: Session) -> None:
@@ -26,26 +42,63 @@ async def measure_gossip(session: Session) -> None:
         [cluster(name, servers=1, queue_limit=0) for name in names],
         [("hub", leaf) for leaf in leaves],
     )
+    async with AsyncExitStack() as stack:
+        nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
+        for case in (IDLE, BUSY):
+            if not session.wants(case):
+                continue
+            if case == BUSY:
+                await stack.enter_async_context(_worked(nodes.values()))
+            await _measure(session, case, nodes["hub"].pid, nodes["alone"].pid)
+
+
+async def _measure(session: Session, case: str, hub: int, alone: int) -> None:
     run_s = session.plan.of(5.0, 2.0)
     per_link, without = [], []
-    async with running_nodes(topology, session.plan.seed) as nodes:
-        hub, alone = nodes["hub"].pid, nodes["alone"].pid
-        for run in range(session.plan.runs):
-            session.say_run(CASE, run)
-            hub_s, alone_s = cpu_s(hub), cpu_s(alone)
-            await asyncio.sleep(run_s)
-            hub_s, alone_s = cpu_s(hub) - hub_s, cpu_s(alone) - alone_s
-            per_link.append((hub_s - alone_s) / run_s / LINKS * 1e3)
-            without.append(alone_s / run_s * 1e3)
+    for run in range(session.plan.runs):
+        session.say_run(case, run)
+        hub_s, alone_s = cpu_s(hub), cpu_s(alone)
+        await asyncio.sleep(run_s)
+        hub_s, alone_s = cpu_s(hub) - hub_s, cpu_s(alone) - alone_s
+        per_link.append((hub_s - alone_s) / run_s / LINKS * 1e3)
+        without.append(alone_s / run_s * 1e3)
     session.add(
         Row(
-            case=CASE,
+            case=case,
             unit="CPU-ms/s",
             values=tuple(per_link),
-            peer=PEER,
+            peer=PEERS[case],
             peer_values=tuple(without),
         )
     )
 
 
-STAGE = Stage((CASE,), measure_gossip)
+@asynccontextmanager
+async def _worked(nodes: Iterable[Server]) -> AsyncIterator[None]:
+    """Each node is asked for something all the time, one request after the other. Raises PeerError
+    in the end if one could not be."""
+    asking = [asyncio.create_task(_ask_on(node)) for node in nodes]
+    try:
+        yield
+    finally:
+        for task in asking:
+            task.cancel()
+        ends = await asyncio.gather(*asking, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, PeerError):
+            raise end
+
+
+async def _ask_on(node: Server) -> None:
+    client = HttpClient(node.url)
+    body = request_body(SERVICE_MS, BODY_BYTES)
+    try:
+        while True:
+            pause = asyncio.create_task(asyncio.sleep(PERIOD_S))
+            await client.request("POST", "/requests", body=body, timeout_s=ANSWER_WITHIN_S)
+            await pause
+    finally:
+        await client.close()
+
+
+STAGE = Stage((IDLE, BUSY), measure_gossip)
