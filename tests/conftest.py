@@ -24,8 +24,14 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 TESTS = Path(__file__).parent
 ALONE = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests want the machine for themselves, whatever their markers."""
-TOGETHER = {"test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"}
-"""Files there, and others with real processes, that only take long: nothing in them is timed."""
+TOGETHER = {
+    *("test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"),
+    *("test_lease_groups.py", "test_lease_processes.py"),
+    *(f"test_lease_redis_{story}.py" for story in ("links", "losses", "pauses", "random")),
+    *(f"test_lease_redis_{story}.py" for story in ("refusals", "replicas", "starts")),
+}
+"""Files there, and others with real processes, that only take long: nothing in them is timed, or so
+that a busy machine may be. Those about leases wait most of their time."""
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
@@ -55,12 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: the cores that this process may use."""
+    """For `-n auto`: one more than the cores that this process may use, since many tests wait."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores, WORKERS_MAX)
+    return min(cores + 1, WORKERS_MAX)
 
 
 @pytest.hookimpl(wrapper=True)

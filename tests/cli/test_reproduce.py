@@ -53,37 +53,38 @@ def test_figures_page_and_resumption(tmp_path, capsys):
 
 
 def interrupted_when(condition, directory):
-    """Reproduce two figures in one process, press Ctrl-C once `condition(process)` is true."""
-    arguments = ("membership-2", "membership-4", "--jobs", "1", "--out", str(directory))
-    process = subprocess.Popen(
-        (sys.executable, "-m", "spillover", "reproduce", *arguments),
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
+    """Reproduce two figures in `directory`/out by one process, press Ctrl-C once
+    `condition(process, stderr so far)` is true. All of stderr."""
+    told = directory / "stderr"
+    arguments = ("membership-2", "membership-4", "--jobs", "1", "--out", str(directory / "out"))
+    with told.open("w") as stderr:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "spillover", "reproduce", *arguments),
+            stderr=stderr,
+            start_new_session=True,
+        )
     try:
         deadline_s = time.monotonic() + WITHIN_S
-        while not condition(process):
+        while not condition(process, told.read_text()):
             assert time.monotonic() < deadline_s
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=WITHIN_S)
+        process.wait(WITHIN_S)
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
-        process.stderr.close()
     assert process.returncode == 130
-    assert "Traceback" not in stderr
-    return stderr
+    assert "Traceback" not in told.read_text()
+    return told.read_text()
 
 
 def test_ctrl_c_leaves_finished_figures(tmp_path):
     """Exit status 130; what is finished stays, of the rest there is nothing."""
-    stderr = interrupted_when(lambda _: (tmp_path / "membership-2.json").exists(), tmp_path)
+    stderr = interrupted_when(lambda _, told: "membership-2: computed in" in told, tmp_path)
     assert "1 computed, 0 there already; interrupted, what is finished stays" in stderr
-    assert {path.name for path in tmp_path.iterdir()} == {
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
     }  # fmt: skip
 
@@ -92,14 +93,14 @@ def test_ctrl_c_leaves_finished_figures(tmp_path):
 def test_ctrl_c_while_a_worker_starts(tmp_path):
     """It goes to the worker too, which says nothing."""
 
-    def worker_is_there(process):
+    def worker_is_there(process, _):
         # The worker, and what multiprocessing starts for itself.
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         return len(children.read_text(encoding="utf-8").split()) == 2
 
     stderr = interrupted_when(worker_is_there, tmp_path)
     assert stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["index.html"]
 
 
 @pytest.mark.parametrize(
