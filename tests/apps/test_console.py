@@ -347,6 +347,7 @@ def test_operators_may_drain_and_resume(nodes):
             {},
             {"origin": "http://evil.example"},
             {"origin": "null"},
+            {"origin": "http://["},
             {"origin": node.url, "sec-fetch-site": "cross-site"},
             {"origin": node.url, "x-forwarded-for": "192.0.2.1"},
         ):

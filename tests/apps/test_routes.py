@@ -178,7 +178,9 @@ def test_pages_of_other_sites_operate_nothing(nodes, path):
     async def check(node):
         method = "PUT" if path.endswith("policy") else "POST"
         body = b'{"policy": "isolated"}' if method == "PUT" else b""
-        for foreign in ((b"Origin", b"http://evil.example"), (b"Sec-Fetch-Site", b"cross-site")):
+        origins = (b"http://evil.example", b"null", b"http://[")
+        tells = [*((b"Origin", origin) for origin in origins), (b"Sec-Fetch-Site", b"cross-site")]
+        for foreign in tells:
             status, _, problem = await node.send(method, path, body, [foreign])
             assert (status, problem["reason"]) == (403, "another_site")
         assert (await node.get("/state"))[1]["draining"] is False

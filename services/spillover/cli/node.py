@@ -82,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         bind=bind,
         peer_bind=options.peer_bind or _address_of(cluster.peer_url),
         seed=options.seed,
+        source=options.topology,
         drain_timeout_s=options.drain_timeout_s,
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,

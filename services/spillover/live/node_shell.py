@@ -50,7 +50,8 @@ RESULTS_LIMIT_BYTES = 256 * 1024 * 1024
 class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
-    `seed` makes the node's own random choices repeatable. Raises InputError for a handler that
+    `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
+    topology was read, its name if None. Raises InputError for a handler that
     cannot be imported, and for a neighbor without a url.
     """
 
@@ -60,9 +61,11 @@ class NodeShell:
         cluster_id: str,
         *,
         seed: int | None = None,
+        source: str | None = None,
         journal: Callable[[Any, float], None] | None = None,
     ) -> None:
         self.topology = topology
+        self._source = source or topology.name
         self.cluster = topology.cluster(cluster_id)
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
@@ -84,9 +87,9 @@ class NodeShell:
         faults = _stream(seed, f"faults/{cluster_id}")
         self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
         self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
-        source = f"{topology.name}: cluster {self.cluster.id}"
+        at_fault = f"{self._source}: cluster {self.cluster.id}"
         self.workers = make_workers(
-            self.cluster, source, self.timers, self._service_ended, self._health_changed
+            self.cluster, at_fault, self.timers, self._service_ended, self._health_changed
         )
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
@@ -265,7 +268,7 @@ class NodeShell:
     def _make_link(self, y: int, cluster: ClusterId, url: str | None) -> PeerLink:
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
-            raise InputError(self.topology.name, f"clusters[{index}].url", "expected a url")
+            raise InputError(self._source, f"clusters[{index}].url", "expected a url")
         return PeerLink(
             neighbor=y,
             cluster=cluster,

@@ -51,8 +51,8 @@ class Operators:
     def why_not_now(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """The same of a request that changes something: it must be one of this very page."""
         site = headers.get("sec-fetch-site", "same-origin")
-        origin = urlsplit(headers.get("origin", ""))
-        if site != "same-origin" or not origin.netloc or origin.netloc != headers.get("host"):
+        origin = _origin_of(headers)
+        if site != "same-origin" or not origin or origin != headers.get("host"):
             return OTHER_SITE
         return self.why_not(client, headers)
 
@@ -62,8 +62,15 @@ def is_of_another_site(headers: Mapping[str, str]) -> bool:
     origin, are of none."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
-    origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return "origin" in headers and _origin_of(headers) != headers.get("host")
+
+
+def _origin_of(headers: Mapping[str, str]) -> str:
+    """Host and port of the page that asks; empty if it tells none, or none that can be read."""
+    try:
+        return urlsplit(headers.get("origin", "")).netloc
+    except ValueError:
+        return ""
 
 
 def _host_of(url: str) -> str:

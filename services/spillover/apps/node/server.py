@@ -73,6 +73,7 @@ async def serve_node(
     bind: tuple[str, int],
     peer_bind: tuple[str, int] | None = None,
     seed: int | None = None,
+    source: str | None = None,
     drain_timeout_s: float = 30.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
@@ -80,13 +81,13 @@ async def serve_node(
     """Serve one cluster until SIGTERM or SIGINT, then drain and return. A second signal ends it
     at once. With `end_with_stdin` it also ends when standard input does: the sign that whoever
     started it has died. With `peer_bind` neighbors are served there, and nowhere else. Raises
-    InputError if an address cannot be bound.
+    InputError if an address cannot be bound, and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(bind_socket(*bind))]
         if peer_bind is not None:
             listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
-        shell = NodeShell(topology, cluster_id, seed=seed)
+        shell = NodeShell(topology, cluster_id, seed=seed, source=source)
         _warn_of_file_limit(shell.machine.settings)
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)

@@ -14,7 +14,7 @@ export function leaseView(place) {
 
 class LeaseView {
   constructor(place) {
-    this.names = []; // every member ever seen, in the order of their colors
+    this.names = []; // the members in the order of their colors; null where one was forgotten
     this.owners = new Map();
     this.moves = [];
     this.times = [];
@@ -66,7 +66,9 @@ class LeaseView {
   update(state) {
     this.state = state;
     for (const { node } of [...state.members, ...state.allocation]) {
-      if (!this.names.includes(node)) this.names.push(node);
+      if (this.names.includes(node)) continue;
+      const free = this.names.indexOf(null);
+      this.names[free < 0 ? this.names.length : free] = node;
     }
     this.#moves(state);
     this.#line(state);
@@ -154,12 +156,24 @@ class LeaseView {
   #line(state) {
     const now = Date.now() / 1000;
     const held = new Map(state.members.map((one) => [one.node, one.held]));
-    for (const node of this.names) if (!this.lines.has(node)) this.lines.set(node, this.times.map(() => null));
+    for (const node of this.names) {
+      if (node !== null && !this.lines.has(node)) this.lines.set(node, this.times.map(() => null));
+    }
     this.times.push(now);
     for (const [node, line] of this.lines) line.push(held.get(node) ?? null);
     while (this.times[0] < now - SECONDS_KEPT) {
       this.times.shift();
       for (const line of this.lines.values()) line.shift();
+    }
+    this.#forget(new Set(state.allocation.map((row) => row.node)));
+  }
+
+  // Members that were away for as long as the time line reaches back: names of pods never end.
+  #forget(owners) {
+    for (const [node, line] of this.lines) {
+      if (owners.has(node) || line.some((value) => value !== null)) continue;
+      this.lines.delete(node);
+      this.names[this.names.indexOf(node)] = null;
     }
   }
 }
