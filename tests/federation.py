@@ -95,7 +95,7 @@ class Node:
 
     async def close(self):
         await self.client.close()
-        await close_node(self.shell, self.server, self.running, self.serving)
+        await close_node(self.shell, [self.server], self.running, self.serving)
 
 
 @dataclass

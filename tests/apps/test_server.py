@@ -8,12 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from spillover.live import wire
+from spillover.live.http1 import HttpClient
 from spillover.live.listening import bind_socket
 from spillover.model.errors import InputError
+from spillover.model.request import Request
 
 PROGRAM = """
 import asyncio, logging, sys
@@ -60,8 +64,6 @@ class Process:
         )
 
     async def __aenter__(self):
-        from spillover.live.http1 import HttpClient
-
         self.start()
         self.client = HttpClient(self.url)
         async with asyncio.timeout(15):
@@ -335,3 +337,30 @@ def test_ipv6_addresses_can_be_bound(require):
         require(False, f"IPv6 on loopback: {error}")
     with bind_socket("::1", 0) as listening:
         assert listening.getsockname()[0] == "::1"
+
+
+def test_what_comes_at_the_very_end_is_refused(nodes):
+    """A neighbor that hands something on while the node ends is told that it was not taken, also if
+    nothing was to be waited for: with a closed connection it could not know."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            b = federation["b"]
+            client = HttpClient(b.url)
+            await client.warm(2)
+            reports = asyncio.ensure_future(
+                client.stream_lines("/peer/v1/reports?from=a", lambda _: None, silence_s=None)
+            )
+            await nodes.until(lambda: len(b.shell.streams._streams[0]) == 2)
+            request = Request(id="r", keyed=False, work=b"1", path=("a",))
+            body = wire.encode_forward(request, "a", 5.0)
+            ending = asyncio.ensure_future(federation.stop("b"))
+            await reports
+            under_way_s = time.monotonic() + 0.03  # it left before its sender heard of the end
+            await nodes.until(lambda: time.monotonic() > under_way_s)
+            told = await client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=5.0)
+            assert (told.status, json.loads(told.body)["reason"]) == (503, "draining")
+            await ending
+            await client.close()
+
+    nodes.run(main)

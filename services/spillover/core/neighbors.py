@@ -20,7 +20,8 @@ from spillover.model.load import LoadReport
 from spillover.policy.acceptance import neighborhood_reject_probability
 
 SILENCE_S_MAX = 1.0
-"""A dead or cut-off neighbor is unknown within this time (design, decision 3)."""
+"""A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
+0.45 s; over longer ones within BEATS_MISSED_MIN signs of life and the link's delay."""
 
 SILENCE_MARGIN_S = 0.05
 """Left for timers and a busy machine, so that the promise above is kept and not just aimed at."""

@@ -3,8 +3,8 @@ the time, and knowing nothing of streams.
 
 A report each period is the rule (Lai & Polak, section II), and the machine makes one; but at rest
 they are all alike, and saying them is most of what an idle node does. So one that only repeats what
-was said SAID_TIMES times is said no oftener than signs of life are due. The few times make up for
-lines that a bad link loses.
+was said SAID_TIMES times is said no oftener than signs of life are due. TCP loses none of them; a
+link that is made to lose some has all of them said (`report_streams`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spillover.core.gossip import BEAT_S
 from spillover.model.load import LoadReport
 
 SAID_TIMES = 3
-"""So often in a row the same is said at its period."""
+"""So often in a row the same is said at its period: a reader that has just no room drops lines."""
 
 
 class Repeats:
@@ -44,5 +44,5 @@ class Repeats:
         return True
 
     def start_over(self) -> None:
-        """Somebody listens who has heard nothing yet."""
+        """Somebody may not have heard what was said."""
         self._times = 0

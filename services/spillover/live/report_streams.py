@@ -74,7 +74,10 @@ class ReportStreams:
             self._streams[neighbor].remove(stream)
 
     def tell(self, report: LoadReport) -> None:
-        """Say it in all streams, unless they have heard as much."""
+        """Say it in all streams, unless they have heard as much, as far as can be known: where a
+        link is made to lose what leaves, or holds it up, all is said, and for a while after it."""
+        if any(outbox.cut or outbox.faults.loss for outbox in self._outboxes):
+            self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
             self.publish(wire.encode_report(report))
 

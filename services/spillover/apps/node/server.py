@@ -11,7 +11,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -32,6 +32,10 @@ closes one which a request is just being written to."""
 
 STOP_S = 2.0
 """For connections to be let go of at the end."""
+
+LAST_WORDS_S = 0.1
+"""So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
+not heard of the end decides again. A connection that is just closed would leave it in doubt."""
 
 STDIN = 0
 
@@ -110,22 +114,23 @@ async def serve_node(
             if not end.is_set():
                 await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
         finally:
-            for server in servers[1:]:
-                server.stop()
-            await close_node(shell, servers[0], running, serving)
+            await close_node(shell, servers, running, serving)
 
 
 async def close_node(
     shell: NodeShell,
-    server: NodeServer,
+    servers: Sequence[NodeServer],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """End a node that runs: nothing is asked any more, then nothing answered."""
+    """End a node that runs: nothing is asked any more, then nothing taken, then nothing answered.
+    All doors stay open until the node takes nothing more."""
     running.cancel()
     await asyncio.wait([running])
     await shell.close()
-    server.stop()
+    await asyncio.sleep(LAST_WORDS_S)
+    for server in servers:
+        server.stop()
     await serving
 
 

@@ -13,7 +13,7 @@ from spillover.bench.model import Row, Stage
 from spillover.bench.nodes import cluster, request_body, running_nodes, topology_of
 from spillover.bench.usage import cpu_s
 from spillover.live.http1 import HttpClient
-from spillover.model.errors import PeerError
+from spillover.model.errors import PeerError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +76,7 @@ async def _measure(session: Session, case: str, hub: int, alone: int) -> None:
 @asynccontextmanager
 async def _worked(nodes: Iterable[Server]) -> AsyncIterator[None]:
     """Each node is asked for something all the time, one request after the other. Raises PeerError
-    in the end if one could not be."""
+    or RunError in the end if one could not be, or did not do it."""
     asking = [asyncio.create_task(_ask_on(node)) for node in nodes]
     try:
         yield
@@ -85,7 +85,7 @@ async def _worked(nodes: Iterable[Server]) -> AsyncIterator[None]:
             task.cancel()
         ends = await asyncio.gather(*asking, return_exceptions=True)
     for end in ends:
-        if isinstance(end, PeerError):
+        if isinstance(end, (PeerError, RunError)):
             raise end
 
 
@@ -95,7 +95,9 @@ async def _ask_on(node: Server) -> None:
     try:
         while True:
             pause = asyncio.create_task(asyncio.sleep(PERIOD_S))
-            await client.request("POST", "/requests", body=body, timeout_s=ANSWER_WITHIN_S)
+            answer = await client.request("POST", "/requests", body=body, timeout_s=ANSWER_WITHIN_S)
+            if answer.status != 200:
+                raise RunError(f"{node.url}: expected a result, got {answer.status}")
             await pause
     finally:
         await client.close()
