@@ -26,12 +26,11 @@ ALONE = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests want the machine for themselves, whatever their markers."""
 TOGETHER = {
     *("test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"),
-    *("test_lease_groups.py", "test_lease_processes.py"),
-    *(f"test_lease_redis_{story}.py" for story in ("links", "losses", "pauses", "random")),
-    *(f"test_lease_redis_{story}.py" for story in ("refusals", "replicas", "starts")),
+    "test_lease_processes.py",
+    *(f"test_lease_redis_{story}.py" for story in ("losses", "refusals", "replicas", "starts")),
 }
-"""Files there, and others with real processes, that only take long: nothing in them is timed, or so
-that a busy machine may be. Those about leases wait most of their time."""
+"""Files there, and others with real processes, that only take long: nothing in them is timed, or
+with limits that grow with the machine's load. Those about leases wait most of their time."""
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 

@@ -43,7 +43,7 @@ async def silent_connections(world):
     for _ in range(3):
         assert world.way.silence() >= 3 * len(world.nodes)
         await asyncio.sleep(world.random.uniform(0.5, 1.0) * world.lease_s)
-    await world.group.until_served(since_s=now_s(), limit_s=faults.SLACK_S)
+    await world.group.until_served(since_s=now_s(), limit_s=faults.slack_s())
     assert not [line for line in world.moves(at_s) if line.event in {"lost", "fenced"}]
     await world.survives_a_death("connections silent")
 

@@ -32,7 +32,7 @@ async def is_written_down(world, before):
     """What the members hold stands in Redis again, under the epochs that they have."""
     await world.group.until(
         lambda: {p: epoch for p, (_, epoch) in world.stored().items()} == before,
-        world.period_s + faults.SLACK_S,
+        world.period_s + faults.slack_s(),
         "registered anew",
     )
 

@@ -60,7 +60,7 @@ async def ended_while_paused(world):
     await asyncio.sleep(0.2)
     group.terminate("b")
     # Twice the shutdown time for saying so, then what is under way is given up.
-    limit_s = 2.0 * group.times.max_shutdown_ms / 1000.0 + 2.0 + faults.SLACK_S
+    limit_s = 2.0 * group.times.max_shutdown_ms / 1000.0 + 2.0 + faults.slack_s()
     assert await group.ended("b", limit_s) == 0
     await asyncio.sleep(max(0.0, at_s + world.lease_s - now_s()))
     world.server.resume()

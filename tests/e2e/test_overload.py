@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -194,7 +195,7 @@ class Load:
             "late_ms_max": round((max(r.took_s for r in kept) - DEADLINE_S) * 1e3, 1),
             "refusal_ms_p99": round(percentile(refusals_s, 0.99) * 1e3, 1) if refusals_s else None,
             "recovered_s": max(
-                [s for s, wait_s in self.waits_s if wait_s >= self.service_s] or [0.0]
+                [s + wait_s for s, wait_s in self.waits_s if wait_s >= self.service_s] or [0.0]
             ),
             "sender_lag_ms_max": round(self.lag_s * 1e3, 1),
             "ends": ends,
@@ -240,6 +241,9 @@ def test_three_times_capacity(factor, service_s, exponential, measured):
     load = measured(factor, service_s, exponential=exponential)
     figures = load.figures()
     assert figures["goodput"] >= 0.95
+    # By the mean service time that was asked for, as far as so few of them can tell.
+    luck = 3.0 / math.sqrt(sum(record.status == 200 for record in load.records))
+    assert figures["done_by_capacity"] >= 0.95 - (luck if exponential else 0.0)
     # Neighbors' requests take no more than was left over.
     assert min(figures["goodput_by_home"].values()) >= 0.9
     assert figures["late_ms_max"] <= (LATE_S + load.lag_s) * 1e3
