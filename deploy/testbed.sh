@@ -33,20 +33,22 @@ else
 docker-compose" 2
 fi
 
+# Builds of developers call themselves "dev", or nothing at all: they are new.
 is_old() {
     number=${1#v}
-    major=${number%%.*}
-    rest=${number#*.}
-    minor=${rest%%.*}
-    [ "$major" -lt 1 ] || { [ "$major" -eq 1 ] && [ "$minor" -lt 29 ]; }
+    major=${number%%[!0-9]*}
+    rest=${number#"$major".}
+    minor=${rest%%[!0-9]*}
+    [ -n "$major" ] || return 1
+    [ "$major" -lt 1 ] || { [ "$major" -eq 1 ] && [ "${minor:-0}" -lt 29 ]; }
 }
 if is_old "$version"; then
     fail "expected compose $oldest or newer, got $version: install docker-compose-plugin" 2
 fi
 
-# v1 cannot wait: its `ps` tells.
-wait=--wait
-case $compose in docker-compose) wait=--detach ;; esac
+# v1 and the first of v2 cannot wait: their `ps` tells.
+wait=--detach
+case $($compose up --help 2>&1) in *--wait*) wait=--wait ;; esac
 
 said=$(mktemp)
 trap 'rm -f "$said" "$said.status"' EXIT
@@ -56,6 +58,9 @@ trap 'rm -f "$said" "$said.status"' EXIT
     echo "$status" >"$said.status"
 } | tee "$said" >&2
 if [ "$(cat "$said.status")" -eq 0 ]; then
+    if [ "$wait" = --detach ]; then
+        say "this compose cannot wait: $compose -f deploy/compose.yaml ps tells when all are healthy"
+    fi
     say "up: cluster a at http://127.0.0.1:${SPILLOVER_PORT_A:-8101}, the others at the ports after it"
     say "load: $compose -f deploy/compose.yaml run --rm load"
     say "down again: $compose -f deploy/compose.yaml --profile load --profile leases down -v"

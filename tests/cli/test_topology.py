@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -20,6 +21,15 @@ TWO = "clusters: [{{id: {0}, servers: 1}}, {{id: {1}, servers: 1}}]\n"
 
 def write(out, topology, *options, kind="compose"):
     assert main(["topology", kind, str(topology), "--out", str(out), *options]) == 0
+
+
+def write_urls(directory, *urls):
+    """A topology file whose clusters a, b and so on have these urls."""
+    path = directory / "urls.yaml"
+    named = zip("abc", urls, strict=False)
+    lines = [f"- {{id: {cluster}, servers: 1, url: 'http://{url}'}}" for cluster, url in named]
+    path.write_text("\n".join(["clusters:", *lines]))
+    return path
 
 
 def complaint_about(capsys, *arguments):
@@ -184,20 +194,34 @@ def test_names_that_no_container_can_bear(kind, bad, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("urls", "complaint"),
     [
-        (("http://h:9", "http://i:9"), "expected a port of its own, since all are published on"),
-        (("http://h:9", "http://i:9"), "got 9, which cluster a has"),
-        (("http://h:8", "http://h:9090"), "got 9090, which Prometheus has"),
-        (("http://h", "http://i"), "got 80, which cluster a has"),
+        (("localhost:9", "127.0.0.1:9"), "expected a port of its own, since all are published on"),
+        (("localhost:9", "127.0.0.1:9"), "got 9, which cluster a has"),
+        (("h:8", "localhost:9090"), "got 9090, which Prometheus has"),
+        (("127.0.0.2", "[::1]"), "got 80, which cluster a has"),
     ],
 )
 def test_ports_that_collide(urls, complaint, tmp_path, capsys):
-    """All of them are on 127.0.0.1 here, wherever they were meant to be."""
-    source = tmp_path / "t.yaml"
-    lines = [f"- {{id: {c}, servers: 1, url: '{url}'}}" for c, url in zip("ab", urls, strict=True)]
-    source.write_text("\n".join(["clusters:", *lines]))
+    """All of them are on 127.0.0.1 here, so that two addresses of this machine are not enough."""
+    source = write_urls(tmp_path, *urls)
     err = complaint_about(capsys, "compose", source, "--out", tmp_path / "compose.yaml")
     assert err.startswith(f"spillover: {source}: clusters[1].url: ")
     assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("urls", "ports"),
+    [
+        (("paris.example:8080", "tokyo.example:8080"), (8080, 8101)),
+        (("10.0.0.1:9090", "10.0.0.2:3000"), (8101, 8102)),  # Prometheus's and Grafana's
+        (("paris.example", "tokyo.example", "127.0.0.1"), (8101, 8102, 80)),
+        (("127.example:8101", "[fe80::1]:8101", "h:8102"), (8101, 8103, 8102)),
+    ],
+)
+def test_urls_of_other_machines_may_share_a_port(urls, ports, tmp_path, capsys):
+    """As they do in production. Here the first has it, unless this machine's own url wants it."""
+    write(tmp_path / "compose.yaml", write_urls(tmp_path, *urls), "--json")
+    told = json.loads(capsys.readouterr().out)["clusters"]
+    assert told == {c: f"http://127.0.0.1:{port}" for c, port in zip("abc", ports, strict=False)}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +264,94 @@ def test_a_site_that_is_gone_leaves_no_manifest(tmp_path):
     assert [path.name for path in sorted(tmp_path.glob("site-*"))] == [
         f"site-{c}.yaml" for c in "abcde"
     ]
+
+
+def test_what_looks_like_a_manifest_of_ours_is_left_alone(tmp_path):
+    """A directory is nobody's file."""
+    (tmp_path / "site-zz.yaml").mkdir()
+    write(tmp_path, "ring5", kind="kubernetes")
+    assert (tmp_path / "site-zz.yaml").is_dir()
+
+
+def test_a_manifest_that_cannot_be_read(tmp_path, capsys, require):
+    """Whose it is cannot be known: one line says so, and it stays."""
+    unreadable = Path("/proc/self/mem")
+    require(unreadable.is_file(), "a file that not even root can read: /proc of Linux")
+    (tmp_path / "site-zz.yaml").symlink_to(unreadable)
+    err = complaint_about(capsys, "kubernetes", "ring5", "--out", tmp_path)
+    assert f"--out: expected only files that can be read and removed, got {tmp_path}/site-zz" in err
+    assert (tmp_path / "site-zz.yaml").is_symlink()
+
+
+@pytest.mark.parametrize("ids", [("x", "x-peers"), ("x", "peers-x"), ("x", "x-0")])
+def test_no_two_manifests_have_one_name(ids, tmp_path):
+    """Kubernetes would take the last one for all of them."""
+    source = tmp_path / "t.yaml"
+    source.write_text(TWO.format(*ids))
+    out = tmp_path / "out"
+    write(out, source, kind="kubernetes")
+    names = [
+        (each["kind"], each["metadata"]["name"])
+        for each in documents_in(out)
+        if each["kind"] != "Kustomization"
+    ]
+    assert len(names) == len(set(names))
+    assert sorted(name for kind, name in names if kind == "StatefulSet") == sorted(
+        f"node-{cluster}" for cluster in ids
+    )
+
+
+def test_neighbors_call_a_pod_by_a_name_that_it_has(tmp_path):
+    """The pod of a StatefulSet has a name within the Service that the set names, if it is headless;
+    there it is found also while it is not ready."""
+    write(tmp_path, "ring5", kind="kubernetes")
+    documents = list(documents_in(tmp_path))
+    (config,) = [each for each in documents if each["kind"] == "ConfigMap"]
+    clusters = yaml.safe_load(config["data"]["topology.yaml"])["clusters"]
+    services = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "Service"}
+    sets = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "StatefulSet"}
+    assert len(clusters) == len(sets) == 5
+    for cluster in clusters:
+        pod, _, service = urlsplit(cluster["peer_url"]).hostname.partition(".")
+        owner = sets[pod.removesuffix("-0")]
+        assert owner["serviceName"] == service
+        assert services[service]["clusterIP"] == "None"
+        assert services[service]["publishNotReadyAddresses"] is True
+        assert services[service]["selector"] == owner["selector"]["matchLabels"]
+        assert services[service]["selector"]["spillover.dev/site"] == cluster["id"]
+
+
+def test_an_update_replaces_a_pod_that_never_became_ready(tmp_path):
+    """With the usual policy, OrderedReady, it would wait for that one until somebody deletes it."""
+    write(tmp_path, "ring5", kind="kubernetes")
+    sets = [each["spec"] for each in documents_in(tmp_path) if each["kind"] == "StatefulSet"]
+    assert [each["podManagementPolicy"] for each in sets] == ["Parallel"] * 5
+
+
+def test_the_image_is_built_with_what_dask_handlers_need(tmp_path, capsys):
+    """Nodes do not start without. It is built anew: one that is there already may lack it."""
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, servers: 1}, {id: b, servers: 1, handler: 'dask:h:8786:m:f'}]\n"
+    )
+    build = {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    for file, wanted in ((source, build | {"args": {"EXTRAS": "leases dask"}}), ("ring5", build)):
+        write(tmp_path / "compose.yaml", file, "--build", "..")
+        services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+        assert [s["build"] for s in services.values() if "build" in s] == [wanted]
+        told = capsys.readouterr().err
+        assert ("up --build --wait" in told) == (file is source)
+        assert "EXTRAS" not in told
+
+
+@pytest.mark.parametrize("handler", ["dask:h:8786:m:f", "sleep"])
+def test_an_image_that_is_built_elsewhere_needs_it_too(handler, tmp_path, capsys):
+    """The user is told, as soon as there is such a handler."""
+    source = tmp_path / "t.yaml"
+    source.write_text(f"clusters: [{{id: a, servers: 1, handler: '{handler}'}}]\n")
+    write(tmp_path / "k", source, "--image", "mine:1", kind="kubernetes")
+    line = 'dask handlers: the image mine:1 must be built with EXTRAS="leases dask"\n'
+    assert (line in capsys.readouterr().err) == handler.startswith("dask:")
 
 
 def test_a_handler_on_this_machine_is_another_in_a_container(tmp_path, capsys):

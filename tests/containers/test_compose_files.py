@@ -45,10 +45,9 @@ def test_compose_v2_reads_the_files(engine, overlay):
 
 
 @pytest.mark.parametrize("overlay", [(), ("-f", "compose.netem.yaml")])
-def test_compose_v1_reads_the_files(engine, overlay):
+def test_compose_v1_reads_the_files(engine, overlay, require):
     """The last of that kind; few have it any more."""
-    if shutil.which("docker-compose") is None:
-        pytest.skip("docker-compose 1.29 is not installed")
+    require(shutil.which("docker-compose"), "docker-compose 1.29")
     ended = run("docker-compose", *PROFILES, "-f", "compose.yaml", *overlay, "config", "-q")
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -74,11 +73,9 @@ def test_without_docker(tools):
     assert said.endswith("or try without containers: make demo")
 
 
-def test_without_an_engine(tools):
+def test_without_an_engine(tools, require):
     """The real command, where there is one, and an engine that is not there."""
-    docker = shutil.which("docker")
-    if docker is None:
-        pytest.skip("the command docker is not installed")
+    require(shutil.which("docker"), "the command docker")
     status, said = testbed(DOCKER_HOST=f"unix://{tools}/nothing.sock")
     assert status == 2
     assert said.startswith("testbed: expected a Docker engine that answers: start it")
@@ -91,6 +88,44 @@ def test_an_old_compose(tools, version):
     status, said = testbed(PATH=str(tools))
     assert status == 2
     assert f"expected compose 1.29 or newer, got {version}: install" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "version", "can_wait"),
+    [
+        ("docker", "2.0.1", False),
+        ("docker", "2.26.1-4", True),
+        ("docker", "dev", True),
+        ("docker", "", True),
+        ("docker", "v2", True),
+        ("docker-compose", "1.29.2", False),
+        ("docker-compose", "1.30-rc.1", False),
+        ("docker-compose", "2.30.0", True),
+    ],
+)
+def test_it_waits_with_a_compose_that_can(command, version, can_wait, tools):
+    """Whatever it is called: its help tells. The services that were named are passed on."""
+    known = "-d, --detach, --wait" if can_wait else "-d, --detach"
+    answers = f"""\
+case "$*" in
+    'version --short') echo '{version}' ;;
+    'up --help') echo '{known}' ;;
+    *) echo "$*" >>'{tools}/asked' ;;
+esac"""
+    if command == "docker":
+        put(tools, "docker", f"[ $1 = compose ] || exit 0\nshift\n{answers}")
+    else:
+        put(tools, "docker", '[ "$1" = info ]')
+        put(tools, "docker-compose", answers)
+    ended = run(DEPLOY / "testbed.sh", "node-a", "redis", cwd=ROOT, PATH=str(tools))
+    assert ended.returncode == 0
+    assert (
+        tools / "asked"
+    ).read_text() == f"up {'--wait' if can_wait else '--detach'} node-a redis\n"
+    lines = ended.stderr.splitlines()
+    assert all(line.startswith("testbed: ") for line in lines)
+    assert ("this compose cannot wait" in lines[0]) != can_wait
+    assert "up: cluster a at http://127.0.0.1:8101" in lines[-3]
 
 
 def test_no_compose(tools):

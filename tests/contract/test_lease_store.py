@@ -242,6 +242,30 @@ def test_two_processes_of_one_id(tell, member_of):
     tell(1, story)
 
 
+def test_who_joins_clears_the_dead_away(tell, member_of):
+    """Ids that are used once do not pile up; those that live stay, and one of the dead that was
+    only frozen is a member again with its next renewal."""
+
+    async def story(group, a, b, c):
+        await a.join(T)
+        pods = [member_of(group, f"pod-{number}") for number in range(5)]
+        for pod in pods:
+            await pod.join(T)
+        await b.join(T + 1)
+        dead = T + TIMES.max_lease_ms
+        assert not (await member_of(group, "b", "i2").join(dead)).ok
+        assert len((await group.snapshot(dead)).members) == 7
+        assert (await c.join(dead)).ok
+        assert set((await group.snapshot(dead)).members) == {"b", "c"}
+        assert not await a.grab(dead, 0)
+        assert not (await a.renew(dead)).displaced
+        assert await a.grab(dead, 0)
+        assert (await pods[0].join(dead + 1)).ok
+        assert set((await group.snapshot(dead)).members) == {"a", "c", "pod-0"}
+
+    tell(1, story)
+
+
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_nobody_is_told_of_partitions_that_do_not_exist(tell, partitions):
     """And at first all are free."""

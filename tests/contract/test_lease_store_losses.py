@@ -73,6 +73,47 @@ def test_who_wants_a_partition_after_a_loss_begins_the_grace_as_well(tell):
     tell(1, story)
 
 
+def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tell):
+    """It never saw the group, but finds another server's era: the replica may not have heard of
+    what a holds."""
+
+    async def story(group, a, b, c):
+        held = await a.start(T, 0)
+        await group.put({}, {}, {})
+        await group.move()
+        now = T + 10
+        assert (await c.join(now)).ok
+        assert not await c.grab(now, 0, PATIENT)
+        assert (await a.renew(now + 1, *held)).held == [(0, True, False)]
+        assert (await b.join(now + 2)).ok
+        over = now + TIMES.max_lease_ms
+        await a.renew(over - 1, *held)
+        await c.renew(over - 1)
+        assert not await c.grab(over - 1, 1, PATIENT)
+        assert (await c.survey(over)).held == [(0, "a", over - T)]
+        assert await c.grab(over, 1, PATIENT)
+
+    tell(2, story)
+
+
+def test_a_restart_of_redis_and_all_members_costs_one_maximum_lease(tell):
+    """From the first to come, however many come after; and no grace begins anew for them."""
+
+    async def story(group, a, b, c):
+        await a.start(T, 0)
+        await group.move()
+        now = T + 3 * TIMES.max_lease_ms
+        b.incarnation = c.incarnation = "i2"
+        assert (await b.join(now)).ok
+        over = now + TIMES.max_lease_ms
+        assert (await c.join(over - 1)).ok
+        await b.renew(over - 1)
+        assert not await b.grab(over - 1, 0, PATIENT)
+        assert await b.grab(over, 0, PATIENT)
+
+    tell(1, story)
+
+
 def test_epochs_grow_after_a_loss_and_the_forgotten_holder_is_told(tell):
     """It did not come back within the grace: somebody else has the partition."""
 

@@ -151,12 +151,14 @@ def wanted_by_metadata(names):
     return found
 
 
-def test_the_image_gets_what_nodes_need_and_no_more():
+@pytest.mark.parametrize("extras", [containers.EXTRAS, containers.EXTRAS_DASK])
+def test_the_image_gets_what_nodes_need_and_no_more(extras):
     """All of it from the lock, hashes and all: what metadata says, and what is for tests not."""
-    status, lock, _ = subset("base", "leases")
+    status, lock, _ = subset("base", *extras)
     assert status == 0
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    roots = [*project["dependencies"], *project["optional-dependencies"]["leases"]]
+    optional = project["optional-dependencies"]
+    roots = [*project["dependencies"], *(name for extra in extras for name in optional[extra])]
     names = names_of(lock)
     assert wanted_by_metadata(roots) <= names
     assert not names & {"pytest", "numpy", "numba", "matplotlib", "hypothesis", "mypy", "ruff"}
@@ -172,11 +174,12 @@ def test_a_part_of_the_lock_that_does_not_exist():
 
 
 def test_the_image_is_what_deployments_expect():
-    """Ports, user and health check stand in the Dockerfile and in what is written."""
+    """Ports, user, extras and health check stand in the Dockerfile and in what is written."""
     text = (DEPLOY / "Dockerfile").read_text()
     assert f"EXPOSE {containers.API_PORT} {containers.PEER_PORT}\n" in text
     assert f"USER {containers.USER_ID}:{containers.USER_ID}\n" in text
     assert f"WORKDIR {containers.CODE_PATH}\n" in text
+    assert f'ARG EXTRAS="{" ".join(containers.EXTRAS)}"\n' in text
     shown = ", ".join(f'"{word}"' for word in containers.HEALTH_COMMAND)
     assert f"CMD [{shown}]\n" in text
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -46,6 +46,11 @@ def strange(payload):
     return object()
 
 
+def large(payload):
+    """So many bytes of JSON."""
+    return "x" * (payload - 2)
+
+
 def hold(payload, ctx):
     """Say that it runs, in a file; until the file `go` is there, or until its request is stopped
     if it shall `heed` that. A line in `runs` for each run."""

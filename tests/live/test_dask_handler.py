@@ -4,173 +4,35 @@ run at once, what stopping does, and what happens when workers and the scheduler
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
-import uvloop
 
 from spillover.cli import main as spillover
-from spillover.core.node_events import NotStarted, ServiceEnded, Start
-from spillover.live.timers import Timers
+from spillover.core.node_events import NotStarted
 from spillover.live.workers import dask_session
+from spillover.live.workers.calls import RESULT_LIMIT_BYTES
 from spillover.live.workers.make import make_workers
 from spillover.model.errors import InputError
-from spillover.model.request import Outcome, Request
+from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
-LIMIT_S = 60.0
-FUNCTIONS = "dask_functions_of_tests"
+
+def _module(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def run(main):
-    async def limited():
-        async with asyncio.timeout(LIMIT_S):
-            await main()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(limited())
-
-
-async def until(condition):
-    loop = asyncio.get_running_loop()
-    while not condition():
-        turned = asyncio.Event()
-        loop.call_later(0.005, turned.set)
-        await turned.wait()
-
-
-class DaskCluster:
-    """A scheduler and workers of one slot each, as processes; killed at the end."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.port = None
-        self.workers = []
-        self.starts = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in (*self.workers, self.scheduler):
-            self.kill(process)
-
-    def start(self, workers):
-        self.starts += 1
-        file = self.directory / f"scheduler-{self.starts}.json"
-        port = ("--port", str(self.port or 0), "--scheduler-file", file)
-        self.scheduler = self.spawn("scheduler", *port)
-        self.wait_for(lambda: file.exists() and file.read_text())
-        self.address = json.loads(file.read_text())["address"]
-        self.port = int(self.address.rpartition(":")[2])
-        log = self.directory / "worker.log"
-        joined = log.read_text().count("Registered to") if log.exists() else 0
-        for _ in range(workers):
-            self.add_worker()
-        self.wait_for(lambda: log.read_text().count("Registered to") == joined + workers)
-        return self
-
-    def wait_for(self, condition):
-        limit_s = time.monotonic() + LIMIT_S
-        while not condition():
-            assert self.scheduler.poll() is None
-            assert time.monotonic() < limit_s
-            signal.sigtimedwait([], 0.02)
-
-    def add_worker(self):
-        options = ("--no-nanny", "--nthreads", "1", "--local-directory", self.directory)
-        self.workers.append(self.spawn("worker", self.address, *options))
-
-    def spawn(self, kind, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
-        functions = str(Path(__file__).parent)
-        with (self.directory / f"{kind}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, "--host", "127.0.0.1", *options],
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                env={**os.environ, "PYTHONPATH": functions, "PYTHONWARNINGS": "ignore"},
-            )
-
-    def kill(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait(LIMIT_S)
-
-
-class Rig:
-    """The servers of one cluster as its node drives them; `told` has all that they report."""
-
-    def __init__(self, dask, function="hold", *, servers=2):
-        self.told = []
-        self.refs = 0
-        self.timers = Timers(asyncio.get_running_loop())
-        handler = f"dask:{dask.address}:{FUNCTIONS}:{function}"
-        cluster = Cluster(id="a", servers=servers, handler=handler)
-        self.workers = make_workers(
-            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
-        )
-        self.session = self.workers._session
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        await self.workers.close()
-        self.timers.close()
-
-    def on_end(self, event, at_s):
-        assert at_s is None
-        self.told.append(event)
-
-    def start(self, payload, *, deadline_s=30.0, **fields):
-        self.refs += 1
-        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
-        request = Request(work=msgspec.Raw(json.dumps(payload).encode()), **fields)
-        now_s = time.monotonic()
-        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
-        return self.refs
-
-    def ended(self, ref):
-        found = [event for event in self.told if getattr(event, "ref", None) == ref]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    async def end(self, ref):
-        await until(lambda: self.ended(ref))
-        return self.ended(ref)
-
-    async def run(self, payload, **fields):
-        return await self.end(self.start(payload, **fields))
-
-    async def slots(self, count):
-        await until(lambda: self.session._pool.slots == count)
-
-    def health(self):
-        return [told for told in self.told if isinstance(told, bool)]
-
-
-def result(event):
-    assert isinstance(event, ServiceEnded), event
-    assert event.outcome is Outcome.DONE, event
-    return json.loads(bytes(memoryview(event.result)))
-
-
-def runs(directory):
-    file = directory / "runs"
-    return file.read_text().splitlines() if file.exists() else []
+_clusters = _module("dask_clusters_of_tests")
+DaskCluster, Rig = _clusters.DaskCluster, _clusters.Rig
+result, run, runs, until = _clusters.result, _clusters.run, _clusters.runs, _clusters.until
+FUNCTIONS = _clusters.FUNCTIONS
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +96,25 @@ def test_how_functions_end(dask, function):
                 assert event.outcome is Outcome.FAILED
                 assert problem in event.problem
             assert rig.health() == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("over_bytes", [0, 1])
+def test_results_are_bounded_where_they_are_made(dask, over_bytes):
+    """What the node would not take is refused on the worker, which alone knows its type."""
+    body_bytes = RESULT_LIMIT_BYTES + over_bytes
+
+    async def main():
+        async with Rig(dask, "large") as rig:
+            event = await rig.run(body_bytes)
+            if not over_bytes:
+                assert event.outcome is Outcome.DONE
+                assert len(memoryview(event.result)) == body_bytes
+            else:
+                assert event.outcome is Outcome.FAILED
+                limit = f"more than {RESULT_LIMIT_BYTES} bytes of JSON"
+                assert event.problem == f"the handler returned {limit} (str)"
 
     run(main)
 

@@ -342,6 +342,33 @@ def test_fields_that_are_no_partition_and_no_member_count_for_nothing(redis_serv
     asyncio.run(story())
 
 
+def test_what_nobody_here_wrote_is_not_cleared_away(redis_server, group):
+    """Of the dead, a member that joins removes only what is one for sure."""
+    odd = {"n1": "soon", "n2": "9" * 16 + "|i", "n3": "0|i|j", "x y": "1|i", "": "1|i"}
+
+    async def story():
+        key = f"{{spillover:{group}}}:members"
+        redis_server.client.hset(key, mapping={**odd, "dead": "1|i", "gone": "0|"})
+        async with stores_at(redis_server.url, group, 1) as (store,):
+            await store.join("a", "i")
+        assert set(redis_server.client.hkeys(key)) == {*odd, "a"}
+
+    asyncio.run(story())
+
+
+def test_thousands_of_dead_members(redis_server, group):
+    """One that joins is done with all of them; so surveys carry none."""
+
+    async def story():
+        key = f"{{spillover:{group}}}:members"
+        redis_server.client.hset(key, mapping={f"pod-{number}": "1|i" for number in range(20_000)})
+        async with stores_at(redis_server.url, group, 1) as (store,):
+            await store.join("a", "i")
+            assert list((await store.snapshot()).members) == ["a"]
+
+    asyncio.run(story())
+
+
 def test_three_thousand_partitions_of_one_member(redis_server, group):
     """More than Lua passes at once."""
 

@@ -13,9 +13,11 @@ import spillover
 from spillover.deployment.compose import ComposeSettings, compose_files, compose_text
 from spillover.deployment.containers import (
     CPUS,
+    EXTRAS,
     IMAGE,
     MEMORY_MB,
     check_names,
+    extras,
     has_python_handler,
     loopback_handlers,
 )
@@ -126,9 +128,12 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
         )
     if settings.build is None:
         _say(f"the image {options.image} is taken as it is, and Grafana comes without dashboards")
+        _say_extras(topology, options.image)
     for line in loopback_handlers(topology):
         _say(line)
-    _say(f"start it: docker compose -f {options.out} up --wait")
+    # An image that is there already may lack what these handlers need.
+    anew = settings.build is not None and extras(topology) != EXTRAS
+    _say(f"start it: docker compose -f {options.out} up {'--build ' if anew else ''}--wait")
     return 0
 
 
@@ -144,6 +149,7 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
     _tell(topology, options, written, {"clusters": list(topology.cluster_ids)})
     if has_python_handler(topology):
         _say("python handlers: the image must hold their modules, in its working directory")
+    _say_extras(topology, options.image)
     for line in loopback_handlers(topology):
         _say(line)
     _say(f"start it: kubectl apply -k {options.out}")
@@ -177,6 +183,13 @@ def _tell(
         files = [str(path) for path in written]
         print(json.dumps({"topology": topology.name, **result, "files": files}), flush=True)
     _say(f"{len(written)} files for {len(topology.clusters)} clusters, first {written[0]}")
+
+
+def _say_extras(topology: Topology, image: str) -> None:
+    """Nodes whose image lacks them end at once."""
+    needed = extras(topology)
+    if needed != EXTRAS:
+        _say(f'dask handlers: the image {image} must be built with EXTRAS="{" ".join(needed)}"')
 
 
 def _say(line: str) -> None:

@@ -7,9 +7,11 @@ from random import Random
 
 from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.neighbors import Knowledge, Neighbors
+from spillover.core.servers import Servers
 from spillover.core.story import Story
 from spillover.core.visit import Visit
 from spillover.model.ids import ClusterId
+from spillover.model.request import Refusal
 from spillover.policy.acceptance import KEEP
 from spillover.policy.choosers import CHOOSERS
 
@@ -27,8 +29,8 @@ seconds reports is a pause, not a service. A real change is still followed withi
 class Decider:
     """One cluster's decisions. It reads the neighbors' table and writes only the story.
 
-    `service_s` is the running mean of the service times seen, from the first guess given, and
-    `service_spread_s` their running standard deviation.
+    `service_s` is the running mean of the service times that `served` was told, from the first
+    guess given, and `service_spread_s` their running standard deviation.
     """
 
     __slots__ = (
@@ -79,10 +81,12 @@ class Decider:
         servers: int,
         now_s: float,
         *,
+        objection: Refusal | None,
         may_keep: bool,
         may_forward: bool,
     ) -> int:
-        """The neighbor to hand the visit to, or KEEP; none of the `servers` is free.
+        """The neighbor to hand the visit to, or KEEP; none of the `servers` is free. `objection`
+        is what is against keeping it; it may not be kept then, nor where no server is working.
 
         KEEP comes out also where keeping is not allowed and no neighbor is eligible.
         """
@@ -105,7 +109,7 @@ class Decider:
             Decision(
                 now_s,
                 visit.request.id,
-                _outcome(choice, visit, may_keep=may_keep),
+                _outcome(choice, visit, objection),
                 choice,
                 self.policy,
                 queue_length,
@@ -116,6 +120,7 @@ class Decider:
                 self.service_s,
                 draw,
                 known,
+                objection,
                 eligible,
                 tuple(self._weights),
             )
@@ -126,13 +131,17 @@ class Decider:
         """Put on record that a server was free, so that nothing was to be decided."""
         self._note(visit, STARTED, 0, busy, servers, now_s)
 
-    def refused(self, visit: Visit, queue_length: int, servers: int, now_s: float) -> None:
-        """Put on record that a neighbor's request was not taken."""
-        self._note(visit, REFUSED, queue_length, servers, servers, now_s)
+    def refused(
+        self, visit: Visit, queue_length: int, servers: Servers, now_s: float, reason: Refusal
+    ) -> None:
+        """Put on record that a request was not taken, without a choice."""
+        busy, total = servers.busy, servers.total
+        self._note(visit, REFUSED, queue_length, busy, total, now_s, reason)
 
     def served(self, service_s: float) -> None:
-        """A server took this time: move the running mean and variance. Also where nobody waited
-        for the end any more: without the long ones the mean would be too low."""
+        """A server took this time: move the running mean and variance. To be told also where nobody
+        waited for the end any more, or it failed late: without the long ones the mean would be too
+        low."""
         self._served += 1
         weight = max(SERVICE_WEIGHT, 1.0 / (self._served + GUESS_WEIGHT))
         usual_s = self.service_s + self.service_spread_s
@@ -149,6 +158,7 @@ class Decider:
         busy: int,
         servers: int,
         now_s: float,
+        objection: Refusal | None = None,
     ) -> None:
         self.log.add(
             Decision(
@@ -165,14 +175,15 @@ class Decider:
                 self.service_s,
                 0.0,
                 self._neighbors.knowledge(),
+                objection,
             )
         )
 
 
-def _outcome(choice: int, visit: Visit, *, may_keep: bool) -> str:
+def _outcome(choice: int, visit: Visit, objection: Refusal | None) -> str:
     if choice != KEEP:
         return FORWARDED
-    return REFUSED if visit.is_new and not may_keep else KEPT
+    return REFUSED if visit.is_new and objection is not None else KEPT
 
 
 def _eligible(known: Knowledge, ids: tuple[ClusterId, ...], visit: Visit) -> tuple[bool, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from spillover.core.neighbors import Knowledge
 from spillover.model.ids import RequestId
+from spillover.model.request import Refusal
 from spillover.policy.acceptance import accept_probability, neighborhood_reject_probability
 
 STARTED = "started"
@@ -24,7 +25,8 @@ class Decision:
     """One decision, and what it was made from.
 
     `eligible` and `weights` are by neighbor, and empty where the policy was not asked: with a free
-    server, and for a neighbor's request that met a full queue.
+    server, and for what is refused whatever neighbors say. `objection` is why the request should
+    not be kept here, and where it was refused, why.
     """
 
     at_s: float
@@ -40,6 +42,7 @@ class Decision:
     service_s: float
     draw: float
     knowledge: Knowledge
+    objection: Refusal | None
     eligible: tuple[bool, ...] = ()
     weights: tuple[float, ...] = ()
 
@@ -55,7 +58,7 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
     """A decision as users read it (contract, section 4, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
-    unknown.
+    unknown, `reason` where nothing spoke against keeping it.
     """
     known = decision.knowledge
     accept = decision.accept_probability
@@ -83,6 +86,7 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
         "busy": decision.busy,
         "hops": decision.hops,
         "may_keep": decision.may_keep,
+        "reason": decision.objection,
         "accept_probability": accept,
         "neighborhood_accept_probability": 1.0 - reject,
         "service_ms": decision.service_s * 1e3,

@@ -37,6 +37,10 @@ from spillover.model.request import Answer, Outcome, Refusal
 from spillover.policy.acceptance import KEEP
 
 OFFERS_MAX = 16
+"""Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
+
+LOOKS_MAX = 256
+"""How much of the queue is looked through for requests that have not been at that neighbor yet."""
 
 
 class NodeMachine(NodeFacts):
@@ -68,6 +72,8 @@ class NodeMachine(NodeFacts):
         )
         self.admission = Admission(settings, self.queue, self.servers, self.decider)
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
+        self._doubtful: set[int] = set()
+        """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[Any] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ev.Arrived: self._arrived,
@@ -94,6 +100,11 @@ class NodeMachine(NodeFacts):
             self.register.deadlines.first_s(), self._gossip.next_s(), self.neighbors.next_silence_s
         )
 
+    def surely_never_ran(self, ref: int) -> bool:
+        """Whether this visit has surely not run, here or elsewhere. What is away may have."""
+        visit = self.register.visits.get(ref)
+        return visit is not None and visit.state is State.QUEUED and ref not in self._doubtful
+
     def handle(self, event: Any, now_s: float) -> list[Any]:
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
@@ -104,7 +115,7 @@ class NodeMachine(NodeFacts):
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
         if self.admission.draining:
-            self._refuse(visit, Refusal.DRAINING)
+            self._refuse_untried(visit, Refusal.DRAINING, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
@@ -118,10 +129,9 @@ class NodeMachine(NodeFacts):
         """Keep, hand on, or refuse: no server is free and the request is not yet accepted."""
         objection = self.admission.objection(visit, now_s)
         if objection is not None and not visit.is_home:
-            self.decider.refused(visit, len(self.queue), self.servers.total, now_s)
-            self._refuse(visit, objection)
+            self._refuse_untried(visit, objection, now_s)
             return
-        choice = self._choose(visit, now_s, may_keep=objection is None)
+        choice = self._choose(visit, now_s, objection)
         if choice == KEEP and objection is not None:
             self._refuse(visit, objection)
             return
@@ -143,13 +153,13 @@ class NodeMachine(NodeFacts):
             self._start_at_once(visit, now_s)
         else:
             objection = self.admission.objection(visit, now_s)
-            choice = self._choose(visit, now_s, may_keep=objection is None)
+            choice = self._choose(visit, now_s, objection)
             if choice == KEEP and objection is Refusal.TOO_LATE:
                 self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
             else:
                 self._place(visit, choice, now_s)
 
-    def _choose(self, visit: Visit, now_s: float, *, may_keep: bool) -> int:
+    def _choose(self, visit: Visit, now_s: float, objection: Refusal | None) -> int:
         settings, working, away = self.settings, self.servers.working, self.register.away
         # At a drain the visit stands in the queue: it does not wait for itself.
         waiting = len(self.queue) - (visit.state is State.QUEUED)
@@ -158,7 +168,8 @@ class NodeMachine(NodeFacts):
             waiting,
             max(1, working),
             now_s,
-            may_keep=may_keep and working > 0,
+            objection=objection,
+            may_keep=objection is None and working > 0,
             may_forward=visit.request.hops < settings.max_hops
             and away < settings.away_limit
             and waiting + away < settings.queue_limit + settings.away_limit,
@@ -176,6 +187,11 @@ class NodeMachine(NodeFacts):
     def _accept(self, visit: Visit) -> None:
         self.register.accept(visit)
         self._out.append(ev.Accepted(visit.ref))
+
+    def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
+        """Refuse what is not offered to any neighbor, so that no choice is on record."""
+        self.decider.refused(visit, len(self.queue), self.servers, now_s, reason)
+        self._refuse(visit, reason)
 
     def _refuse(self, visit: Visit, reason: Refusal) -> None:
         retry_after_s = self.admission.retry_after_s()
@@ -202,7 +218,9 @@ class NodeMachine(NodeFacts):
             servers.stuck.remove(event.ref)
         else:
             self._finish(self.register.visits[event.ref], event, now_s)
-        if event.outcome is Outcome.DONE:
+        # What failed or was stopped says too little of how long a service takes, unless it took
+        # longer than usual: then it only could have been more.
+        if event.outcome is Outcome.DONE or event.service_s > self.decider.service_s:
             self.decider.served(event.service_s)
         self._serve_queue(now_s)
 
@@ -254,6 +272,7 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
+            self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
@@ -268,6 +287,7 @@ class NodeMachine(NodeFacts):
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
         elif visit.request.keyed:
+            self._doubtful.add(visit.ref)
             self._place_again(visit, now_s)
         else:
             self._end(visit, Outcome.UNKNOWN, now_s, lost)
@@ -290,6 +310,7 @@ class NodeMachine(NodeFacts):
 
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
         self.register.end(visit, answer.outcome)
+        self._doubtful.discard(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
@@ -312,9 +333,7 @@ class NodeMachine(NodeFacts):
     def _heard(self, event: ev.Heard, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish()  # it sends nothing here before it knows that it is heard
-        leaving = self.draining or self.servers.down
-        if leaving and len(self.queue) and self.neighbors.accepting[event.neighbor]:
-            self._offer_again(event.neighbor, now_s)
+        self._offer_again(event.neighbor, now_s, OFFERS_MAX)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         if self.neighbors.lost(event.neighbor):
@@ -358,14 +377,21 @@ class NodeMachine(NodeFacts):
         for visit in list(self.queue):
             self._offer(visit, now_s)
 
-    def _offer_again(self, neighbor: int, now_s: float) -> None:
+    def _offer_again(self, neighbor: int, now_s: float, count: int) -> None:
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
-        it accepts, also if it refused before: a few at each of its reports."""
-        for visit in list(islice(self.queue, OFFERS_MAX)):
+        it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
+        rarely it reports."""
+        leaving = self.draining or self.servers.down
+        if not (leaving and len(self.queue) and self.neighbors.accepting[neighbor]):
+            return
+        asked = self.neighbors.ids[neighbor]
+        new_there = (v for v in islice(self.queue, LOOKS_MAX) if asked not in v.request.path)
+        for visit in list(islice(new_there, count)):
             visit.tried = tuple(y for y in visit.tried if y != neighbor)
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
-        if (choice := self._choose(visit, now_s, may_keep=False)) != KEEP:
+        objection = Refusal.DRAINING if self.draining else Refusal.NO_SERVERS
+        if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self.register.unqueue(visit, now_s)
             self._place(visit, choice, now_s)

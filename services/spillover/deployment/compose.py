@@ -60,7 +60,7 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
         containers.heading(KIND, topology) + _INTRODUCTION,
         _COMMON.format(image=_quoted(settings.image), grace_s=STOP_GRACE_S),
         "services:\n",
-        _node(first, settings, build=settings.build),
+        _node(first, settings, build=_build(topology, settings)),
         *(_node(cluster, settings) for cluster in others),
         _REDIS.format(port=settings.ports.redis),
         *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
@@ -130,7 +130,7 @@ _REDIS = """\
 
 def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None) -> str:
     """One image for all: it is built along with the first one."""
-    building = "" if build is None else f"build: {_build(build)}\n"
+    building = "" if build is None else f"build: {build}\n"
     volumes = [f"./topology/topology.yaml:{containers.TOPOLOGY_PATH}:ro"]
     if settings.code is not None:
         volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
@@ -262,8 +262,13 @@ def _sites(topology: Topology, *others: str) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _build(context: str) -> str:
-    return f"{{context: {_quoted(context)}, dockerfile: deploy/Dockerfile}}"
+def _build(topology: Topology, settings: ComposeSettings) -> str | None:
+    """How the image is built. What it has anyway is not said."""
+    if settings.build is None:
+        return None
+    extras = containers.extras(topology)
+    told = "" if extras == containers.EXTRAS else f", args: {{EXTRAS: {_quoted(' '.join(extras))}}}"
+    return f"{{context: {_quoted(settings.build)}, dockerfile: deploy/Dockerfile{told}}}"
 
 
 def _listed(words: Sequence[str]) -> str:

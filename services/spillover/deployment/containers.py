@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spillover.inputs.topology_file import dump_topology
@@ -23,6 +24,10 @@ USER_ID = 10_001
 TOPOLOGY_PATH = "/etc/spillover/topology.yaml"
 CODE_PATH = "/work"
 """The working directory, and so importable: where the modules of python handlers lie."""
+
+EXTRAS = ("leases",)
+"""What deploy/Dockerfile puts into the image unless it is told otherwise."""
+EXTRAS_DASK = (*EXTRAS, "dask")
 
 API_PORT = 8080
 PEER_PORT = 8081
@@ -115,13 +120,27 @@ def has_python_handler(topology: Topology) -> bool:
     return any(cluster.handler.startswith("python:") for cluster in topology.clusters)
 
 
+def extras(topology: Topology) -> tuple[str, ...]:
+    """The extras that its nodes' image must have, or they do not start."""
+    dask = any(is_dask_handler(cluster.handler) for cluster in topology.clusters)
+    return EXTRAS_DASK if dask else EXTRAS
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it means the machine itself. An address of IPv6 is without brackets."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def loopback_handlers(topology: Topology) -> list[str]:
     """What to tell users of handlers that point to the machine itself: in a container that is the
     container. One line for each such cluster."""
     lines = []
     for index, cluster in enumerate(topology.clusters):
         for host in _handler_hosts(cluster.handler):
-            if host == "localhost" or host.startswith("127.") or host == "::1":
+            if is_loopback(host):
                 where = f"clusters[{index}].handler"
                 lines.append(f"{where}: {host} is the container itself there, not this machine")
                 break

@@ -31,10 +31,17 @@ def put_files(directory: Path, files: Mapping[str, str], *, force: bool = False)
 
 
 def drop_stale(directory: Path, pattern: str, kept: list[Path]) -> None:
-    """Remove what an earlier topology left behind: files of ours that match, and are not kept."""
+    """Remove what an earlier topology left behind: files of ours that match, and are not kept.
+
+    Raises InputError where the system does not let one be read or removed.
+    """
     for path in directory.glob(pattern):
-        if path not in kept and _is_ours(path):
-            path.unlink()
+        try:
+            if path not in kept and path.is_file() and _is_ours(path):
+                path.unlink()
+        except OSError as error:
+            expected = f"expected only files that can be read and removed, got {path}: "
+            raise InputError("--out", "", expected + (error.strerror or str(error))) from error
 
 
 def _is_ours(path: Path) -> bool:

@@ -75,12 +75,17 @@ def _api_url(cluster: ClusterId) -> str:
 
 
 def _peer_url(cluster: ClusterId) -> str:
-    return f"http://{_name(cluster)}-0.{_name(cluster)}-peers:{PEER_PORT}"
+    return f"http://{_name(cluster)}-0.{_peers_name(cluster)}:{PEER_PORT}"
 
 
 def _name(cluster: str) -> str:
     """With letters in front: an id may begin with a digit, which a Service may not."""
     return f"node-{cluster}"
+
+
+def _peers_name(cluster: str) -> str:
+    """Of the Service for neighbors. A prefix of its own: other ids may end with any suffix."""
+    return f"peers-{cluster}"
 
 
 def _labels(cluster: str) -> dict[str, str]:
@@ -158,11 +163,15 @@ def _peer_service(cluster: str) -> Manifest:
         "selector": _labels(cluster),
         "ports": [{"name": "peers", "port": PEER_PORT, "targetPort": "peers", "protocol": "TCP"}],
     }
-    return _manifest("v1", "Service", f"{_name(cluster)}-peers", _labels(cluster), spec=spec)
+    return _manifest("v1", "Service", _peers_name(cluster), _labels(cluster), spec=spec)
 
 
 def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str) -> Manifest:
-    """One pod: a site is one queue. Its checksum makes a new topology restart it."""
+    """One pod: a site is one queue. Its checksum makes a new topology restart it.
+
+    Parallel, since the other policy waits for an old pod that never becomes ready instead of
+    replacing it: then nothing but deleting it by hand would end a failed rollout.
+    """
     labels = _labels(cluster.id)
     metrics = {
         "prometheus.io/scrape": "true",
@@ -175,7 +184,8 @@ def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str)
     }
     spec = {
         "replicas": 1,
-        "serviceName": f"{_name(cluster.id)}-peers",
+        "podManagementPolicy": "Parallel",
+        "serviceName": _peers_name(cluster.id),
         "selector": {"matchLabels": _labels(cluster.id)},
         "template": {"metadata": metadata, "spec": _pod(cluster, settings)},
     }

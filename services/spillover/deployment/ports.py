@@ -1,14 +1,16 @@
 """Which port of this machine belongs to which part of a compose deployment.
 
-All of them are on 127.0.0.1, so each can belong to one part only. Whether a port is free when the
-deployment starts is not known here.
+All of them are on 127.0.0.1, so each can belong to one part only: urls of other machines may share
+a port, here they cannot. Whether a port is free when the deployment starts is not known here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from spillover.deployment.containers import is_loopback
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
@@ -40,22 +42,25 @@ class Ports:
 def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Ports:
     """A port for each cluster: that of its url, else the next from `first_port` up.
 
-    Raises InputError, naming the field of `source`, where a url has a port that is taken.
+    That too where the url is another machine's and its port is taken: it says nothing of this one.
+
+    Raises InputError, naming the field of `source`, where a url on loopback has a port that is
+    taken, and where there are too few ports.
     """
     owners = {port: name for name, port in _SERVICES.items()}
     given: dict[ClusterId, int] = {}
-    for index, cluster in enumerate(topology.clusters):
-        if cluster.url is None:
-            continue
-        port = urlsplit(cluster.url).port or 80
-        if port in owners:
+    wanted = list(_ports_of_urls(topology))
+    # First those of this machine, which have no other choice.
+    for index, cluster_id, port, here in sorted(wanted, key=lambda each: not each[3]):
+        if port not in owners:
+            owners[port] = f"cluster {cluster_id}"
+            given[cluster_id] = port
+        elif here:
             expected = (
                 "expected a port of its own, since all are published on 127.0.0.1, "
                 f"got {port}, which {owners[port]} has"
             )
             raise InputError(source, f"clusters[{index}].url", expected)
-        owners[port] = f"cluster {cluster.id}"
-        given[cluster.id] = port
     ports: dict[ClusterId, int] = {}
     free = iter(port for port in range(first_port, LAST_PORT + 1) if port not in owners)
     for cluster_id in topology.cluster_ids:
@@ -64,3 +69,11 @@ def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Po
             raise InputError("--first-port", "", f"expected room up to {LAST_PORT}, got too little")
         ports[cluster_id] = port
     return Ports(ports)
+
+
+def _ports_of_urls(topology: Topology) -> Iterator[tuple[int, ClusterId, int, bool]]:
+    """Of each cluster with a url: its index, its id, the port, and whether that is on loopback."""
+    for index, cluster in enumerate(topology.clusters):
+        if cluster.url is not None:
+            url = urlsplit(cluster.url)
+            yield index, cluster.id, url.port or 80, is_loopback(url.hostname or "")

@@ -71,21 +71,39 @@ class HandlerRunner:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._running: dict[tuple[int, int], Lease] = {}
 
     def start(self, lease: Lease) -> None:
+        self._running[lease.partition, lease.epoch] = lease
         if self.is_async:
             task = self._loop.create_task(self._await(lease))
             self._tasks[lease.partition, lease.epoch] = task
             task.add_done_callback(lambda _: self._tasks.pop((lease.partition, lease.epoch), None))
         else:
             name = f"partition-{lease.partition}"
-            threading.Thread(target=self._call, args=(lease,), name=name, daemon=True).start()
+            thread = threading.Thread(target=self._call, args=(lease,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # No room for more threads: it has failed, as if it had raised. The partition is
+                # given up, and another member may have room for it.
+                self._loop.call_soon(self._ended, lease, one_line(error))
 
     def cancel(self, partition: int, epoch: int) -> None:
         """It may act no more. What runs on a thread cannot be stopped: it sees that by itself."""
         task = self._tasks.get((partition, epoch))
         if task is not None:
             task.cancel()
+
+    def fence_all(self) -> None:
+        """Whatever runs may act no more, without being told by the machine."""
+        for (partition, epoch), lease in list(self._running.items()):
+            lease.fence()
+            self.cancel(partition, epoch)
+
+    def _ended(self, lease: Lease, problem: str | None) -> None:
+        self._running.pop((lease.partition, lease.epoch), None)
+        self._on_end(lease, problem)
 
     async def _await(self, lease: Lease) -> None:
         problem = None
@@ -97,7 +115,7 @@ class HandlerRunner:
             problem = None if lease.is_over else "it cancelled itself"
         except BaseException as error:  # noqa: BLE001 - a handler must not end a member
             problem = _problem_of(error)
-        self._on_end(lease, problem)
+        self._ended(lease, problem)
 
     def _call(self, lease: Lease) -> None:
         problem = None
@@ -107,7 +125,7 @@ class HandlerRunner:
         except BaseException as error:  # noqa: BLE001 - see above
             problem = _problem_of(error)
         try:
-            self._loop.call_soon_threadsafe(self._on_end, lease, problem)
+            self._loop.call_soon_threadsafe(self._ended, lease, problem)
         except RuntimeError:
             return  # the member has ended; nobody waits for it any more
 

@@ -8,8 +8,9 @@ again by itself: what came of a call is for the member to judge. What the script
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,14 @@ def failures() -> tuple[type[Exception], ...]:
     return RedisError, OSError, RuntimeError, ValueError
 
 
+async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
+    """Each of the library's closes, whatever it says. A server that hangs does not take leave of
+    TLS, which the library makes an error of; the connection has been given up all the same."""
+    for close in closes:
+        with contextlib.suppress(*failures()):
+            await close()
+
+
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
     """What an error of the library means for whoever asked."""
     from redis import exceptions  # noqa: PLC0415
@@ -168,8 +177,7 @@ class RedisLink:
             return await self.call("EVAL", script.text, *given)
 
     async def close(self) -> None:
-        await self._client.aclose()
-        await self._client.connection_pool.disconnect()
+        await close_quietly(self._client.aclose, self._client.connection_pool.disconnect)
 
     def _execute(self, *command: str | float) -> Awaitable[Any]:
         return self._client.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -190,7 +198,7 @@ class RedisLink:
             raise
         except ReadOnlyError as error:
             # The name may lead to another server by now: connect anew.
-            await self._client.connection_pool.disconnect()
+            await close_quietly(self._client.connection_pool.disconnect)
             raise told_error(error, self.place) from None
         except failures() as error:
             raise told_error(error, self.place) from None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.live.redis_connection import (
     cancels_so_far,
+    close_quietly,
     failures,
     open_client,
     place_of,
@@ -91,9 +92,9 @@ class Hints:
             await self._listen(channels)
         finally:
             self.is_subscribed = False
-            await channels.aclose()  # type: ignore[no-untyped-call]
-            await client.aclose()
-            await client.connection_pool.disconnect()
+            # Not in place of the error that says why it has ended.
+            pool = client.connection_pool
+            await close_quietly(channels.aclose, client.aclose, pool.disconnect)
 
     async def _listen(self, channels: PubSub) -> None:
         confirmed = 0

@@ -106,6 +106,8 @@ class LeaseTwin:
         if other is not None and other.incarnation != incarnation:
             return Joined(ok=False, other_alive_ms=other.alive_to_ms - now_ms, era=group.era)
         self._register(now_ms, node, incarnation)
+        for dead in [one for one in self.members if self._living(now_ms, one) is None]:
+            del self.members[dead]
         return Joined(ok=True, other_alive_ms=0.0, era=group.era)
 
     def leave(self, now_ms: float, node: str, incarnation: str) -> None:
@@ -227,11 +229,13 @@ class LeaseTwin:
             for name, stored, given in zip(names, have, wanted, strict=True):
                 if stored != given:
                     raise InputError("lease group", name, f"expected {stored}, got {given}")
-        if group is None or group.server != self._server:
+        is_moved = group is not None and group.server != self._server
+        if group is None or is_moved:
             self._eras += 1
             group = self._group = _Group(*wanted, f"era{self._eras}", self._server)
             self._forget_the_future(now_ms)
-        if self._known.get(node, "") not in ("", group.era) and group.grace_to_ms is None:
+        is_known_otherwise = self._known.get(node, "") not in ("", group.era)
+        if (is_moved or is_known_otherwise) and group.grace_to_ms is None:
             group.grace_to_ms = now_ms + self._times.max_lease_ms
         self._known[node] = group.era
         return group

@@ -1,7 +1,8 @@
 -- The era of a group's data; it stands after group.lua where a script needs it. Whoever comes
 -- first to an empty dataset, or to one that another server holds now (a restart, a promoted
--- replica), begins a new era. Whoever knew another one sets a grace within which nothing is won,
--- so that holders can say first what they hold. A group that is new to all has no grace.
+-- replica), begins a new era. Where another server's data are found, or by whoever knew another era,
+-- a grace is set within which nothing is won, so that holders can say first what they hold: a replica
+-- may not have heard of them. A group that is new to all has no grace.
 
 -- Instants of a clock that was ahead of this one: it was set back, or another server's was. As they
 -- stand, whoever died would count as alive for so much longer. So nothing lasts longer than one
@@ -45,8 +46,8 @@ local function server_id()
 end
 
 -- The first six arguments of scripts that use it: known era, fresh era, partitions, rule, balance,
--- grace in ms, which is one maximum lease. The era and when its grace ends; or nil and an error reply, if the group is another
--- than was meant.
+-- grace in ms, which is one maximum lease. The era and when its grace ends; or nil and an error
+-- reply, if the group is another than was meant.
 local function enter_era()
   local known, fresh, grace_ms = ARGV[1], ARGV[2], tonumber(ARGV[6])
   local partitions, rule, balance = ARGV[3], ARGV[4], ARGV[5]
@@ -62,7 +63,8 @@ local function enter_era()
     return nil, redis.error_reply('BALANCE ' .. stored[6])
   end
   local era, server, grace_to_ms = stored[3], server_id(), tonumber(stored[5] or nil)
-  if not era or stored[4] ~= server then
+  local is_moved = era and stored[4] ~= server
+  if is_moved or not era then
     -- With the time, so that who offers the same one again begins another era all the same.
     era, grace_to_ms = fresh .. '-' .. text(now_ms), nil
     redis.call('HSET', GROUP, 'partitions', partitions, 'rule', rule, 'balance', balance,
@@ -70,7 +72,8 @@ local function enter_era()
     redis.call('HDEL', GROUP, 'grace_to_ms')
     forget_the_future(grace_ms)
   end
-  if known ~= '' and known ~= era and not grace_to_ms then
+  -- A process that is new here cannot know what was; the era of another server can.
+  if (is_moved or (known ~= '' and known ~= era)) and not grace_to_ms then
     grace_to_ms = now_ms + grace_ms
     redis.call('HSET', GROUP, 'grace_to_ms', text(grace_to_ms))
   end

@@ -96,14 +96,23 @@ local function live_winner(value)
   return nil
 end
 
--- alive_to_ms|incarnation: the incarnation and for how long it counts as alive; else nil.
-local function living_member(value)
+-- alive_to_ms|incarnation: both; nil for what cannot be read.
+local function read_member(value)
   if not value then
     return nil
   end
   local alive_to, incarnation = string.match(value, '^(%d+)|([^|]*)$')
-  if alive_to and are_whole(alive_to) and tonumber(alive_to) > now_ms then
-    return incarnation, tonumber(alive_to) - now_ms
+  if alive_to and are_whole(alive_to) then
+    return tonumber(alive_to), incarnation
+  end
+  return nil
+end
+
+-- The incarnation and for how long it counts as alive; else nil.
+local function living_member(value)
+  local alive_to_ms, incarnation = read_member(value)
+  if alive_to_ms and alive_to_ms > now_ms then
+    return incarnation, alive_to_ms - now_ms
   end
   return nil
 end

@@ -14,7 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spillover.live.redis_connection import check_options, place_of, told_error
+from spillover.live.redis_connection import (
+    check_options,
+    close_quietly,
+    place_of,
+    told_error,
+)
 from spillover.live.streams.steps import Begin, Call, Pause, Run, Steps, Stop, Take, Wait
 from spillover.model.errors import InputError
 
@@ -147,8 +152,7 @@ class AsyncClient:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
+        await close_quietly(self._redis.aclose, self._redis.connection_pool.disconnect)
 
     async def _do(self, ask: Any) -> Any:
         match ask:
@@ -207,7 +211,7 @@ class AsyncClient:
             raise
         except (RedisError, OSError) as error:
             if isinstance(error, ReadOnlyError):  # the name may lead to another server by now
-                await self._redis.connection_pool.disconnect()
+                await close_quietly(self._redis.connection_pool.disconnect)
             raise told_error(error, self._place) from None
 
 

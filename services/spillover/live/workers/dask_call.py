@@ -68,10 +68,17 @@ def stop(key: str, dask_worker: Any = None) -> bool:
 
 
 def run(
-    token: str, key: str, names: tuple[str, str], payload: bytes, facts: dict[str, Any]
+    token: str,
+    key: str,
+    names: tuple[str, str],
+    payload: bytes,
+    facts: dict[str, Any],
+    limit_bytes: int,
 ) -> tuple[str, Any, str]:
     """Call the function: (DONE, JSON, ""), (FAILED, problem, details), or (NOT_BEGUN, "", "") if
-    this is not the worker that was greeted, or nobody wants it any more. Never raises."""
+    this is not the worker that was greeted, or nobody wants it any more. Never raises.
+
+    JSON of more than `limit_bytes` is refused here: it travels neither to the scheduler nor on."""
     from distributed import get_worker  # noqa: PLC0415 - there is a worker only where this runs
 
     worker: Any = get_worker()
@@ -88,12 +95,20 @@ def run(
     try:
         if is_cancelled():
             return NOT_BEGUN, "", ""
-        return DONE, _encoded(_called(names, payload, Context(facts, is_cancelled))), ""
+        return _ended(_called(names, payload, Context(facts, is_cancelled)), limit_bytes)
     except BaseException as error:  # noqa: BLE001 - also SystemExit: it must not end the worker
         details = "".join(traceback.format_exception(error))
         return FAILED, _one_line(error), details[-20_000:]
     finally:
         worker.spillover_running.pop(key, None)
+
+
+def _ended(result: Any, limit_bytes: int) -> tuple[str, Any, str]:
+    body = _encoded(result)
+    if len(body) > limit_bytes:
+        kind = type(result).__name__
+        return FAILED, f"the handler returned more than {limit_bytes} bytes of JSON ({kind})", ""
+    return DONE, body, ""
 
 
 def _called(names: tuple[str, str], payload: bytes, context: Context) -> Any:

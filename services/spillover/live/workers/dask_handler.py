@@ -20,7 +20,7 @@ from spillover.core.node_events import NotStarted, ServiceEnded, Start
 from spillover.live.logs import OncePerPeriod, about
 from spillover.live.workers import dask_call
 from spillover.live.workers.base import OnEnd, OnHealth
-from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, RESULT_LIMIT_BYTES
+from spillover.live.workers.calls import PROBLEM_LENGTH_MAX
 from spillover.live.workers.dask_pool import DaskRequest
 from spillover.live.workers.dask_session import DaskSession
 from spillover.model.dask_target import DaskTarget
@@ -114,9 +114,6 @@ class DaskWorkers:
             self._end(command, Outcome.CANCELLED)
         elif kind != dask_call.DONE:
             self._fail(command, value, details)
-        elif len(value) > RESULT_LIMIT_BYTES:
-            limit = f"{RESULT_LIMIT_BYTES} bytes of JSON"
-            self._fail(command, f"the handler returned more than {limit}", "")
         else:
             self._end(command, Outcome.DONE, result=msgspec.Raw(value))
 

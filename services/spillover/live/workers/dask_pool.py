@@ -7,12 +7,17 @@ Which request goes where, and when, is in `dask_session`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from spillover.live.logs import OncePerPeriod
 from spillover.live.workers import dask_call
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 @dataclass(slots=True, eq=False)
@@ -68,19 +73,25 @@ class Pool:
     def add(self, worker: PoolWorker) -> None:
         self._workers[worker.address] = worker
 
-    def remove(self, address: str) -> PoolWorker:
-        return self._workers.pop(address)
-
-    def discard(self, worker: PoolWorker | None) -> None:
-        """Forget this worker, but not another one at its address."""
-        if worker is not None and self._workers.get(worker.address) is worker:
-            del self._workers[worker.address]
+    def remove(self, address: str) -> PoolWorker | None:
+        return self._workers.pop(address, None)
 
     def free(self) -> PoolWorker | None:
         """The one with the most free slots; None if there are none."""
         workers = self._workers.values()
         found = max(workers, key=lambda each: each.slots - each.running, default=None)
         return found if found is not None and found.running < found.slots else None
+
+    def tell(self, address: str, servers: int) -> None:
+        """Say how many slots the cluster at this address has for so many servers."""
+        slots, cluster = self.slots, f"the Dask cluster at {address}"
+        if slots == 0:
+            _log.warning("%s has no worker slots that can be used", cluster)
+        elif slots < servers:
+            text = "%s has %d worker slots for %d servers: as many as are missing wait for one"
+            _log.warning(f"{text}, set servers: %d", cluster, slots, servers, slots)
+        else:
+            _log.info("%s has %d worker slots", cluster, slots)
 
 
 class Shipped:

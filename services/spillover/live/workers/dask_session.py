@@ -24,7 +24,7 @@ from typing import Any
 
 from spillover.live.logs import OncePerPeriod
 from spillover.live.workers import dask_call
-from spillover.live.workers.calls import one_line
+from spillover.live.workers.calls import RESULT_LIMIT_BYTES, one_line
 from spillover.live.workers.dask_pool import (
     DaskRequest,
     Listener,
@@ -184,6 +184,7 @@ class DaskSession:
                 await client.close(timeout=CLOSE_S)
             raise
         self._client = client
+        client.subscribe_topic("all", self._hear)
 
     async def _disconnect(self) -> None:
         for task in [*self._greeting.values()]:
@@ -239,6 +240,20 @@ class DaskSession:
                 self._greeting[address] = task
         self._changed()
 
+    def _hear(self, event: tuple[float, Any]) -> None:
+        """What the scheduler tells at once. Between two looks another process may come to a
+        worker's address; of what is then sent there, nobody knows whether the first one had it."""
+        told: Any = event[1] if isinstance(event[1], dict) else {}  # anybody may tell anything
+        if told.get("action") == "remove-worker":
+            address = str(told.get("worker"))
+            if greeting := self._greeting.pop(address, None):
+                greeting.cancel()
+            self._unfit.pop(address, None)
+            self._lose(address)
+            self._changed()
+        if told.get("action") in ("add-worker", "remove-worker"):
+            self._look_now.set()
+
     async def _greet(self, address: str, slots: int) -> None:
         try:
             token, problem = await greet(self._client, address, self._names)
@@ -256,6 +271,8 @@ class DaskSession:
 
     def _lose(self, address: str) -> None:
         worker = self._pool.remove(address)
+        if worker is None:
+            return
         _log.warning("lost the Dask worker %s", address)
         self._unknown(
             [request for request in self._requests.values() if request.worker is worker],
@@ -289,7 +306,7 @@ class DaskSession:
             self._tell(lambda is_up: self._listener.slots_changed(is_up=is_up), self._is_up)
         if self._client is not None and slots != self._told_slots:
             self._told_slots = slots
-            _tell_slots(self._target.address, slots, self._servers)
+            self._pool.tell(self._target.address, self._servers)
         if slots == 0:
             problem = problem or f"the Dask cluster at {self._target.address} has no workers"
             while self._waiting:
@@ -312,7 +329,7 @@ class DaskSession:
         request.worker = worker
         worker.running += 1
         facts = {**request.facts, "remaining_ms": (request.deadline_s - time.monotonic()) * 1e3}
-        given = (worker.token, request.key, self._names, request.payload, facts)
+        given = (worker.token, request.key, self._names, request.payload, facts, RESULT_LIMIT_BYTES)
         # Nowhere else, should the worker die: then nobody knows whether it has run.
         future = self._client.submit(
             self._run, *given, key=request.key, workers=[worker.address], pure=False
@@ -328,13 +345,13 @@ class DaskSession:
                 self._look_now.set()
                 return  # all of them are told, once it is known that the scheduler is lost
             kind, value, details = dask_call.FAILED, f"Dask gave no result: {one_line(error)}", ""
-        self._leave(request)
-        if kind == dask_call.NOT_BEGUN and not request.stopped:
-            # Another worker has come to this address: it is greeted at the next look.
-            self._pool.discard(request.worker)
-            self._waiting.appendleft(request)
+        worker = request.worker
+        if kind == dask_call.NOT_BEGUN and not request.stopped and worker is not None:
+            # Another process is at this address. Whether the one before it had begun is not known.
+            self._lose(worker.address)
             self._look_now.set()
         else:
+            self._leave(request)
             self._end(request, kind, value, details)
         self._changed()
 
@@ -378,13 +395,3 @@ class DaskSession:
     def _end(self, request: DaskRequest, kind: str, value: Any, details: str = "") -> None:
         self._requests.pop(request.ref, None)
         self._tell(self._listener.ended, request.ref, kind, value, details)
-
-
-def _tell_slots(address: str, slots: int, servers: int) -> None:
-    if slots == 0:
-        _log.warning("the Dask cluster at %s has no worker slots that can be used", address)
-    elif slots < servers:
-        text = "the Dask cluster at %s has %d worker slots for %d servers: as many as are missing"
-        _log.warning(f"{text} wait for one, set servers: %d", address, slots, servers, slots)
-    else:
-        _log.info("the Dask cluster at %s has %d worker slots", address, slots)
