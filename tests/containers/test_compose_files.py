@@ -81,7 +81,7 @@ def test_without_an_engine(tools, require):
     assert said.startswith("testbed: expected a Docker engine that answers: start it")
 
 
-@pytest.mark.parametrize("version", ["1.25.0", "1.28.6", "v0.9"])
+@pytest.mark.parametrize("version", ["1.25.0", "1.28.6", "v0.9", "1", "1.x"])
 def test_an_old_compose(tools, version):
     put(tools, "docker", '[ "$1" = info ]')
     put(tools, "docker-compose", f"echo {version}")
@@ -119,9 +119,8 @@ esac"""
         put(tools, "docker-compose", answers)
     ended = run(DEPLOY / "testbed.sh", "node-a", "redis", cwd=ROOT, PATH=str(tools))
     assert ended.returncode == 0
-    assert (
-        tools / "asked"
-    ).read_text() == f"up {'--wait' if can_wait else '--detach'} node-a redis\n"
+    wait = "--wait" if can_wait else "--detach"
+    assert (tools / "asked").read_text() == f"up {wait} node-a redis\n"
     lines = ended.stderr.splitlines()
     assert all(line.startswith("testbed: ") for line in lines)
     assert ("this compose cannot wait" in lines[0]) != can_wait
