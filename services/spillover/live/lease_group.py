@@ -8,47 +8,36 @@ import asyncio
 import contextlib
 import logging
 import math
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self
 
 from spillover.core import lease_events as ev
 from spillover.core.lease_desk import MemberSettings
 from spillover.core.lease_member import State
 from spillover.live.lease_handlers import Handler, HandlerRunner, check_handler
-from spillover.live.lease_parts import make_parts
+from spillover.live.lease_outcome import FailedMachine, Outcome
+from spillover.live.lease_parts import Machine, make_parts
 from spillover.live.lease_renewal.clock import lease_now_s
 from spillover.live.lease_renewal.lease import Lease
 from spillover.live.lease_renewal.memory import LOOP, THREAD
 from spillover.live.lease_renewal.renewer import RenewerEnded, RenewerStarted
+from spillover.live.lease_telling import EventLog, Observer, OnEvent
 from spillover.live.loop_lag import LoopLag
 from spillover.live.redis_hints import Hints
-from spillover.model.errors import InputError, PeerError, RunError, StoreRefused
+from spillover.live.workers.calls import one_line
+from spillover.model.errors import InputError, PeerError, StoreRefused
 from spillover.model.lease_times import LeaseTimes
-
-OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
-"""Takes one line of the event log (contract section 6)."""
 
 CLOSE_S = 2.0
 """For what is under way with the store at the very end."""
-
 LAGS_KEPT = 100
 
 _log = logging.getLogger(__name__)
-
-
-class Observer(Protocol):
-    """Counts what happens to a member; see `lease_metrics`. `renewed` is called in a thread."""
-
-    def told(self, event: str) -> None: ...
-
-    def handler_failed(self) -> None: ...
-
-    def renewed(self, late_s: float) -> None: ...
 
 
 class LeaseGroup:
@@ -58,7 +47,7 @@ class LeaseGroup:
     the loop if it is async. `on_event` gets what happens as dicts. Members are evened out by the
     `balance` of "count" or "load". `rule="blog"` is for comparison: no renewals, nobody is fenced,
     and all epochs are 0. Raises InputError for unusable settings, at entry also for a group of
-    other settings and a Redis that refuses.
+    other settings and a Redis that refuses; RunError at the end if it gave up, unless told before.
     """
 
     def __init__(
@@ -94,12 +83,12 @@ class LeaseGroup:
             max_progress_ms=max_progress_ms,
             renewer=renewer,
         )
-        self.machine = self._parts.machine
+        self.machine: Machine = self._parts.machine
         self._hints = self._make_hints()
         self._is_deaf = False
         """Whether messages of others are not heard, and that has been told."""
         self._handler = handler
-        self._on_event = on_event
+        self._events = EventLog(node, on_event)
         self.observer: Observer | None = None
         self.loop_lag = LoopLag()
         self.down_since_s: float | None = None
@@ -116,7 +105,7 @@ class LeaseGroup:
 
     async def __aenter__(self) -> Self:
         self._loop = loop = asyncio.get_running_loop()
-        self._finished: asyncio.Future[str | None] = loop.create_future()
+        self._outcome = Outcome(self.node)
         self._joined: asyncio.Future[None] = loop.create_future()
         self._runner = HandlerRunner(self._handler, self._handler_ended)
         self._leases = self._parts.make_leases(self._renewer_says, self._renewed)
@@ -145,17 +134,17 @@ class LeaseGroup:
             await self.drain()
         finally:
             await self._close()
+        if kind is None:
+            self._outcome.raise_unless_told()
 
     async def wait(self) -> None:
         """Until the member has left by itself. Raises RunError, which says why it gave up."""
-        problem = await asyncio.shield(self._finished)
-        if problem is not None:
-            raise RunError(f"{self.node}: {problem}")
+        await self._outcome.wait()
 
     async def drain(self) -> None:
         """Hand everything over, and leave."""
         self._feed(ev.Drain())
-        await asyncio.wait([self._finished])
+        await asyncio.wait([self._outcome.future])
 
     def drain_soon(self) -> None:
         """Begin to drain; from any thread, before entry too. `wait` tells when it is done."""
@@ -174,7 +163,7 @@ class LeaseGroup:
     @property
     def held(self) -> dict[int, int]:
         """The partitions that are held, and their epochs."""
-        return self._parts.held()
+        return {} if isinstance(self.machine, FailedMachine) else self._parts.held()
 
     @property
     def renewal(self) -> str:
@@ -189,21 +178,20 @@ class LeaseGroup:
     async def _until_decided(self) -> None:
         """Until it is a member or has to wait for another one of its id; a store that is away is
         waited for, one that refuses is not."""
-        decided: list[asyncio.Future[Any]] = [self._joined, self._finished]
+        decided: list[asyncio.Future[Any]] = [self._joined, self._outcome.future]
         await asyncio.wait(decided, return_when=asyncio.FIRST_COMPLETED)
         if self._joined.done():
             self._joined.result()
+        self._outcome.raise_unless_told()
 
     async def _close(self) -> None:
-        loop = asyncio.get_running_loop()
-        if not self._finished.done():
-            self._finished.set_result(None)
+        self._outcome.left()
         self._listening.cancel()
         if self._wake is not None:
             self._wake.cancel()
         self.loop_lag.close()
         await asyncio.wait([self._listening])
-        await loop.run_in_executor(None, self._leases.close)
+        await self._close_leases()
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=CLOSE_S)
             for call in late:
@@ -211,6 +199,16 @@ class LeaseGroup:
         if self._joined.done() and not self._joined.cancelled():
             self._joined.exception()  # seen: it came too late to be told
         await self._parts.close()
+
+    async def _close_leases(self) -> None:
+        """It waits for threads, and so has one of its own, if there is room for one."""
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                closing = asyncio.get_running_loop().run_in_executor(pool, self._leases.close)
+            except RuntimeError:
+                self._leases.close()
+            else:
+                await closing
 
     # --- events in ----------------------------------------------------------------------------
 
@@ -226,8 +224,14 @@ class LeaseGroup:
         )
 
     def _feed(self, event: Any) -> None:
-        if self._finished.done():
+        if self._outcome.is_there():
             return
+        try:
+            self._handle(event)
+        except Exception as error:  # noqa: BLE001 - it is told in full
+            self._fail(error)
+
+    def _handle(self, event: Any) -> None:
         now_s = lease_now_s()
         commands = []
         if self.machine.next_deadline() <= now_s:
@@ -243,6 +247,16 @@ class LeaseGroup:
             self._joined.set_result(None)
         self._arm()
 
+    def _fail(self, error: Exception) -> None:
+        # The machine or an interpreter raised: as in `live.driver`, their state is anybody's guess.
+        # Going on without the rest of the commands would keep what nobody works on. So the whole
+        # member ends, loudly: nobody acts, nothing is renewed, and others take the partitions once
+        # the leases have run out, which needs nothing of what failed.
+        self._outcome.failed(error)
+        self.machine = FailedMachine(one_line(error))
+        self._runner.fence_all()
+        self._leases.end()
+
     def _resubscribed(self) -> None:
         if self._is_deaf:
             self._is_deaf = False
@@ -257,13 +271,13 @@ class LeaseGroup:
 
     def _arm(self) -> None:
         due_s = self.machine.next_deadline()
-        if due_s >= self._wake_s or self._finished.done():
+        if due_s >= self._wake_s or self._outcome.is_there():
             return
         if self._wake is not None:
             self._wake.cancel()
         self._wake_s = due_s
-        loop = asyncio.get_running_loop()
-        self._wake = loop.call_later(max(0.0, due_s - lease_now_s()), self._woke)
+        wait_s = max(0.0, due_s - lease_now_s())
+        self._wake = asyncio.get_running_loop().call_later(wait_s, self._woke)
 
     def _woke(self) -> None:
         self._wake, self._wake_s = None, math.inf
@@ -273,9 +287,9 @@ class LeaseGroup:
         partition, epoch = lease.partition, lease.epoch
         if problem is not None:
             _log.error("the handler of partition %d, epoch %d: %s", partition, epoch, problem)
-            if self.observer is not None:
-                self.observer.handler_failed()
         self._feed(ev.HandlerEnded(partition, epoch, problem, lease.was_told))
+        if problem is not None and self.observer is not None:
+            self.observer.handler_failed()
 
     def _renewed(self, late_s: float) -> None:
         """In the thread that watches over renewal."""
@@ -320,7 +334,7 @@ class LeaseGroup:
             ev.FenceHandler: self._fence,
             ev.LeasesExtended: lambda _: None,  # handlers read it where the renewer has written it
             ev.Tell: self._tell,
-            ev.Finished: lambda c: self._finished.set_result(c.problem),
+            ev.Finished: lambda c: self._outcome.left(c.problem),
         }
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
@@ -378,9 +392,7 @@ class LeaseGroup:
 
     def tell(self, event: str, **more: Any) -> None:
         """A line of the event log; what is None is left out."""
-        if self._on_event is not None:
-            line = {"at_s": round(time.time(), 3), "node": self.node, "event": event, **more}
-            self._on_event({name: value for name, value in line.items() if value is not None})
+        self._events.tell(event, **more)
 
 
 def _tell_end_of_hints(task: asyncio.Task[None]) -> None:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from types import TracebackType
 from typing import Any, Self
 
 from spillover.live.lease_group import LeaseGroup
+from spillover.live.lease_outcome import MemberFailed
 from spillover.model.errors import RunError
+
+_log = logging.getLogger(__name__)
 
 
 class LeaseGroupThread:
@@ -22,6 +26,7 @@ class LeaseGroupThread:
     thread. While Redis is away, entry waits for it. Handlers run on threads of theirs (async ones
     on the member's loop), and `on_event` is called in the member's thread. Ctrl-C interrupts any
     wait; a second one, while it hands over, leaves at once: then leases run out by themselves.
+    What ended it early is raised by `wait`, or at the end of `with` if nothing else was.
     """
 
     def __init__(self, url: str, group: str, **settings: Any) -> None:
@@ -31,6 +36,8 @@ class LeaseGroupThread:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: BaseException | None = None
+        self._waiting = 0
+        self._is_raised = False
         self._thread = threading.Thread(target=self._run, name="lease-member", daemon=True)
 
     def __enter__(self) -> Self:
@@ -54,6 +61,8 @@ class LeaseGroupThread:
         except BaseException:
             self._abandon()
             raise
+        if kind is None and not self._is_raised:
+            self._raise()
 
     @property
     def held(self) -> dict[int, int]:
@@ -68,7 +77,11 @@ class LeaseGroupThread:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the member has left by itself, within that time. Raises RunError if it gave up,
         and says why."""
-        ended = self._ended.wait(timeout_s)
+        self._waiting += 1
+        try:
+            ended = self._ended.wait(timeout_s)
+        finally:
+            self._waiting -= 1
         if ended:
             self._raise()
         return ended
@@ -95,10 +108,16 @@ class LeaseGroupThread:
         self._task = asyncio.current_task()
         async with self._member:
             self._entered.set()
-            await self._member.wait()
+            try:
+                await self._member.wait()
+            except RunError as error:
+                if not (self._waiting or isinstance(error, MemberFailed)):
+                    _log.error("the member has ended: %s", error)
+                raise
 
     def _raise(self) -> None:
         error = self._error
+        self._is_raised = error is not None
         if isinstance(error, asyncio.CancelledError):
             raise RunError(f"{self._member.node}: it was left at once")
         if error is not None:

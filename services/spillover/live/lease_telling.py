@@ -1,0 +1,48 @@
+"""Whom a member of a lease group tells what happens to it: who counts, and a user's function. What
+there is to tell is decided elsewhere; nobody who is told can keep a member from its work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from spillover.live.logs import OncePerPeriod
+from spillover.live.workers.calls import one_line
+
+OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
+"""Takes one line of the event log (contract section 6)."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Observer(Protocol):
+    """Counts what happens to a member; see `lease_metrics`. `renewed` is called in a thread."""
+
+    def told(self, event: str) -> None: ...
+
+    def handler_failed(self) -> None: ...
+
+    def renewed(self, late_s: float) -> None: ...
+
+
+class EventLog:
+    """Of one member, from any thread."""
+
+    def __init__(self, node: str, on_event: OnEvent | None) -> None:
+        self._node = node
+        self._on_event = on_event
+
+    def tell(self, event: str, **more: Any) -> None:
+        """One line; what is None is left out. If `on_event` raises, that line is lost to it, and
+        the log says so: it is a user's, and only looks on."""
+        if self._on_event is None:
+            return
+        line = {"at_s": round(time.time(), 3), "node": self._node, "event": event, **more}
+        try:
+            self._on_event({name: value for name, value in line.items() if value is not None})
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            _log.error("on_event was told of %s and raised %s", event, one_line(error))
