@@ -5,13 +5,15 @@ or never end, other protocols asked for, and garbage behind it. Each ends with a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
-from spillover.apps.node import http_protocol
+from spillover.apps.node import http_protocol, peer_paths
 from spillover.apps.node.http_protocol import BoundedProtocol
-from spillover.core.node_events import ServersDown, ServersUp
+from spillover.core.node_events import ReportAsked, ServersDown, ServersUp
+from spillover.live.peer_link import REFUSAL_STATUSES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -153,6 +155,72 @@ def test_slow_bodies_end_in_408(nodes, monkeypatch, begun):
         writer.close()
 
     with_node(nodes, check)
+
+
+def test_neighbors_that_are_slow_to_send_get_408(nodes, monkeypatch):
+    """Which they take for a refusal, since nothing was accepted. No deadline has passed: 504 would
+    say that, and may come from a gateway that has passed the request on."""
+    monkeypatch.setattr(peer_paths, "READ_S", 0.2)
+
+    async def check(node):
+        for path in (b"forward", b"cancel"):
+            begun = head(size=1000, start=b"POST /peer/v1/" + path) + b"{"
+            assert reasons(await talk(nodes, node, begun)) == [(408, "body_too_slow")]
+            assert 408 in REFUSAL_STATUSES
+            assert 504 not in REFUSAL_STATUSES
+
+    with_node(nodes, check)
+
+
+REPORTS = b"GET /peer/v1/reports?from=b HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
+    """Only the newest request is told by uvicorn that its client is gone; the stream ends all the
+    same, and quietly."""
+
+    async def check(node):
+        reader, writer = await connect(node)
+        writer.write(REPORTS)
+        await reader.readuntil(b"}\n")
+        streams = node.shell.streams._streams[0]
+        assert len(streams) == 2
+        writer.write(GET + b"\r\n")
+        own = writer.get_extra_info("sockname")
+        (end,) = (p for p in node.server.server_state.connections if p.client == own)
+        await nodes.until(lambda: end.pipeline)
+        writer.close()
+        await nodes.until(lambda: len(streams) == 1)
+        await nodes.until(lambda: len(node.server.server_state.tasks) == 1)
+
+    with_node(nodes, check)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
+    """Its head has left: the answer that tells of a bug would be taken for reports."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            node = federation["a"]
+
+            def fail(*_):
+                raise RuntimeError("a bug")
+
+            node.machine._handlers[ReportAsked] = fail
+            reader, writer = await connect(node)
+            writer.write(REPORTS)
+            told = b""
+            with contextlib.suppress(ConnectionError):
+                while piece := await reader.read(65_536):
+                    told += piece
+            writer.close()
+            assert told.count(b"HTTP/1.1") <= 1
+            assert b"internal" not in told
+            await asyncio.wait([node.running])
+            assert "a bug" in repr(node.running.exception())
+
+    nodes.run(main)
 
 
 def test_a_body_behind_a_long_request_has_its_time_from_its_turn_on(nodes, monkeypatch):

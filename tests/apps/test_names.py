@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from spillover.apps.node import request_routes
+
 ASYNC = [(b"Prefer", b"respond-async")]
 LONG = {"service_ms": 60_000}
 
@@ -281,6 +283,68 @@ def test_cancelling_through_every_hop(nodes):
             assert c.machine.servers.busy == 0
             assert [n.ledger.home["cancelled"] for n in (a, b, c)] == [1, 0, 0]
             assert [n.ledger.foreign["cancelled"] for n in (a, b, c)] == [0, 1, 1]
+            await unblock(a, b, blockers)
+
+    nodes.run(main)
+
+
+def test_cancelling_at_the_cluster_that_runs_it(nodes):
+    """Which is not its home: the final state with its problem, as the home tells it."""
+
+    async def main():
+        async with nodes.Federation(blocked(nodes)) as federation:
+            a, b, c = (federation[i] for i in "abc")
+            blockers = await block(nodes, a, b)
+            post = a.post(LONG, headers=keyed("k"))
+            await nodes.until(lambda: c.machine.servers.busy)
+            status, _, shown = await c.send("DELETE", "/requests/k")
+            assert (status, shown["state"], shown["path"]) == (200, "cancelled", ["a", "b", "c"])
+            told = json.loads((await post).body)
+            assert shown["problem"] == told
+            assert (told["status"], told["reason"], told["id"]) == (409, "cancelled", "k")
+            await unblock(a, b, blockers)
+
+    nodes.run(main)
+
+
+def test_cancelling_at_a_cluster_that_relays_it(nodes):
+    """It waits for the neighbor's word, for all who ask: the final state, not merely that it was
+    passed on."""
+
+    async def main():
+        async with nodes.Federation(blocked(nodes)) as federation:
+            a, b, c = (federation[i] for i in "abc")
+            blockers = await block(nodes, a, b)
+            post = a.post(LONG, headers=keyed("k"))
+            await nodes.until(lambda: c.machine.servers.busy)
+            ends = await asyncio.gather(*(b.send("DELETE", "/requests/k") for _ in range(2)))
+            for status, _, shown in ends:
+                assert (status, shown["state"]) == (200, "cancelled")
+                assert shown["problem"]["reason"] == "cancelled"
+                assert not {"forwarded_to", "cancelling"} & shown.keys()
+            assert (await post).status == 409
+            assert not b.shell._ends, "nothing is kept of it"
+            await unblock(a, b, blockers)
+
+    nodes.run(main)
+
+
+def test_cancelling_at_a_relay_what_nobody_confirms(nodes, monkeypatch):
+    """202, with what is known; it ends all the same once the neighbor answers."""
+    monkeypatch.setattr(request_routes, "CONFIRM_S", 0.1)
+
+    async def main():
+        async with nodes.Federation(blocked(nodes)) as federation:
+            a, b, c = (federation[i] for i in "abc")
+            blockers = await block(nodes, a, b)
+            post = a.post(LONG, headers=keyed("k"))
+            await nodes.until(lambda: c.machine.servers.busy)
+            b.shell.set_link(b.machine.neighbors.index["c"], cut=True)
+            for _ in range(2):
+                status, _, shown = await b.send("DELETE", "/requests/k")
+                assert (status, shown["state"], shown["cancelling"]) == (202, "forwarded", True)
+            b.shell.set_link(b.machine.neighbors.index["c"], cut=False)
+            assert (await post).status == 409
             await unblock(a, b, blockers)
 
     nodes.run(main)

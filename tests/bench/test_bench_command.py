@@ -94,6 +94,13 @@ def test_a_missing_package_is_told_in_one_line(monkeypatch, capsys):
     assert expected in capsys.readouterr().err
 
 
+def test_every_way_of_asking_is_measured_with_small_and_large_requests():
+    """What is fast for 1 KiB may not be for 64 KiB."""
+    cases = {case for stage in STAGES for case in stage.cases}
+    ways = ("local", "local, keyed", "local, asynchronous", "forwarded")
+    assert {f"{way}, {size}" for way in ways for size in ("1 KiB", "64 KiB")} <= cases
+
+
 def test_cases_have_names_of_their_own():
     """--case picks by them."""
     names = [case for stage in STAGES for case in stage.cases]

@@ -83,6 +83,7 @@ def test_explanations_have_what_the_contract_names(story):
         "busy": 1,
         "hops": 0,
         "may_keep": True,
+        "reason": None,
         "accept_probability": 0.5,
         "neighborhood_accept_probability": 0.75,
         "service_ms": 500.0,
@@ -142,6 +143,51 @@ def test_a_full_queue_is_explained_by_p_0(story):
         assert (told["outcome"], told["may_keep"]) == (outcome, False)
         assert told["accept_probability"] == 0.0
         assert told["neighborhood_accept_probability"] == 0.5
+
+
+REASONS = {
+    "queue_full": ({"queue_limit": 1}, None, {}),
+    "too_late": ({"service_s": 5.0}, None, {"deadline_s": 1.0}),
+    "no_servers": ({}, ev.ServersDown(), {}),
+    "draining": ({}, ev.Drain(), {}),
+}
+
+
+@pytest.mark.parametrize("path", [(), ("b",)], ids=["client", "neighbor"])
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_refusal_says_why(story, reason, path):
+    """On record as in the answer, whoever sent the request."""
+    settings, event, given = REASONS[reason]
+    node = story(**settings)
+    node.fill(1, 2)
+    if event is not None:
+        node.tell(event)
+    (refuse,) = node.arrive(3, path=path, **given)
+    assert refuse.reason == reason
+    (record,) = node.machine.decider.log.of("r3")
+    told = describe(record, node.machine.neighbors.ids)
+    assert (told["outcome"], told["reason"], told["may_keep"]) == ("refused", reason, False)
+    assert (told["queue_length"], told["busy"]) == (1, 1)
+
+
+def test_what_is_handed_on_says_why_it_was_not_kept(story):
+    """For want of room, which a decision by weights alone does not tell."""
+    node = story(queue_limit=1)
+    node.hear(0)
+    node.fill(1, 2)
+    node.arrive(3)
+    (record,) = node.machine.decider.log.of("r3")
+    assert (record.outcome, record.objection) == ("forwarded", "queue_full")
+
+
+def test_what_waits_for_servers_that_hang_is_not_called_refused(story):
+    """It may not be kept by the policy, since no server works, and is for want of a neighbor."""
+    node = story()
+    node.arrive(1, deadline_s=1.0)
+    node.wake(1.0)
+    assert node.arrive(2) == [ev.Accepted(2)]
+    (record,) = node.machine.decider.log.of("r2")
+    assert (record.outcome, record.may_keep, record.objection) == ("kept", False, None)
 
 
 def test_all_decisions_about_a_request_are_kept_in_order(story):

@@ -61,6 +61,92 @@ def test_what_neighbors_refuse_during_a_drain_is_finished_here(story):
     assert node.end(1, 1.0)[1] == node.start(2, 1.0)
 
 
+LEAVING = [ev.Drain, ev.ServersDown]
+
+
+def queue_at_one_that_leaves(story, event, waiting, **settings):
+    """One runs, and nobody took what waits when all was to leave; then b is heard of."""
+    node = story(**settings)
+    node.fill(*range(waiting + 1))
+    node.tell(event())
+    return node
+
+
+@pytest.mark.parametrize("event", LEAVING)
+def test_each_answer_of_a_neighbor_brings_the_next_request(story, event):
+    """One report of b is enough: sixteen go there, and one more for each that comes back."""
+    node = queue_at_one_that_leaves(story, event, waiting=40)
+    node.hear(0)
+    assert (node.machine.register.away, node.machine.queue_length) == (16, 24)
+    for ref in range(1, 25):
+        reply, forward = node.tell(ev.ForwardAnswered(ref, Answer(Outcome.DONE, ("a", "b")), 0, 0))
+        assert isinstance(reply, ev.Reply)
+        assert forward == node.forward(ref + 16, 0)
+    assert node.machine.queue_length == 0
+    answered = node.tell(ev.ForwardAnswered(25, Answer(Outcome.DONE, ("a", "b")), 0, 0))
+    assert [type(command) for command in answered] == [ev.Reply]
+
+
+@pytest.mark.parametrize("event", LEAVING)
+def test_no_more_goes_to_a_neighbor_that_has_stopped_to_accept(story, event):
+    """Nor to one that refuses: it is asked again when it reports again."""
+    node = queue_at_one_that_leaves(story, event, waiting=40)
+    node.hear(0)
+    assert node.tell(ev.ForwardRefused(1)) == []
+    node.hear(0, sequence=2, accepting=False)
+    (reply,) = node.tell(ev.ForwardAnswered(2, Answer(Outcome.DONE, ("a", "b")), 0, 0))
+    assert isinstance(reply, ev.Reply)
+
+
+def test_who_stays_hands_on_nothing_for_an_answer(story):
+    """What waits where servers run waits for them."""
+    node = story()
+    node.hear(0)
+    node.fill(1, 2)
+    node.draws.coming.append(0.75)
+    assert node.arrive(3)[1] == node.forward(3, 0)
+    (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "b")), 0, 0))
+    assert isinstance(reply, ev.Reply)
+    assert node.machine.queue_length == 1
+
+
+def test_what_came_from_a_neighbor_does_not_stand_in_the_way(story):
+    """It cannot go back there; what waits behind it can go."""
+    node = story(neighbors=("b",))
+    node.fill(0)
+    for ref in range(1, 31):
+        node.arrive(ref, path=("b",) if ref <= 20 else ())
+    node.tell(ev.Drain())
+    node.hear(0)
+    assert (node.machine.register.away, node.machine.queue_length) == (10, 20)
+
+
+def test_what_surely_never_ran(story):
+    """What waits, also after a refusal; not what runs, is away, has ended, or was lost once."""
+    node = story()
+    node.hear(0, 1)
+    node.fill(1, 2, 3)
+    node.arrive(4, away=True)
+    node.arrive(5, away=True)
+    node.draws.coming.append(0.0)
+    node.tell(ev.ForwardRefused(5))
+    node.arrive(6, away=True)
+    node.tell(ev.ForwardLost(6))
+    node.tell(ev.Cancelled(3))
+    states = {ref: visit.state for ref, visit in node.machine.register.visits.items()}
+    assert states == {1: "running", 2: "queued", 4: "away", 5: "queued", 6: "queued"}
+    assert [ref for ref in range(8) if node.machine.surely_never_ran(ref)] == [2, 5]
+    node.hear(0, 1, sequence=2, accepting=False)
+    node.tell(ev.Drain())
+    node.hear(0, sequence=3)
+    assert node.machine.register.visits[6].state == "away", "asked again, and refused by all"
+    for ref in (2, 5, 6):
+        node.tell(ev.ForwardRefused(ref))
+    assert [ref for ref in range(8) if node.machine.surely_never_ran(ref)] == [2, 5]
+    node.tell(ev.Cancelled(6))
+    assert not node.machine._doubtful, "nothing is remembered of what has ended"
+
+
 def test_requests_do_not_count_themselves_as_waiting(story):
     """At a drain the record of each decision shows the queue without the request itself."""
     node = story()

@@ -181,6 +181,7 @@ LOSSES = {
     "reset": reset,
     "500": answering(500, b"{}"),
     "502": answering(502, b"{}"),
+    "a gateway's 504": answering(504, b"{}"),
     "malformed": answering(200, b'{"outcome":"done"}'),
     "unknown-outcome": answering(200, b'{"outcome":"later","path":["b"],"held_ms":1}'),
     "no-path": answering(200, b'{"outcome":"done","path":[],"held_ms":1}'),
@@ -214,6 +215,28 @@ def test_a_lost_forward_runs_again_only_if_it_has_a_key(nodes, loss):
             assert rogue.forwards == 2
             await held
             assert a.ledger.home["failed"] == 1
+            await rogue.close()
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 408, 413, 422, 429, 503])
+def test_a_refusal_of_any_kind_is_decided_again(nodes, status):
+    """Surely not accepted, 408 of a forward that was not read in time among them: without a key,
+    it is done at home all the same."""
+
+    async def main():
+        federation = nodes.Federation(pair(nodes, gossip_period_ms=200.0), absent=("b",))
+        async with federation:
+            a = federation["a"]
+            port = int(federation.topology.cluster("b").url.rpartition(":")[2])
+            rogue = Rogue(answering(status, b"{}"))
+            await rogue.serve(nodes.bind_socket("127.0.0.1", port))
+            await nodes.until(lambda: a.knows("b"))
+            held = await occupy(nodes, a, 200.0)
+            assert answer_of(await a.post({"service_ms": 1}))["path"] == ["a"]
+            assert rogue.forwards == 1
+            await held
             await rogue.close()
 
     nodes.run(main)

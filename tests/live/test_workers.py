@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spillover.live.node_shell import NodeShell
-from spillover.live.workers.calls import spin
+from spillover.live.workers.calls import call, spin
 from spillover.model.errors import InputError
 
 
@@ -110,6 +110,32 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, says, workers):
         assert node.machine.servers.busy == 0
 
     with_handler(nodes, function, check, workers=workers)
+
+
+KINDS_OF_CALL = [("echo", "thread"), ("echo", "process"), ("soon", "thread")]
+
+
+@pytest.mark.parametrize(("function", "workers"), KINDS_OF_CALL)
+@pytest.mark.parametrize("payload", ["1e99999", "[" + "9" * 5000 + "]"])
+def test_json_that_python_cannot_hold_is_no_failure_of_the_handler(
+    nodes, caplog, function, workers, payload
+):
+    """It was not called, which one line says. Of a traceback nobody would learn more."""
+
+    async def check(node):
+        body = b'{"payload":%b}' % payload.encode()
+        status, _, problem = await node.send("POST", "/requests", body)
+        assert (status, problem["reason"]) == (502, "handler_failed")
+        expected = "the handler was not called: payload: expected JSON that python can hold: "
+        assert problem["detail"].startswith(expected)
+        assert "range" in problem["detail"]
+        assert node.machine.servers.busy == 0
+
+    with_handler(nodes, function, check, workers=workers)
+    assert "Traceback" not in caplog.text
+    ended = call(repr, payload.encode(), None, False)
+    assert ended.problem.startswith("the handler was not called: payload: ")
+    assert ended.details == "", "what is logged is the problem, then"
 
 
 def test_what_json_has_no_number_for_becomes_null(nodes):

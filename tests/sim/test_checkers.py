@@ -93,11 +93,11 @@ def test_one_hop_too_many(monkeypatch):
     """A machine that takes the budget for one more than it is."""
     choose = NodeMachine._choose
 
-    def generous(machine, visit, now_s, *, may_keep):
+    def generous(machine, visit, now_s, objection):
         settings = machine.settings
         machine.settings = replace(settings, max_hops=settings.max_hops + 1)
         try:
-            return choose(machine, visit, now_s, may_keep=may_keep)
+            return choose(machine, visit, now_s, objection)
         finally:
             machine.settings = settings
 

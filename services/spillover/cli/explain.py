@@ -144,6 +144,8 @@ def _reason(decision: dict[str, Any]) -> str:
     words = _REASONS.get(decision["outcome"], decision["outcome"])
     if decision["outcome"] == "kept" and not decision.get("may_keep", True):
         words = _KEPT_ALL_THE_SAME
+    if decision["outcome"] == "refused" and decision.get("reason"):
+        words = f"{words}: {decision['reason']}"
     neighbor = decision.get("neighbor")
     return f"{words} {neighbor}" if neighbor else words
 

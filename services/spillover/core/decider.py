@@ -85,11 +85,9 @@ class Decider:
         may_keep: bool,
         may_forward: bool,
     ) -> int:
-        """The neighbor to hand the visit to, or KEEP; none of the `servers` is free. `objection`
-        is what is against keeping it; it may not be kept then, nor where no server is working.
-
-        KEEP comes out also where keeping is not allowed and no neighbor is eligible.
-        """
+        """The neighbor to hand the visit to, or KEEP, which comes out also where keeping is not
+        allowed and no neighbor is eligible. None of the `servers` is free. `objection` is why the
+        visit may not be kept, as far as there is a reason to tell."""
         known = self._neighbors.knowledge()
         eligible = _eligible(known, self._neighbors.ids, visit) if may_forward else self._nobody
         draw = self._random.random()
@@ -136,7 +134,7 @@ class Decider:
     ) -> None:
         """Put on record that a request was not taken, without a choice."""
         busy, total = servers.busy, servers.total
-        self._note(visit, REFUSED, queue_length, busy, total, now_s, reason)
+        self._note(visit, REFUSED, queue_length, busy, total, now_s, objection=reason)
 
     def served(self, service_s: float) -> None:
         """A server took this time: move the running mean and variance. To be told also where nobody
@@ -158,6 +156,7 @@ class Decider:
         busy: int,
         servers: int,
         now_s: float,
+        *,
         objection: Refusal | None = None,
     ) -> None:
         self.log.add(

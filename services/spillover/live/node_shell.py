@@ -35,6 +35,7 @@ from spillover.live.workers.make import make_workers
 from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+from spillover.model.request import Answer
 from spillover.model.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
+        self._ends: dict[int, asyncio.Future[Answer]] = {}
+        """Of visits that somebody here has asked to cancel, by ref."""
         self.names = Names(topology.result_ttl_s, topology.result_limit, RESULTS_LIMIT_BYTES)
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
         self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
@@ -156,6 +159,8 @@ class NodeShell:
         self.timers.close()
         self.reception.close()
         self.visitors.close()
+        for end in self._ends.values():
+            end.cancel()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -167,6 +172,21 @@ class NodeShell:
         """The visit here of a request that a neighbor has handed over."""
         ref = self.visitors.ref_of(request_id)
         return None if ref is None else self.machine.register.visits.get(ref)
+
+    async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
+        """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
+        ended, None if that is not known within the time or before the node ends."""
+        end = self._ends.get(visit.ref)
+        if end is None:
+            end = self._ends[visit.ref] = asyncio.get_running_loop().create_future()
+        self.feed(ev.CancelAsked(visit.ref))
+        await asyncio.wait([end], timeout=timeout_s)
+        return end.result() if end.done() and not end.cancelled() else None
+
+    def surely_never_ran(self, ref: int) -> bool:
+        """Of a visit without an answer, also once the node has ended: whether it has surely not
+        run anywhere, so that whoever sent it may safely send it elsewhere."""
+        return self.machine.surely_never_ran(ref)
 
     def story(self, request_id: str) -> list[dict[str, Any]]:
         """What is still known of a request's way through this cluster, oldest first."""
@@ -231,6 +251,8 @@ class NodeShell:
             self.visitors.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
+        if self._ends and (end := self._ends.pop(command.ref, None)) is not None:
+            end.set_result(command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))

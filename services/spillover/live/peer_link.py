@@ -54,8 +54,10 @@ CANCEL_AGAIN_S = 0.1
 
 CANCEL_TIMEOUT_S = 2.0
 
-REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 413, 422, 429, 503})
-"""Answers that a node gives only before it has accepted: the request surely will not run there."""
+REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 408, 413, 422, 429, 503})
+"""Answers that a node gives only before it has accepted, and 503 also for what it accepted and has
+surely not run: the request surely will not run there. 504 is none of them: a gateway in between
+says so of what it has passed on."""
 
 _log = logging.getLogger(__name__)
 

@@ -160,6 +160,12 @@ class Exchange(ReplyTo):
     def unwatch(self) -> None:
         self._protocol.on_gone = None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing that is written now can arrive. uvicorn tells only the newest request of
+        a connection that the other side has gone."""
+        return self._cycle.disconnected or self._cycle.transport.is_closing()
+
     async def answered(self) -> None:
         """Return when it has been answered, or the other side has gone."""
         cycle = self._cycle

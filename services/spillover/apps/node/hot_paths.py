@@ -186,7 +186,8 @@ class HotPaths:
 
     def _give(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
         if answer is None:
-            exchange.refuse(node_ended(entry.name))
+            has_not_run = self._shell.surely_never_ran(entry.ref)
+            exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
             return
         if not entry.fetched:
             self._reception.fetch(entry)

@@ -331,7 +331,8 @@ class BoundedProtocol(DirectPath):
         if cycle is None or (self._head_begun and cycle.response_complete):
             unanswered = True
         else:  # its trailers are too large, or a request ahead of this one is not answered yet
-            unanswered = not (self._head_begun or self.pipeline or cycle.response_started)
+            started = self._head_begun or self.pipeline or cycle.response_started
+            unanswered = cycle.more_body and not started  # what came whole is under way
             cycle.disconnected = True
         if unanswered:
             detail = f"expected the head of a request to have at most {HEAD_LIMIT_BYTES} bytes"

@@ -182,7 +182,7 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             operation_id="post_cancel",
             body=CancelView,
             answers={200: ("What came of it is in the answer to the request", CancelAnswerView)},
-            problems=("not_a_neighbor", "invalid", "too_large", "deadline_exceeded", "internal"),
+            problems=("not_a_neighbor", "invalid", "too_large", "body_too_slow", "internal"),
         )
     },
     wire.REPORTS_PATH: {

@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from spillover.apps.node.exchange import Exchange, Framing
+from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
 from spillover.apps.node.intake import problem_of
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import node_ended
 from spillover.core.node_events import CancelAsked, Refuse, ReportAsked
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell
+from spillover.live.report_streams import ReportStream
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Refusal, Request
 
@@ -42,8 +43,7 @@ class PeerPaths:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
-        framing = Framing.of(dict(exchange.headers))
-        body = await exchange.read_body(framing, self._forward_limit_bytes, READ_S)
+        body = await _read(exchange, self._forward_limit_bytes)
         read_s = shell.now_s
         try:
             sender, request, remaining_s = wire.decode_forward(body)
@@ -63,7 +63,8 @@ class PeerPaths:
             if future.lost:
                 exchange.break_off()
                 return
-            raise node_ended(request.id) from None
+            has_not_run = shell.surely_never_ran(ref)
+            raise node_ended(request.id, has_not_run=has_not_run) from None
         if not isinstance(settled, Answer):
             raise _refusal(request.id, settled)
         stay = wire.Stay(
@@ -76,8 +77,7 @@ class PeerPaths:
     async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
-        framing = Framing.of(dict(exchange.headers))
-        body = await exchange.read_body(framing, ENVELOPE_LIMIT_BYTES, READ_S)
+        body = await _read(exchange, ENVELOPE_LIMIT_BYTES)
         try:
             sender, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
@@ -101,13 +101,25 @@ class PeerPaths:
         try:
             headers = [(b"content-type", b"application/x-ndjson")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            self._shell.feed(ReportAsked())
-            exchange.watch(stream.end)
-            await stream.until_ended()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._report(exchange, send, stream)
         finally:
             self._shell.streams.drop(neighbor, stream)
             exchange.unwatch()
+
+    async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
+        """The stream behind its head. A bug in here cannot be told any more: what would be written
+        is taken for a part of the stream."""
+        try:
+            self._shell.feed(ReportAsked())
+            exchange.watch(stream.end)
+            await stream.until_ended()
+            if exchange.is_gone:
+                exchange.break_off()
+            else:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Exception:
+            exchange.break_off()
+            raise
 
     def _check_path(self, request: Request) -> None:
         """A way that no node of this topology sends a request may have no end."""
@@ -124,6 +136,18 @@ class PeerPaths:
             own = self._shell.cluster.id
             raise Problem("not_a_neighbor", f"cluster {own} has no link to {cluster!r}")
         return neighbor
+
+
+async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
+    """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
+    request has passed, it was not even read."""
+    framing = Framing.of(dict(exchange.headers))
+    try:
+        return await exchange.read_body(framing, limit_bytes, READ_S)
+    except Problem as problem:
+        if problem.reason == "deadline_exceeded":
+            raise body_too_slow(READ_S) from None
+        raise
 
 
 def _refusal(request_id: str, refuse: Refuse) -> Problem:

@@ -13,7 +13,6 @@ from spillover.apps.node.openapi import RequestStateView, problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import request_view, visit_view
 from spillover.core.names import Entry
-from spillover.core.node_events import CancelAsked
 from spillover.live.node_shell import NodeShell
 from spillover.live.reception import FutureWaiter
 
@@ -60,10 +59,8 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
         visit = shell.visit_of(request_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, request_id)
-        shell.feed(CancelAsked(visit.ref))
-        ended = visit.ref not in shell.machine.register.visits
-        cancelled = {**visit_view(shell, visit), "state": "cancelled"}
-        return _json(cancelled) if ended else _json(visit_view(shell, visit), 202)
+        answer = await shell.cancel_visit(visit, CONFIRM_S)
+        return _json(visit_view(shell, visit, answer), 202 if answer is None else 200)
 
 
 async def _cancel(shell: NodeShell, entry: Entry) -> None:

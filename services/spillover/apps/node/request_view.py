@@ -12,7 +12,7 @@ from spillover.apps.node.problems import Problem
 from spillover.core.names import Entry
 from spillover.core.visit import State, Visit
 from spillover.live.node_shell import NodeShell
-from spillover.model.request import Outcome
+from spillover.model.request import Answer, Outcome
 
 RUNNING = "running"
 
@@ -39,18 +39,13 @@ def request_view(shell: NodeShell, entry: Entry) -> dict[str, Any]:
         shown["state"] = RUNNING if visit is None else _STATES[visit.state]
         if visit is not None:
             shown |= _whereabouts(shell, visit)
-    elif answer.outcome is Outcome.DONE:
-        shown["state"] = "done"
-        shown |= answer_fields(entry.name, answer)
     else:
-        unknown = answer.outcome is Outcome.UNKNOWN
-        shown["state"] = "failed" if unknown else answer.outcome.value
-        shown["problem"] = problem_of(entry.name, answer).fields()
+        shown |= _end(entry.name, answer)
     return shown
 
 
-def visit_view(shell: NodeShell, visit: Visit) -> dict[str, Any]:
-    """What a cluster that relays or runs a request knows of it."""
+def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> dict[str, Any]:
+    """What a cluster that relays or runs a request knows of it; with its answer, how it ended."""
     shown = {
         "id": visit.request.id,
         "state": _STATES[visit.state],
@@ -58,6 +53,8 @@ def visit_view(shell: NodeShell, visit: Visit) -> dict[str, Any]:
         "priority": visit.request.priority,
         "path": [*visit.request.path, shell.cluster.id],
     }
+    if answer is not None:
+        return shown | _end(visit.request.id, answer)
     return shown | _whereabouts(shell, visit)
 
 
@@ -71,10 +68,22 @@ def location(name: str) -> str:
     return f"/requests/{quote(name, safe='')}"
 
 
-def node_ended(name: str) -> Problem:
-    """For whoever still waits when the node ends. A neighbor may decide a keyed request again."""
+def node_ended(name: str, *, has_not_run: bool) -> Problem:
+    """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
+    any that has surely not run: it takes this for a refusal."""
+    if has_not_run:
+        detail = "the node ended before the request was begun: it has not run"
+        return Problem("draining", detail, id=name)
     detail = "the node ended before the work did; whether it was done is not known"
     return Problem("outcome_unknown", detail, id=name)
+
+
+def _end(name: str, answer: Answer) -> dict[str, Any]:
+    """What is told of a request that has ended."""
+    if answer.outcome is Outcome.DONE:
+        return {"state": "done", **answer_fields(name, answer)}
+    state = "failed" if answer.outcome is Outcome.UNKNOWN else answer.outcome.value
+    return {"state": state, "problem": problem_of(name, answer).fields()}
 
 
 def _whereabouts(shell: NodeShell, visit: Visit) -> dict[str, Any]:

@@ -175,16 +175,17 @@ def link_state(shell: NodeShell, neighbor: int) -> LinkState | None:
 
 
 def explanation(shell: NodeShell, request_id: str) -> Explanation | None:
-    """None where no decision about the request is remembered."""
+    """None where nothing about the request is remembered. What came too late to be decided about
+    has an end all the same."""
     log, ids = shell.machine.decider.log, shell.machine.neighbors.ids
-    decisions = log.of(request_id)
-    if not decisions:
+    story = shell.story(request_id)
+    if not story:
         return None
     return Explanation(
         id=request_id,
         cluster=shell.cluster.id,
-        decisions=[describe(decision, ids) for decision in decisions],
-        story=[_in_short(record) for record in log.tell(request_id, ids)],
+        decisions=[describe(decision, ids) for decision in log.of(request_id)],
+        story=[_in_short(record) for record in story],
     )
 
 

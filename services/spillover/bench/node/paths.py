@@ -41,8 +41,8 @@ BUSY_SERVERS = 64
 KIB = 1024
 SIZES = {"1 KiB": KIB, "64 KiB": 64 * KIB}
 LOCAL = {f"local, {name}": size for name, size in SIZES.items()}
-KEYED = "local, keyed, 1 KiB"
-ASYNC = "local, asynchronous, 1 KiB"
+KEYED = {f"local, keyed, {name}": size for name, size in SIZES.items()}
+ASYNC = {f"local, asynchronous, {name}": size for name, size in SIZES.items()}
 FORWARDED = {f"forwarded, {name}": size for name, size in SIZES.items()}
 
 BARE_APP = "bare ASGI app"
@@ -83,9 +83,10 @@ def _job(size_bytes: int) -> Closed:
 async def measure_local(session: Session) -> None:
     """A node with free servers beside a bare app that gives the same answer, byte for byte."""
     jobs = {case: _job(size) for case, size in LOCAL.items()}
-    jobs[KEYED] = replace(_job(KIB), keyed=True)
+    jobs |= {case: replace(_job(size), keyed=True) for case, size in KEYED.items()}
     statuses = frozenset((200, 202))
-    jobs[ASYNC] = replace(_job(KIB), headers=(ASYNCHRONOUS,), statuses=statuses)
+    for case, size in ASYNC.items():
+        jobs[case] = replace(_job(size), headers=(ASYNCHRONOUS,), statuses=statuses)
     topology = topology_of([cluster("a", servers=FREE_SERVERS, queue_limit=10_000)])
     async with AsyncExitStack() as stack:
         nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
@@ -148,6 +149,6 @@ async def _compare_relays(
 
 
 STAGES = (
-    Stage((*LOCAL, KEYED, ASYNC), measure_local),
+    Stage((*LOCAL, *KEYED, *ASYNC), measure_local),
     Stage(tuple(FORWARDED), measure_forwarded),
 )

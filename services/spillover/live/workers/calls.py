@@ -34,6 +34,10 @@ class Ended:
     """It did not return by itself, its result being no longer wanted."""
 
 
+class Unreadable(ValueError):
+    """A payload that is JSON, but not what Python can hold. Nothing was called with it."""
+
+
 def spin(service_s: float) -> Ended:
     """Keep one processor busy for `service_s` of this process's own time."""
     until_s = time.process_time() + service_s
@@ -60,8 +64,13 @@ def arguments(
     context: object,
     with_context: bool,  # noqa: FBT001 - see `call`
 ) -> tuple[object, ...]:
-    """What to call a function with. Raises ValueError for JSON that Python cannot hold."""
-    decoded = msgspec.json.decode(payload)
+    """What to call a function with. Raises Unreadable for JSON that Python cannot hold: numbers
+    beyond its own. To find that at the door would take decoding every payload twice."""
+    try:
+        decoded = msgspec.json.decode(payload)
+    except (ValueError, RecursionError) as error:
+        detail = one_line(error).partition(": ")[2]
+        raise Unreadable(f"payload: expected JSON that python can hold: {detail}") from error
     return (decoded, context) if with_context else (decoded,)
 
 
@@ -80,7 +89,9 @@ def encoded(result: object) -> Ended:
 
 
 def failed(error: BaseException) -> Ended:
-    """The end of a call that raised."""
+    """The end of a call that raised, or was not made for want of a payload."""
+    if isinstance(error, Unreadable):
+        return Ended(problem=f"the handler was not called: {error}")
     out_of_memory = isinstance(error, MemoryError)
     if out_of_memory:
         # What its frames hold is what is missing; telling of it takes memory, too.

@@ -1,0 +1,69 @@
+"""What those are told who still wait when a node ends: whether their request may have run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+LONG = {"service_ms": 60_000}
+
+
+def reason(response):
+    return response.status, json.loads(response.body)["reason"]
+
+
+def test_whoever_waits_at_the_end_is_told_whether_it_may_have_run(nodes):
+    """502 of what runs; 503 of what waits, which anybody may send again: it surely has not run.
+    The same for whoever has joined."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            a = federation["a"]
+            running = [a.post(LONG, id="runs"), a.post(LONG, id="runs")]
+            await nodes.until(lambda: a.machine.servers.busy)
+            waiting = [a.post(LONG, id="waits"), a.post(LONG, id="waits"), a.post(LONG)]
+            await nodes.until(lambda: a.machine.queue_length == 2)
+            await nodes.until(lambda: len(a.shell.reception.find("waits").waiters) == 2)
+            await nodes.until(lambda: len(a.shell.reception.find("runs").waiters) == 2)
+            closing = asyncio.ensure_future(a.shell.close())
+            for response in await asyncio.gather(*running):
+                assert reason(response) == (502, "outcome_unknown")
+            for response in await asyncio.gather(*waiting):
+                assert reason(response) == (503, "draining")
+                assert "it has not run" in json.loads(response.body)["detail"]
+            await closing
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes, keyed):
+    """Surely not run there: it is done at home, keyed or not. What ran there is done again only
+    if it has a key."""
+
+    async def main():
+        busy = {"queue_limit": 0, "servers": 2}
+        topology = nodes.topology_of("a", "b", clusters={"a": busy})
+        async with nodes.Federation(topology) as federation:
+            a, b = federation["a"], federation["b"]
+            held = [a.post(LONG, id=name) for name in ("h0", "h1")]
+            await nodes.until(lambda: a.machine.servers.busy == 2)
+            fields = [{"id": f"k{n}"} if keyed else {} for n in range(2)]
+            ran = a.post({"service_ms": 2000}, **fields[0])
+            await nodes.until(lambda: b.machine.servers.busy)
+            waited = a.post({"service_ms": 1}, **fields[1])
+            await nodes.until(lambda: b.machine.queue_length == 1)
+            await federation.stop("b")
+            for name in ("h0", "h1"):
+                assert (await a.send("DELETE", f"/requests/{name}"))[0] == 200
+            response = await waited
+            assert (response.status, json.loads(response.body).get("path")) == (200, ["a"])
+            if keyed:
+                assert (await ran).status == 200
+            else:
+                assert reason(await ran) == (502, "outcome_unknown")
+            await asyncio.gather(*held)
+
+    nodes.run(main)
