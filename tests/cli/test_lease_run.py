@@ -48,7 +48,7 @@ class Process:
 
     def __init__(self, directory, options):
         command = [sys.executable, "-m", "spillover", "lease", "run"]
-        command += [word for pair in options.items() for word in pair]
+        command += [word for pair in options.items() for word in pair if word is not None]
         self._output, output = socket.socketpair()
         with output:
             self._process = subprocess.Popen(
@@ -106,7 +106,8 @@ class Process:
 
 @pytest.fixture
 def lease_run(redis_server, redis_servers, tmp_path):
-    """`lease_run({"--node": "a"})`: a process with these options beside those that it takes."""
+    """`lease_run({"--node": "a"})`: a process with these options beside those that it takes; None
+    stands for one without a value."""
     (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
     group = redis_servers.new_name()
     started = []
@@ -161,10 +162,14 @@ def refused(process):
 
 def test_serving_first_then_draining(lease_run):
     """The first line tells where; a drain, by HTTP or by signal, ends it with status 0 after all
-    has been released."""
-    a = lease_run({"--bind": "127.0.0.1:0"})
+    has been released. Lines are JSON whether asked for or not."""
+    a = lease_run({"--bind": "127.0.0.1:0", "--json": None})
     serving = a._lines.get(timeout=LIMIT_S)
     assert (serving["event"], serving["node"]) == ("serving", "a")
+    # The keys that the contract names, also where there is nothing to say.
+    assert {"at_s": serving["at_s"], "partition": None, "epoch": None}.items() <= serving.items()
+    challenged = a.line("challenged")
+    assert (challenged["partition"] in range(PARTITIONS), challenged["epoch"]) == (True, None)
     a.line("acquired", PARTITIONS)
     b = lease_run({"--node": "b"})
     until(lambda: [m["held"] for m in get(f"{serving['url']}/state")["members"]] == [2, 2])
@@ -219,7 +224,16 @@ def test_output_that_nobody_reads_any_more(lease_run):
     assert "lines cannot be written any more" in a.errors
 
 
+SHORT = {"--max-shutdown-ms": "0.1", "--min-grab-ms": "0.05", "--held-delay-ms": "0.01"}
 BAD_INPUT = {
+    "asked too often": (
+        {**SHORT, "--normal-lease-ms": "0.1", "--max-lease-ms": "0.4"},
+        "normal_lease_ms: expected at least 10, got 0.1: members would ask Redis faster than",
+    ),
+    "over at once": (
+        {**SHORT, "--normal-lease-ms": "10", "--max-lease-ms": "40"},
+        "max_lease_ms: expected at least 50, got 40: a lease would be over before its renewal",
+    ),
     "three renewals": (
         {"--max-lease-ms": "500"},
         "lease times: max_lease_ms: expected at least three renewals",
@@ -257,6 +271,15 @@ BAD_INPUT = {
 def test_bad_options(lease_run, given, expected):
     """One line that says what was expected, and status 2."""
     assert expected in refused(lease_run(given))
+
+
+def test_help_names_the_calls_that_options_go_by():
+    """Whoever sets a limit for progress has to know how a handler tells of it."""
+    command = [sys.executable, "-m", "spillover", "lease", "run", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    words = " ".join(shown.stdout.split())
+    assert "current_lease().progress()" in words
+    assert "current_lease().report_load(x)" in words
 
 
 def test_a_port_in_use(lease_run):

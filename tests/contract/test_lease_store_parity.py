@@ -188,14 +188,16 @@ def any_state(random, now_ms):
 def any_calls(random, now_ms, allocations):
     """Operations in any order, most of them as the members would call them."""
     for operation in random.choices(
-        ("grab", "renew", "activate", "drain", "release", "is_wanted", "survey"),
-        weights=(8, 2, 2, 1, 1, 1, 1),
+        ("grab", "renew", "activate", "drain", "release", "is_wanted", "survey", "join"),
+        weights=(8, 2, 2, 1, 1, 1, 1, 1),
         k=6,
     ):
         node, partition = random.choice("abc"), random.randrange(5)
         epochs = {p: held.epoch for p, held in allocations.items() if held.owner == node}
         if operation == "survey":
             yield node, operation, (node,)
+        elif operation == "join":
+            yield node, operation, (node, random.choice(("i1", "i1", "i2")))
         elif operation == "grab":
             yield node, operation, (partition, node, random.choice((0, 0, 0, 59_999, 60_000)))
         elif operation == "activate":

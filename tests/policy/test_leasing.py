@@ -169,6 +169,8 @@ def test_the_budget_grows_with_the_share():
         ({"held_delay_ms": 5_000.0}, "less than min_grab_ms 5000, .*mark of the winner is gone"),
         ({"max_shutdown_ms": 180_000.0}, "less than max_lease_ms 180000, .*taken for dead"),
         ({"held_delay_ms": 0.0}, "held_delay_ms: expected ms above 0, 1000000000 at most, got 0"),
+        ({"normal_lease_ms": 9.9}, "at least 10, got 9.9: members would ask Redis faster than"),
+        ({"normal_lease_ms": 10.0, "max_lease_ms": 49.0}, "at least 50, .*before its renewal is"),
         ({"max_lease_ms": float("inf")}, "ms above 0, 1000000000 at most, got inf"),
         ({"max_lease_ms": 1.1e9}, "ms above 0, 1000000000 at most, got 1.1e"),
         (
@@ -193,6 +195,16 @@ def test_what_follows_from_the_times():
     )
     assert quick.renewal_period_ms == 1_000
     assert quick.grab_limit_ms == 2_900
+
+
+def test_the_shortest_times():
+    """Those of the document, a thousandth each, are some; so are the least."""
+    for normal_ms, max_ms in ((60, 180), (10, 50)):
+        times = LeaseTimes(
+            normal_lease_ms=normal_ms, max_lease_ms=max_ms, max_shutdown_ms=10, min_grab_ms=5,
+            held_delay_ms=0.1,
+        )  # fmt: skip
+        assert times.fence_margin_ms >= 5
 
 
 def test_compiled_functions_agree(require):

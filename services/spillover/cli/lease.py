@@ -69,9 +69,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         member.add_argument(option, type=above_zero, default=time_ms.default, metavar="MS")
     member.add_argument(
         "--max-progress-ms", type=above_zero, metavar="MS",
-        help="a handler that reports progress and then is silent for so long loses its partition",
+        help="a handler that has called current_lease().progress() loses its partition if it does "
+        "not call it again within so long",
     )  # fmt: skip
     member.add_argument("--seed", type=whole_number, help="make the member's draws repeatable")
+    member.add_argument(
+        "--json", action="store_true",
+        help="as without it: a JSON line for each event on stdout",
+    )  # fmt: skip
     member.add_argument("--log-format", choices=("text", "json"), default="text")
     member.set_defaults(command=_run_member)
     summary = "see a member killed, one frozen, one added, and each record applied exactly once"
@@ -157,9 +162,14 @@ def _drain_on_signals(member: LeaseGroup) -> None:
 
 
 async def _serve(member: LeaseGroup) -> None:
-    """Until it has handed over and left. Raises InputError if its id is another one's."""
+    """Until it has handed over and left. Raises InputError if its id is another one's, RunError if
+    it has failed by an error of its own."""
+    from spillover.live.lease_outcome import MemberFailed
+
     async with member:
         try:
             await member.wait()
+        except MemberFailed:
+            raise
         except RunError as error:
             raise InputError("--node", "", str(error)) from None

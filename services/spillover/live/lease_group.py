@@ -391,7 +391,7 @@ class LeaseGroup:
         self.tell(command.event, **more)
 
     def tell(self, event: str, **more: Any) -> None:
-        """A line of the event log; what is None is left out."""
+        """A line of the event log: see `EventLog`."""
         self._events.tell(event, **more)
 
 

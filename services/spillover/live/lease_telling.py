@@ -37,12 +37,15 @@ class EventLog:
         self._on_event = on_event
 
     def tell(self, event: str, **more: Any) -> None:
-        """One line; what is None is left out. If `on_event` raises, that line is lost to it, and
+        """One line: what the contract names is always there, None where an event has none; of the
+        rest, what is None is left out. If `on_event` raises, that line is lost to it, and
         the log says so: it is a user's, and only looks on."""
         if self._on_event is None:
             return
-        line = {"at_s": round(time.time(), 3), "node": self._node, "event": event, **more}
+        line = {"at_s": round(time.time(), 3), "node": self._node, "event": event}
+        line |= {"partition": None, "epoch": None}
+        line |= {name: value for name, value in more.items() if value is not None}
         try:
-            self._on_event({name: value for name, value in line.items() if value is not None})
+            self._on_event(line)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             _log.error("on_event was told of %s and raised %s", event, one_line(error))

@@ -23,6 +23,13 @@ RENEWALS_PER_LEASE_MIN = 3
 TIME_MS_MAX = 1e9
 """Eleven days. Instants that are further away than numbers in Redis are wide could not be read."""
 
+TIME_MS_MINS = {
+    "normal_lease_ms": (10.0, "members would ask Redis faster than it answers"),
+    "max_lease_ms": (50.0, "a lease would be over before its renewal is answered"),
+}
+"""What idle members on loopback can just hold, and why not less; for the simulator alike, which has
+no others to try."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
@@ -45,6 +52,9 @@ class LeaseTimes:
             if not 0 < value <= TIME_MS_MAX:
                 expected = f"expected ms above 0, {TIME_MS_MAX:.0f} at most, got {value:g}"
                 raise InputError("lease times", field.name, expected)
+        for name, (least_ms, consequence) in TIME_MS_MINS.items():
+            if getattr(self, name) < least_ms:
+                self._refuse(name, f"at least {least_ms:g}", consequence)
         renewals_ms = RENEWALS_PER_LEASE_MIN * self.renewal_period_ms
         if self.max_lease_ms < renewals_ms:
             self._refuse(

@@ -111,7 +111,7 @@ def tell_story(
     ordered += [
         (line["at_s"], _RANK.get(line["event"], 1), line)
         for line in lines
-        if "partition" in line and "epoch" in line
+        if line.get("partition") is not None and line.get("epoch") is not None
     ]
     for at_s, _, one in sorted(ordered, key=lambda item: item[:2]):
         if at_s > end_s:
