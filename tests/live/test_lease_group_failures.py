@@ -118,9 +118,13 @@ def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog
     def told(event):
         return {line["partition"] for line in events if line["event"] == event}
 
-    async def main():
-        async with group("a", running.on_thread("a"), on_event=events.append) as member:
+    def on_event(line):
+        if not told("challenged"):  # before it can have anything, and behind its own threads
             no_room_for_threads(True)
+        events.append(line)
+
+    async def main():
+        async with group("a", running.on_thread("a"), on_event=on_event) as member:
             await until(lambda: told("released") == set(range(PARTITIONS)))
             assert running.now == set()
             no_room_for_threads(False)
@@ -134,14 +138,19 @@ def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog
 
 def test_another_member_takes_what_has_no_room(group, until, no_room_for_threads):
     """Handlers on a loop need none."""
-    running = Running()
+    running, told = Running(), set()
+
+    def on_event(line):
+        if "challenged" not in told:  # before it can have anything, and behind its own threads
+            no_room_for_threads(True)
+        told.add(line["event"])
 
     async def main():
         async with (
-            group("a", running.on_thread("a")) as first,
             group("b", running.on_loop("b")) as second,
+            group("a", running.on_thread("a"), on_event=on_event) as first,
         ):
-            no_room_for_threads(True)
+            await until(lambda: "released" in told)
             await until(lambda: running.count("b") == PARTITIONS and not first.held)
             assert len(second.held) == PARTITIONS
             no_room_for_threads(False)

@@ -31,6 +31,7 @@ from spillover.testbed.ports import start_lock, with_addresses
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
 LOG_TAIL_BYTES = 4096
+TOPOLOGY_FILE = "topology.yaml"
 EXIT_USAGE = 2
 
 
@@ -125,7 +126,7 @@ class Testbed:
         async with start_lock(READY_WITHIN_S):
             self.topology = with_addresses(self.topology, self._source)
             self.directory = Path(tempfile.mkdtemp(prefix="spillover-"))
-            file = self.directory / "topology.yaml"
+            file = self.directory / TOPOLOGY_FILE
             file.write_text(dump_topology(self.topology), encoding="utf-8")
             for cluster in self.topology.cluster_ids:
                 self.nodes[cluster] = await self._spawn(cluster, file)
@@ -201,8 +202,8 @@ class Testbed:
             return
         words = node.last_words().removeprefix("spillover: ")
         if node.process.returncode == EXIT_USAGE:
-            # The node names its topology and itself too, if at all; the user's names come first.
-            words = words.removeprefix(f"{self.topology.name}: ")
+            # The node names its file and itself too, if at all; the user's names come first.
+            words = words.removeprefix(f"{self.directory / TOPOLOGY_FILE}: ")
             words = words.removeprefix(f"cluster {node.cluster}: ")
             raise InputError(self._source, f"cluster {node.cluster}", words)
         self.keeps_logs = True
