@@ -203,7 +203,7 @@ class Testbed:
         words = node.last_words().removeprefix("spillover: ")
         if node.process.returncode == EXIT_USAGE:
             # The node names its file and itself too, if at all; the user's names come first.
-            words = words.removeprefix(f"{self.directory / TOPOLOGY_FILE}: ")
+            words = words.removeprefix(f"{self.directory}/{TOPOLOGY_FILE}: ")
             words = words.removeprefix(f"cluster {node.cluster}: ")
             raise InputError(self._source, f"cluster {node.cluster}", words)
         self.keeps_logs = True
