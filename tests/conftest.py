@@ -26,7 +26,7 @@ ALONE = {"containers", "dashboards", "e2e", "soak"}
 """Directories whose tests want the machine for themselves, whatever their markers."""
 TOGETHER = {
     *("test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"),
-    *("test_handlers.py", "test_lease_demo.py", "test_lease_processes.py"),
+    *("test_handlers.py", "test_lease_processes.py"),
     *(f"test_lease_redis_{story}.py" for story in ("losses", "refusals", "replicas", "starts")),
 }
 """Files there, and others with real processes, that only take long: nothing in them is timed, or

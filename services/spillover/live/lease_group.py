@@ -265,7 +265,7 @@ class LeaseGroup:
 
     def _hints_lost(self, error: PeerError) -> None:
         """Told once, until they are heard again; before it has joined, that tells."""
-        if self._joined.done() and not self._is_deaf:
+        if self.machine.state in {State.MEMBER, State.WAITING} and not self._is_deaf:
             self._is_deaf = True
             _log.warning("no messages on the group's channels: %s; looked up each period", error)
 
