@@ -368,6 +368,7 @@ def test_idle_connections_grow_old(run):
             await client.warm(300)
             held = get(client)
             await until(lambda: client.idle == 0 and server.open == 1)
+            await until(lambda: any(peer.requests for peer in server.peers))
             next(peer for peer in server.peers if peer.requests).send(OK)
             assert (await held).body == b"ok"
             assert len(server.peers) >= 300
