@@ -60,12 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: the cores that this process may use."""
+    """For `-n auto`: one more than the cores that this process may use, since many tests wait."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores, WORKERS_MAX)
+    return min(cores + 1, WORKERS_MAX)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -36,7 +36,9 @@ def show(require, tmp_path):
         path.write_text(text)
 
     def run(cache=tmp_path / "cache"):
-        environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+        # Python's own cache of the module would go by size and time, which stay the same here.
+        own = {"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, **own}
         environment.pop("NUMBA_CACHE_DIR", None)
         command = [sys.executable, "-c", SHOW, str(tmp_path / "spillover")]
         done = subprocess.run(
