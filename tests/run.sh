@@ -3,8 +3,8 @@
 # those that want the machine for themselves. tests/conftest.py knows which these are. Arguments are
 # pytest's and go to both: `make test ARGS="tests/core -k cancel"`.
 #
-# What fails beside others is run once more by itself, and that counts: some tests look too soon on a
-# machine with too much to do. Their first failure stays in the log, to be read and mended.
+# What fails is run once more by itself, and that counts: some tests look too soon on a machine with
+# too much to do. Their first failure stays in the log, to be read and mended.
 #
 # Plain .venv/bin/pytest runs all of them in one process.
 set -eu
@@ -26,12 +26,24 @@ run() {
     esac
 }
 
-run --only=together --numprocesses=auto --dist=worksteal "$@"
-if [ "$status" -eq 1 ]; then
-    echo "spillover: once more, by itself: what failed beside others"
+# twice KIND OPTION...: the tests of this kind, and what fails of them again.
+twice() {
+    kind=$1
+    shift
+    run --only="$kind" "$@"
+    [ "$status" -eq 1 ] || return 0
+    echo "spillover: once more, by itself: what failed"
     status=0
-    run --only=together --last-failed "$@"
-fi
-run --only=alone "$@"
+    shift "$options"
+    run --only="$kind" --last-failed "$@"
+    failed=$((failed + status))
+    status=0
+}
+
+failed=0
+options=2
+twice together --numprocesses=auto --dist=worksteal "$@"
+options=0
+twice alone "$@"
 if [ "$without_tests" -eq 2 ]; then exit 5; fi
-exit "$status"
+[ "$failed" -eq 0 ]
