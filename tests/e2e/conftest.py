@@ -34,6 +34,8 @@ TESTS = Path(__file__).parent
 READY_S = 60.0
 SPILLOVER = (sys.executable, "-m", "spillover")
 LOADGEN = (sys.executable, "-m", "spillover_loadgen")
+PORTS = random.Random(os.getpid())
+"""Asked on and on: a test does not find the ports of the last one, whose neighbors may call yet."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -238,9 +240,10 @@ def generate(start) -> Callable[..., Running]:
 def free_ports(count: int) -> list[int]:
     """Ports that are free now, below those that systems give to clients."""
     found: list[int] = []
-    candidates = random.Random(os.getpid())
     while len(found) < count:
-        port = candidates.randrange(20_000, 30_000)
+        port = PORTS.randrange(20_000, 30_000)
+        if port in found:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)

@@ -186,13 +186,20 @@ class Federation:
 
     async def healthy(self, timeout_s: float) -> float:
         """How long it took until every node answered and had all its neighbors alive. Raises
-        TimeoutError."""
+        TimeoutError, with what each said last."""
         began_s = time.monotonic()
-        async with asyncio.timeout(timeout_s):
-            while True:
-                if all(map(_hears_all, (await self.states()).values())):
-                    return time.monotonic() - began_s
-                await asyncio.sleep(0.02)
+        while not all(map(_hears_all, (states := await self.states()).values())):
+            if time.monotonic() - began_s > timeout_s:
+                raise TimeoutError("\n".join(self._ails(c, state) for c, state in states.items()))
+            await asyncio.sleep(0.02)
+        return time.monotonic() - began_s
+
+    def _ails(self, cluster: str, state: dict[str, Any] | None) -> str:
+        """What is to be known of one that is not healthy, for a log."""
+        hears = None if state is None else {n["id"]: n["alive"] for n in state["neighbors"]}
+        exit_status = self.processes[cluster].poll()
+        end = self.log(cluster).read_text(errors="replace")[-2000:]
+        return f"{cluster}: hears {hears}, exit status {exit_status}, log:\n{end}"
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
