@@ -1,5 +1,5 @@
 """What all tests share: how a missing tool is met, Hypothesis without surprises, and which tests
-run side by side, which alone (tests/run.sh).
+run side by side, which in pairs, which alone (tests/run.sh).
 
 Fixtures of one ring live in that ring's own conftest.
 """
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,7 +24,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 
 TESTS = Path(__file__).parent
 ALONE = {"containers", "dashboards", "e2e", "soak"}
-"""Directories whose tests want the machine for themselves, whatever their markers."""
+"""Directories whose tests want the machine for themselves, unless their file is named below."""
 TOGETHER = {
     *("test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"),
     *("test_handlers.py", "test_lease_processes.py"),
@@ -31,6 +32,20 @@ TOGETHER = {
 }
 """Files there, and others with real processes, that only take long: nothing in them is timed, or
 with limits that grow with the machine's load. Those about leases wait most of their time."""
+TESTBEDS = "testbeds"
+IN_PAIRS = {
+    **dict.fromkeys(
+        ("test_cancellations.py", "test_console_page.py", "test_killed_node.py"), TESTBEDS
+    ),
+    **dict.fromkeys(("test_on_prometheus.py", "test_readme_tour.py", "test_up.py"), TESTBEDS),
+    **{f"test_faults_{of}.py": "faults" for of in ("links", "processes", "surroundings")},
+    **{f"test_lease_redis_{of}.py": f"redis {of}" for of in ("links", "pauses")},
+    **{f"test_lease_{of}.py": f"lease {of}" for of in ("demo", "groups", "handlers")},
+}
+"""Files there, and of the marker `e2e`, that use half the machine and whose limits bear one more
+test beside them, yet no crowd; and what is to stay one after the other. Two testbeds would: where
+a node was killed, its port is the first free one for the next."""
+KINDS = ("together", "in-pairs", "alone")
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
@@ -38,24 +53,28 @@ WORKERS_MAX = 8
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--only",
-        choices=("alone", "together"),
-        help="the tests that want the machine for themselves, or the others (default: all)",
+        choices=KINDS,
+        help="the tests that do not mind others beside them, those that bear one, or those that "
+        "want the machine for themselves (default: all)",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is to run alone, and leave out what is for the other pass."""
+    """Leave out what is for other passes."""
     only = config.getoption("only")
-    kinds: dict[str, list[pytest.Item]] = {"alone": [], "together": []}
-    for item in items:
-        real = ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e")
-        if real and item.path.name not in TOGETHER:
-            item.add_marker("alone")
-        kinds["alone" if item.get_closest_marker("alone") else "together"].append(item)
     if only is not None:
-        other = "together" if only == "alone" else "alone"
-        config.hook.pytest_deselected(items=kinds[other])
-        items[:] = kinds[only]
+        config.hook.pytest_deselected(items=[item for item in items if _kind(item) != only])
+        items[:] = [item for item in items if _kind(item) == only]
+
+
+def _kind(item: pytest.Item) -> str:
+    """Which of KINDS: the marker `alone` says it of a test, and else its place."""
+    if item.get_closest_marker("alone"):
+        return "alone"
+    real = ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e")
+    if not real or item.path.name in TOGETHER:
+        return "together"
+    return "in-pairs" if item.path.name in IN_PAIRS else "alone"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,6 +85,20 @@ def pytest_xdist_auto_num_workers() -> int:
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
     return min(cores + 1, WORKERS_MAX)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Pairs: what is to stay one after the other goes to the same worker."""
+    if config.getoption("only") != "in-pairs":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Pairs(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return IN_PAIRS[Path(nodeid.partition("::")[0]).name]
+
+    return Pairs(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

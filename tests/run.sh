@@ -1,7 +1,8 @@
 #!/bin/sh
-# The tests, in two passes: on all cores those that do not mind others beside them, then one by one
-# those that want the machine for themselves. tests/conftest.py knows which these are. Arguments are
-# pytest's and go to both: `make test ARGS="tests/core -k cancel"`.
+# The tests, in three passes: on all cores those that do not mind others beside them, then two at a
+# time those that mostly wait, then one by one those that want the machine for themselves.
+# tests/conftest.py knows which these are. Arguments are pytest's and go to all of them:
+# `make test ARGS="tests/core -k cancel"`.
 #
 # What fails is run once more by itself, and that counts: some tests look too soon on a machine with
 # too much to do. Their first failure stays in the log, to be read and mended.
@@ -43,7 +44,8 @@ twice() {
 failed=0
 options=2
 twice together --numprocesses=auto --dist=worksteal "$@"
+twice in-pairs --numprocesses=2 --dist=loadscope "$@"
 options=0
 twice alone "$@"
-if [ "$without_tests" -eq 2 ]; then exit 5; fi
+if [ "$without_tests" -eq 3 ]; then exit 5; fi
 [ "$failed" -eq 0 ]

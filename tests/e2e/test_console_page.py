@@ -289,6 +289,7 @@ def test_a_lease_member_shows_owners(
         until(lambda: has_no_sideways_scroll(page), 10.0)  # charts are drawn anew
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_twenty_clusters_cost_the_node_little_and_move_smoothly(up, opened, expect):
     """One page open on one node, five updates a second."""

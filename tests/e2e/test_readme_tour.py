@@ -85,8 +85,8 @@ class Shell:
 
     def _here(self, command):
         """With the ports that were free, the Redis of the test, and without asking other hosts."""
-        for number, url in enumerate(self.urls):
-            command = command.replace(f"http://127.0.0.1:{8101 + number}", url)
+        there = {f"http://127.0.0.1:{8101 + number}": url for number, url in enumerate(self.urls)}
+        command = re.sub(r"http://127\.0\.0\.1:81\d\d", lambda url: there[url[0]], command)
         command = command.replace("redis://127.0.0.1/0", self.redis_url)
         return command.replace("curl ", "curl -sS --fail-with-body ", 1)
 
