@@ -101,7 +101,8 @@ class _Talk:
                 response = await self._post()
                 while response.status == 202:
                     response = await self._ask_later()
-            except PeerError:
+            except PeerError as error:
+                self._told.detail = str(error)
                 if not self._told.keyed or time.monotonic() + pause_s > self._limit_s:
                     return self._told
                 await asyncio.sleep(pause_s)
