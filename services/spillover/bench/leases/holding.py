@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 MEMBERS, PARTITIONS = 50, 1000
 MEMBERS_QUICK, PARTITIONS_QUICK = 12, 240
 MEMBERS_PER_HOST = 10
-EVEN_WITHIN_S = {GUARDED: 20.0, BLOG: 5.0, LOCKS: 5.0}
-"""The blog's rule never rests: after this it is as it will be."""
+EVEN_WITHIN_S = {GUARDED: 60.0, BLOG: 5.0, LOCKS: 5.0}
+"""Fifty members start fifty processes more, which two cores take long to do; what rests is
+measured at rest. The blog's rule never rests: after this it is as it will be."""
 SETTLE_S = 1.5
 """Longer than one period: what was won last has been renewed, and all marks are gone."""
 
