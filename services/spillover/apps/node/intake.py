@@ -13,6 +13,7 @@ import msgspec
 
 from spillover.apps.node.exchange import Framing
 from spillover.apps.node.problems import Problem
+from spillover.apps.node.request_body import read_body
 from spillover.core.node_events import Refuse
 from spillover.live.wire import DEADLINE_MS_MAX, NOTHING
 from spillover.model.ids import RequestId
@@ -26,14 +27,6 @@ from spillover.model.request import (
     is_name,
     is_traceparent,
 )
-
-
-class RequestBody(msgspec.Struct):
-    """The body of `POST /requests`; the payload stays as it came."""
-
-    payload: msgspec.Raw
-    type: str | None = None
-    id: str | None = None
 
 
 class Timing(msgspec.Struct):
@@ -57,7 +50,6 @@ class AnswerBody(msgspec.Struct):
     timing_ms: Timing
 
 
-_decode = msgspec.json.Decoder(RequestBody).decode
 _encode = msgspec.json.Encoder().encode
 
 _REASONS = {
@@ -164,9 +156,7 @@ def read_request(headers: Headers, body: bytes) -> Request:
     Raises Problem `invalid`, one line that names the field.
     """
     try:
-        if not body.isascii():
-            body.decode()  # what is passed on unread is not looked at by the JSON decoder
-        parsed = _decode(body)
+        parsed = read_body(body)
     except msgspec.ValidationError as error:
         raise Problem("invalid", f"body: {error}") from error
     except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8; nested too deep
