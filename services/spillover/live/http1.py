@@ -1,41 +1,32 @@
 """A lean HTTP/1.1 client for one base URL: pooled connections, no retries, plain http only.
 
 For the hot path between nodes and for the load generator. What goes on inside a connection is
-in `http1_connection`; what requests mean is none of its business.
+in `http1_connection`, how a request begins in `http1_head`; what requests mean is none of its
+business.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from urllib.parse import urlsplit
 
-from spillover.live.http1_connection import Body, Connection, Exchange, Response
+from spillover.live.http1_connection import Body, Connection, Exchange, OnEnd, Response
+from spillover.live.http1_head import Server
 from spillover.live.write_batch import WriteBatch
-from spillover.model.errors import InputError, NotDelivered, PeerError
+from spillover.model.errors import NotDelivered, PeerError
 
 __all__ = ["HttpClient", "Response"]
 
-METHODS = frozenset({"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"})
-"""HEAD and CONNECT are missing on purpose: their answers are framed by other rules."""
 WARM_AT_ONCE = 64
 """Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
 SWEEP_AT_ONCE = 256
 """Idle connections that one sweep closes at most, so that it never holds up the loop."""
 SWEEP_PAUSE_S = 0.01
-
-_PATH = re.compile(r"/[!-~]*")
-_HEADER_LINES = re.compile(
-    rb"(?:(?!(?i:host|content-length|transfer-encoding|connection):)"
-    rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\r\n\0]*\r\n)*"
-)
 
 
 class HttpClient:
@@ -64,7 +55,7 @@ class HttpClient:
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
     ) -> None:
-        self._server = _parse_base_url(base_url)
+        self._server = Server(base_url)
         self._connections_max = connections_max
         self._idle_s_max = idle_s_max
         self._connect_timeout_s = connect_timeout_s
@@ -114,17 +105,35 @@ class HttpClient:
         time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
         valid answer came. Raises ValueError for a method, path or header that cannot be sent.
         """
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        on_end = partial(_settle, future)
+        exchange = self.send(method, path, on_end, headers=headers, body=body, timeout_s=timeout_s)
+        future.add_done_callback(partial(_cancel_with, exchange))
+        return future
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        on_end: OnEnd,
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes | Body = b"",
+        timeout_s: float | None,
+    ) -> Exchange:
+        """As `request`, but `on_end` is called with what the future would give or raise: at once
+        when it is known, a turn of the loop and some microseconds before a future tells."""
         parts = body if isinstance(body, tuple) else (body,)
-        head = self._head(method, path, headers, sum(map(len, parts)))
-        exchange = self._exchange(method, path, body_limit_bytes=self._body_limit_bytes)
+        head = self._server.head(method, path, headers, sum(map(len, parts)))
+        exchange = Exchange(method, self._server.url + path, on_end, self._body_limit_bytes)
         if timeout_s is not None:
             if timeout_s <= 0:
                 exchange.break_off("no time was left to send it")
-                return exchange.future
-            loop = exchange.future.get_loop()
+                return exchange
+            loop = asyncio.get_running_loop()
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
         self._dispatch(exchange, head, parts)
-        return exchange.future
+        return exchange
 
     async def warm(self, connections: int) -> None:
         """Open as many connections as are missing to `connections` idle ones, up to the limit.
@@ -156,16 +165,20 @@ class HttpClient:
         status is not 200, the answer breaks off or ends within a line, a line is too long, or
         nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
         """
-        head = self._head("GET", path, headers, 0)
+        head = self._server.head("GET", path, headers, 0)
         lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
-        exchange = self._exchange("GET", path, body_limit_bytes=sys.maxsize, on_body=lines.feed)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        on_end = partial(_settle, future)
+        url = self._server.url + path
+        exchange = Exchange("GET", url, on_end, sys.maxsize, lines.feed)
         self._dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
-                await _while_heard(exchange, silence_s)
-            await exchange.future
+                await _while_heard(exchange, future, silence_s)
+            await future
         finally:
-            exchange.future.cancel()
+            exchange.cancel()
+            future.cancel()  # it may have failed in the very turn in which nobody waits any more
         lines.end()
 
     async def close(self) -> None:
@@ -202,30 +215,6 @@ class HttpClient:
         self.dropped(connection)
         self._closing.discard(connection)
         self._ended.set()
-
-    def _head(
-        self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], length_bytes: int
-    ) -> bytes:
-        if method not in METHODS:
-            raise ValueError(f"expected one of {', '.join(sorted(METHODS))}, got {method!r}")
-        if _PATH.fullmatch(path) is None:
-            raise ValueError(f"expected a path of printable ASCII that starts with /, got {path!r}")
-        start = f"{method} {self._server.prefix}{path} HTTP/1.1\r\nHost: {self._server.host_header}"
-        lines = _header_lines(headers) if headers else b""
-        if length_bytes or method in ("PATCH", "POST", "PUT"):
-            return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start.encode(), length_bytes, lines)
-        return b"%b\r\n%b\r\n" % (start.encode(), lines)
-
-    def _exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        body_limit_bytes: int,
-        on_body: Callable[[bytes | bytearray], None] | None = None,
-    ) -> Exchange:
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        return Exchange(method, self._server.url + path, future, body_limit_bytes, on_body)
 
     def _dispatch(self, exchange: Exchange, head: bytes, body: Body) -> None:
         connection = self._take_idle()
@@ -294,7 +283,7 @@ class HttpClient:
         self._open.add(connection)
         if self._closed:
             connection.close()
-        elif exchange is None or exchange.future.done():
+        elif exchange is None or exchange.on_end is None:
             connection.idle_since_s = time.monotonic()
             self.released(connection)
         else:
@@ -315,42 +304,6 @@ class HttpClient:
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
 
 
-def _header_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    # The pattern alone would take a value with a newline for two headers.
-    if lines.count(b"\n") != len(headers) or _HEADER_LINES.fullmatch(lines) is None:
-        raise ValueError(f"expected headers without line ends or framing, got {headers!r}")
-    return lines
-
-
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """A base URL taken apart."""
-
-    url: str
-    host: str
-    port: int
-    host_header: str
-    prefix: str
-
-
-def _parse_base_url(base_url: str) -> _Server:
-    expected = f"expected http://HOST[:PORT][/PREFIX], got {base_url!r}"
-    try:
-        parts = urlsplit(base_url)
-        port = 80 if parts.port is None else parts.port
-    except ValueError as error:
-        raise InputError("base URL", "", expected) from error
-    prefix = parts.path.rstrip("/")
-    extra = parts.query or parts.fragment or parts.username is not None
-    # urlsplit drops line ends and tabs in silence.
-    clean = re.fullmatch(r"[!-~]+", base_url) is not None
-    if parts.scheme != "http" or not parts.hostname or not port or extra or not clean:
-        raise InputError("base URL", "", expected)
-    url = f"http://{parts.netloc}{prefix}"
-    return _Server(url, parts.hostname, port, parts.netloc, prefix)
-
-
 def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
@@ -358,11 +311,27 @@ def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> No
         opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
-async def _while_heard(exchange: Exchange, silence_s: float) -> None:
+def _settle(future: asyncio.Future[Response], came_to: Response | BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(came_to, Response):
+        future.set_result(came_to)
+    else:
+        future.set_exception(came_to)
+
+
+def _cancel_with(exchange: Exchange, future: asyncio.Future[Response]) -> None:
+    if future.cancelled():
+        exchange.cancel()
+
+
+async def _while_heard(
+    exchange: Exchange, future: asyncio.Future[Response], silence_s: float
+) -> None:
     """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
     rest_s = silence_s
-    while not exchange.future.done():
-        await asyncio.wait([exchange.future], timeout=rest_s)
+    while not future.done():
+        await asyncio.wait([future], timeout=rest_s)
         if exchange.connection is None:
             continue  # it has ended, or not been sent, which the connect timeout bounds
         rest_s = exchange.heard_s + silence_s - time.monotonic()

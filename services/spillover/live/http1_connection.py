@@ -41,13 +41,19 @@ class Response:
     """When the last byte of the answer was parsed."""
 
 
+OnEnd: TypeAlias = Callable[[Response | BaseException], None]
+"""Told once what an exchange came to: its answer, or why there is none. It may be called from
+within the call that sends the request, and must not raise."""
+
+
 @dataclass(slots=True, eq=False)
 class Exchange:
     """One request on its way to an answer, and what has to end when it ends."""
 
     method: str
     url: str
-    future: asyncio.Future[Response]
+    on_end: OnEnd | None
+    """None once it has ended."""
     body_limit_bytes: int
     on_body: Callable[[bytes | bytearray], None] | None = None
     """Takes the body piece by piece as it comes; without it the answer carries the body."""
@@ -59,9 +65,6 @@ class Exchange:
     heard_s: float = 0.0
     """When anything last arrived; kept up only for streams."""
 
-    def __post_init__(self) -> None:
-        self.future.add_done_callback(self._done)
-
     def break_off(self, what: str) -> None:
         """Fail with the error that tells whether anything of the request had been written."""
         error = NotDelivered if self.connection is None else OutcomeUnknown
@@ -69,19 +72,29 @@ class Exchange:
 
     def fail(self, error: BaseException) -> None:
         """End without an answer. The connection closes: what it would carry next is unknown."""
-        if not self.future.done():
-            self.future.set_exception(error)
+        self._abandon()
+        self.end(error)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more. The connection closes."""
+        self.on_end = None
+        self._unset_timer()
         self._abandon()
 
     def expire(self, timeout_s: float) -> None:
         where = "no connection" if self.connection is None else "no complete answer"
         self.break_off(f"{where} within {timeout_s:g} s")
 
-    def _done(self, _future: asyncio.Future[Response]) -> None:
+    def end(self, came_to: Response | BaseException) -> None:
+        """Tell what it came to, unless it has ended before."""
+        on_end, self.on_end = self.on_end, None
+        self._unset_timer()
+        if on_end is not None:
+            on_end(came_to)
+
+    def _unset_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        # Still attached only if the caller has cancelled the future.
-        self._abandon()
 
     def _abandon(self) -> None:
         connection, self.connection = self.connection, None
@@ -152,7 +165,7 @@ class Connection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
-        """Write a request; its future ends with the answer or with OutcomeUnknown."""
+        """Write a request; it ends with the answer or with OutcomeUnknown."""
         self._await_answer()
         self.exchange = exchange
         exchange.connection = self
@@ -240,8 +253,7 @@ class Connection(asyncio.Protocol):
             self._pool.released(self)
         else:
             self.close()
-        if not exchange.future.done():
-            exchange.future.set_result(answer)
+        exchange.end(answer)
 
     def on_message_begin(self) -> None:
         if self._answer is not None:

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from spillover.core import node_events as ev
 from spillover.live import wire
 from spillover.live.http1 import HttpClient, Response
+from spillover.live.http1_connection import Exchange
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
 from spillover.live.write_batch import WriteBatch
@@ -73,7 +74,7 @@ class _Away:
         self.command = command
         self.decided_s = decided_s
         self.parcel: Parcel | None = None
-        self.asked: asyncio.Future[Response] | None = None
+        self.asked: Exchange | None = None
         """None as long as it has not left."""
         self.cancels = 0
         """How often its cancel was sent."""
@@ -181,26 +182,27 @@ class PeerLink:
         command = away.command
         remaining_s = command.deadline_s - time.monotonic()
         body = wire.encode_forward(command.request, self._sender, remaining_s)
-        away.asked = self._client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=None)
-        away.asked.add_done_callback(partial(self._came_back, away))
+        came_back = partial(self._came_back, away)
+        away.asked = self._client.send(
+            "POST", wire.FORWARD_PATH, came_back, body=body, timeout_s=None
+        )
 
     def _lose(self, away: _Away) -> None:
         """The link has lost it: as after a reset, whether it arrived is not known here."""
         if self._away.pop(away.command.ref, None) is not None:
             self._end("lost", ev.ForwardLost(away.command.ref))
 
-    def _came_back(self, away: _Away, asked: asyncio.Future[Response]) -> None:
-        error = None if asked.cancelled() else asked.exception()
+    def _came_back(self, away: _Away, came_to: Response | BaseException) -> None:
         ref = away.command.ref
-        if self._away.pop(ref, None) is None or asked.cancelled():
+        if self._away.pop(ref, None) is None:
             return
-        if isinstance(error, NotDelivered):
+        if isinstance(came_to, Response):
+            self._end(*self._read(ref, away.decided_s, came_to))
+        elif isinstance(came_to, NotDelivered):
             self._end("refused", ev.ForwardRefused(ref))
-        elif error is not None:
-            _log.debug("lost a request at cluster %s: %s", self.cluster, error)
-            self._end("lost", ev.ForwardLost(ref))
         else:
-            self._end(*self._read(ref, away.decided_s, asked.result()))
+            _log.debug("lost a request at cluster %s: %s", self.cluster, came_to)
+            self._end("lost", ev.ForwardLost(ref))
 
     def _end(self, outcome: str, event: Any) -> None:
         self._on_forward(outcome)
