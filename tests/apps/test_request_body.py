@@ -45,7 +45,8 @@ def bodies(draw):
     encode = msgspec.json.encode
     value = encode([LONG, draw(JSON)]) if draw(st.booleans()) else encode({"a": LONG})
     space = [draw(SPACE).encode() for _ in range(6)]
-    more = draw(st.sampled_from([b"", b',"id":"x"', b',"payload":1', b',"other":[]', b",", b"}"]))
+    again = [b',"payload":1', b',"p\\u0061yload":1', b',"payloa\\u0064":1', b',"pay\\/load":1']
+    more = draw(st.sampled_from([b"", b',"id":"x"', b',"other":[]', b",", b"}", *again]))
     parts = [b"{", b'"payload"', b":", value, more, b"}"]
     body = b"".join(part for pair in zip(parts, space, strict=True) for part in pair)
     for _ in range(draw(st.integers(0, 2))):
@@ -70,6 +71,8 @@ def bodies(draw):
 @example(b'{"payload":["' + LONG.encode() + b'\\ud800"]}')
 @example(b'{"payload":["' + LONG.encode() + b'\\x"]}')
 @example(b'{"payload":"' + LONG.encode() + b'","payload":2}')
+@example(b'{"payload":"' + LONG.encode() + b'", "\\u0070ayload" :2}')
+@example(b'{"payload":"' + LONG.encode() + b'"} \n')
 @example(b'{"payload":' + b" " * LARGE_BYTES + b"}")
 @example(b'{"payload":' + b"[" * LARGE_BYTES + b"]" * LARGE_BYTES + b"}")
 def test_both_ways_say_the_same(body):
