@@ -76,6 +76,20 @@ def test_sides_are_measured_in_turn():
     ]
 
 
+def test_a_run_of_several_turns_is_their_mean():
+    """All sides have had theirs before anyone's next one."""
+    calls = []
+    session = session_of(runs=2)
+    ours = side("ours", [(1, 10), (3, 30), (5, 40), (9, 60)], calls)
+    peer = side("peer", [(4, 1), (6, 1), (4, 1), (4, 1)], calls)
+    asyncio.run(session.compare([SPEED, DELAY], ours, peer, turns=2))
+    assert calls == ["ours", "peer", "peer", "ours"] * 2
+    assert [(row.values, row.peer_values) for row in session.rows] == [
+        ((2, 7), (5, 4)),
+        ((20, 50), (1, 1)),
+    ]
+
+
 def test_a_row_for_each_peer():
     """With the same runs of ours in both; and one row where nobody is to compare with."""
     session = session_of(runs=1)

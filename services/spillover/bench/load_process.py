@@ -38,7 +38,8 @@ ASYNCHRONOUS = (b"prefer", b"respond-async")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """`connections` askers, each sending its next request when it has the answer to the last,
-    for `duration_s`. Gives the number of answers."""
+    for `duration_s`. Gives the number of answers. The connections stay open for the next such job
+    at this url: what is measured is requests."""
 
     url: str
     body: bytes
@@ -138,6 +139,7 @@ class _Worker:
     def __init__(self) -> None:
         self._kept: list[tuple[HttpClient, Sequence[asyncio.Future[Response]]]] = []
         self._keys = count()
+        self._clients: dict[str, HttpClient] = {}
 
     async def do_jobs(self, connection: Connection) -> None:
         while True:
@@ -159,7 +161,10 @@ class _Worker:
                 return await _queued(job)
 
     async def _closed(self, job: Closed) -> int:
-        client = HttpClient(job.url, connect_timeout_s=CONNECT_TIMEOUT_S)
+        client = self._clients.get(job.url)
+        if client is None:
+            client = HttpClient(job.url, connect_timeout_s=CONNECT_TIMEOUT_S)
+            self._clients[job.url] = client
         done = 0
 
         async def ask(end_s: float) -> None:
@@ -171,12 +176,9 @@ class _Worker:
                 _check(await _post(client, job.body, headers), job.statuses)
                 done += 1
 
-        try:
-            await client.warm(job.connections)
-            end_s = time.monotonic() + job.duration_s
-            await asyncio.gather(*(ask(end_s) for _ in range(job.connections)))
-        finally:
-            await client.close()
+        await client.warm(job.connections)
+        end_s = time.monotonic() + job.duration_s
+        await asyncio.gather(*(ask(end_s) for _ in range(job.connections)))
         return done
 
     async def _scheduled(self, job: Scheduled) -> Times:

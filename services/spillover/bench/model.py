@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of those compared. `measure` is one run: a value for each figure."""
+    """One of those compared. `measure` is one run, or a turn of one: a value for each figure."""
 
     name: str
     measure: Callable[[], Awaitable[Sequence[float]]]

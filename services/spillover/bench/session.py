@@ -6,6 +6,7 @@ Knows nothing of what is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from spillover.bench.model import Figure, Plan, Row, Side, Stage
 from spillover.model.errors import InputError
@@ -37,17 +38,24 @@ class Session:
             if self.wants(*stage.cases):
                 await stage.run(self)
 
-    async def compare(self, figures: Sequence[Figure], ours: Side, *peers: Side) -> None:
-        """Run all sides in turn, `plan.runs` times, and note a row for each wanted figure and
-        peer. The order is turned round on every other run: who goes first may find it harder.
+    async def compare(
+        self, figures: Sequence[Figure], ours: Side, *peers: Side, turns: int = 1
+    ) -> None:
+        """Run all sides, `plan.runs` times, and note a row for each wanted figure and peer.
+
+        The sides of a run take `turns` turns each, and their values are the means of these: the
+        shorter a turn, the more alike the machine is to all sides. The order is turned round on
+        every other one: who goes first may find it harder.
         """
         sides = (ours, *peers)
         taken: list[list[Sequence[float]]] = [[] for _ in sides]
         for run in range(self.plan.runs):
             self.say_run(figures[0].case, run)
-            order = list(zip(sides, taken, strict=True))
-            for side, runs in reversed(order) if run % 2 else order:
-                runs.append(await side.measure())
+            for turn in range(run * turns, (run + 1) * turns):
+                order = list(zip(sides, taken, strict=True))
+                for side, runs in reversed(order) if turn % 2 else order:
+                    runs.append(await side.measure())
+        taken = [_means_of(turns, values) for values in taken]
         for index, figure in enumerate(figures):
             if not self.wants(figure.case):
                 continue
@@ -76,3 +84,9 @@ class Session:
         """Keep a line for the end, and for whoever reads the JSON."""
         if line not in self.notes:
             self.notes.append(line)
+
+
+def _means_of(turns: int, values: list[Sequence[float]]) -> list[Sequence[float]]:
+    """Of each figure, over as many turns as a run has."""
+    runs = (values[at : at + turns] for at in range(0, len(values), turns))
+    return [tuple(map(fmean, zip(*run, strict=True))) for run in runs]

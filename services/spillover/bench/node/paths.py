@@ -37,6 +37,8 @@ CONNECTIONS = 12
 FREE_SERVERS = 256
 """More than ever are in flight: nothing waits."""
 BUSY_SERVERS = 64
+TURNS = 4
+"""Of each side in a run: a machine that is shared swings within seconds."""
 
 KIB = 1024
 SIZES = {"1 KiB": KIB, "64 KiB": 64 * KIB}
@@ -56,7 +58,7 @@ class _Asker:
 
     def __init__(self, session: Session, load: LoadProcess) -> None:
         self._load = load
-        self._run_s = session.plan.of(1.2, 0.5)
+        self._turn_s = session.plan.of(1.2, 0.6) / TURNS
         self._warm_up_s = session.plan.of(0.4, 0.2)
 
     async def side(self, name: str, server: Server, job: Closed) -> Side:
@@ -66,7 +68,7 @@ class _Asker:
 
         async def measure() -> tuple[float]:
             before_s = cpu_s(server.pid)
-            done = await self._load.count(replace(job, duration_s=self._run_s))
+            done = await self._load.count(replace(job, duration_s=self._turn_s))
             used_s = cpu_s(server.pid) - before_s
             if used_s <= 0:
                 raise RunError(f"{name} used no CPU time that the system counted")
@@ -101,7 +103,7 @@ async def measure_local(session: Session) -> None:
                 peers = [await asker.side(BARE_APP, bare, job)]
                 if case in LOCAL:
                     peers.append(await asker.side(READING_APP, reading, job))
-                await session.compare([Figure(case, UNIT)], ours, *peers)
+                await session.compare([Figure(case, UNIT)], ours, *peers, turns=TURNS)
 
 
 async def measure_forwarded(session: Session) -> None:
@@ -143,7 +145,7 @@ async def _compare_relays(
             job = _job(size_bytes)
             ours = await asker.side("node", node, job)
             sides = [await asker.side(name, server, job) for name, server in peers.items()]
-            await session.compare([Figure(case, UNIT)], ours, *sides)
+            await session.compare([Figure(case, UNIT)], ours, *sides, turns=TURNS)
     if (await state_of(node))["busy"] != BUSY_SERVERS:
         raise RunError("the node served requests itself that it was to forward")
 
