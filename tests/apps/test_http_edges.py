@@ -19,6 +19,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n"
 CONTENT = json.dumps({"payload": 1}).encode()
 SIZE = len(CONTENT)
+NO_TIME = json.dumps({"payload": {"service_ms": 0}}).encode()
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUPGRADE: h2c\r\nHTTP2-Settings: AAMA\r\n"
 BAD_HEADER = b"Spillover-Deadline-Ms: x\r\n"
 EXPECT = b"Expect: 100-continue\r\n"
@@ -104,6 +105,43 @@ def test_bodies_that_come_after_the_answer_must_end_too(nodes, monkeypatch, begu
         assert len(reasons(await talk(nodes, node, begun, b"0123456789"))) == 1
         answers = await talk(nodes, node, begun, b"0123456789", b"x" * 989 + GET + CLOSE + b"\r\n")
         assert reasons(answers)[1:] == [(200, None)]
+
+    with_node(nodes, check)
+
+
+AT_ONCE = {
+    422: head(BAD_HEADER) + CONTENT,
+    202: head(b"Prefer: respond-async\r\n") + CONTENT,
+    200: head(size=len(NO_TIME)) + NO_TIME,
+}
+at_once = pytest.mark.parametrize(("status", "request_"), AT_ONCE.items(), ids=map(str, AT_ONCE))
+
+
+@at_once
+def test_nothing_overtakes_an_answer_that_is_ready_at_once(nodes, status, request_):
+    """Answers of the hot path are written together with others', those behind it are not."""
+
+    async def check(node):
+        for _ in range(10):
+            answers = await talk(
+                nodes, node, request_ + GET.replace(b"healthz", b"nope") + CLOSE + b"\r\n"
+            )
+            assert [found for found, _ in reasons(answers)] == [status, 404]
+
+    with_node(nodes, check)
+
+
+@at_once
+def test_who_only_closes_its_own_half_still_reads_what_is_ready_at_once(nodes, status, request_):
+    """As of `nc -N`. Who has to wait for the answer counts as gone."""
+
+    async def check(node):
+        for _ in range(10):
+            reader, writer = await connect(node)
+            writer.write(request_)
+            writer.write_eof()
+            assert [found for found, _ in reasons(await reader.read())] == [status]
+            writer.close()
 
     with_node(nodes, check)
 

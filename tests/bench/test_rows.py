@@ -10,7 +10,7 @@ import pytest
 from spillover.bench.display import MISSING, number
 from spillover.bench.model import Figure, Plan, Row, Side, Stage
 from spillover.bench.session import Session
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, RunError
 
 SPEED, DELAY = Figure("speed, small", "requests/s"), Figure("delay, small", "ms")
 
@@ -76,7 +76,7 @@ def test_sides_are_measured_in_turn():
     ]
 
 
-def test_a_run_of_several_turns_is_their_mean():
+def test_a_run_of_several_turns_is_all_of_them_together():
     """All sides have had theirs before anyone's next one."""
     calls = []
     session = session_of(runs=2)
@@ -88,6 +88,17 @@ def test_a_run_of_several_turns_is_their_mean():
         ((2, 7), (5, 4)),
         ((20, 50), (1, 1)),
     ]
+
+
+def test_what_a_run_took_is_added_up_before_it_is_divided():
+    """Else a turn in which the clock took one step too few would count as much as the others."""
+    session = session_of(runs=1)
+    ours = side("ours", [((10, 1.0),), ((10, 3.0),)], [])
+    asyncio.run(session.compare([SPEED], ours, turns=2))
+    assert session.rows[0].values == (5.0,)
+    idle = side("idle", [((10, 0.0),), ((10, 0.0),)], [])
+    with pytest.raises(RunError, match=r"^idle: "):
+        asyncio.run(session.compare([SPEED], idle, turns=2))
 
 
 def test_a_row_for_each_peer():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from spillover.bench.session import Session
@@ -47,12 +47,17 @@ class Figure:
     unit: str
 
 
+Value: TypeAlias = float | tuple[float, float]
+"""Of one turn: a value, or an amount and what it was got for, which are added up over the turns of
+a run before one is divided by the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of those compared. `measure` is one run, or a turn of one: a value for each figure."""
+    """One of those compared. `measure` is one turn: a value for each figure."""
 
     name: str
-    measure: Callable[[], Awaitable[Sequence[float]]]
+    measure: Callable[[], Awaitable[Sequence[Value]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

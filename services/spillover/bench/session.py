@@ -6,10 +6,9 @@ Knows nothing of what is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
-from spillover.bench.model import Figure, Plan, Row, Side, Stage
-from spillover.model.errors import InputError
+from spillover.bench.model import Figure, Plan, Row, Side, Stage, Value
+from spillover.model.errors import InputError, RunError
 
 
 class Session:
@@ -43,23 +42,25 @@ class Session:
     ) -> None:
         """Run all sides, `plan.runs` times, and note a row for each wanted figure and peer.
 
-        The sides of a run take `turns` turns each, and their values are the means of these: the
+        In a run each side has `turns` turns, and its values are those of all of them together: the
         shorter a turn, the more alike the machine is to all sides. The order is turned round on
         every other one: who goes first may find it harder.
         """
         sides = (ours, *peers)
-        taken: list[list[Sequence[float]]] = [[] for _ in sides]
+        taken: list[list[Sequence[Value]]] = [[] for _ in sides]
         for run in range(self.plan.runs):
             self.say_run(figures[0].case, run)
             for turn in range(run * turns, (run + 1) * turns):
                 order = list(zip(sides, taken, strict=True))
                 for side, runs in reversed(order) if turn % 2 else order:
                     runs.append(await side.measure())
-        taken = [_means_of(turns, values) for values in taken]
+        runs_of = [
+            _runs_of(turns, values, side.name) for side, values in zip(sides, taken, strict=True)
+        ]
         for index, figure in enumerate(figures):
             if not self.wants(figure.case):
                 continue
-            columns = [tuple(float(run[index]) for run in runs) for runs in taken]
+            columns = [tuple(float(run[index]) for run in runs) for runs in runs_of]
             if not peers:
                 self.add(Row(case=figure.case, unit=figure.unit, values=columns[0]))
             for peer, column in zip(peers, columns[1:], strict=True):
@@ -86,7 +87,15 @@ class Session:
             self.notes.append(line)
 
 
-def _means_of(turns: int, values: list[Sequence[float]]) -> list[Sequence[float]]:
+def _runs_of(turns: int, values: list[Sequence[Value]], name: str) -> list[Sequence[float]]:
     """Of each figure, over as many turns as a run has."""
     runs = (values[at : at + turns] for at in range(0, len(values), turns))
-    return [tuple(map(fmean, zip(*run, strict=True))) for run in runs]
+    return [[_over(figure, name) for figure in zip(*run, strict=True)] for run in runs]
+
+
+def _over(values: Sequence[Value], name: str) -> float:
+    parts = [value if isinstance(value, tuple) else (value, 1.0) for value in values]
+    of = sum(part[1] for part in parts)
+    if of <= 0:
+        raise RunError(f"{name}: nothing that the system counted was used")
+    return sum(part[0] for part in parts) / of

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from spillover.live.http1_connection import Body, Connection, Exchange, OnEnd, Response
 from spillover.live.http1_head import Server
@@ -29,6 +30,28 @@ SWEEP_AT_ONCE = 256
 SWEEP_PAUSE_S = 0.01
 
 
+class _Awaited(asyncio.Future[Response]):
+    """The future of an answer. Who cancels it ends the exchange in the same breath: what has not
+    been sent by then never is."""
+
+    exchange: Exchange | None = None
+
+    def settle(self, came_to: Response | BaseException) -> None:
+        """As an exchange's `on_end`."""
+        if self.done():
+            return
+        if isinstance(came_to, Response):
+            self.set_result(came_to)
+        else:
+            self.set_exception(came_to)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        cancelled = super().cancel(msg)
+        if self.exchange is not None:
+            self.exchange.cancel()
+        return cancelled
+
+
 class HttpClient:
     """Connections to one server, reused last in, first out, each carrying one request at a time.
 
@@ -38,7 +61,7 @@ class HttpClient:
 
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
-    together, a turn of the loop later.
+    together at the end of the loop's turn.
 
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
@@ -105,11 +128,11 @@ class HttpClient:
         time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
         valid answer came. Raises ValueError for a method, path or header that cannot be sent.
         """
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        on_end = partial(_settle, future)
-        exchange = self.send(method, path, on_end, headers=headers, body=body, timeout_s=timeout_s)
-        future.add_done_callback(partial(_cancel_with, exchange))
-        return future
+        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer.exchange = self.send(
+            method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
+        )
+        return answer
 
     def send(
         self,
@@ -167,18 +190,17 @@ class HttpClient:
         """
         head = self._server.head("GET", path, headers, 0)
         lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        on_end = partial(_settle, future)
+        answer = _Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
-        exchange = Exchange("GET", url, on_end, sys.maxsize, lines.feed)
+        exchange = Exchange("GET", url, answer.settle, sys.maxsize, lines.feed)
+        answer.exchange = exchange
         self._dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
-                await _while_heard(exchange, future, silence_s)
-            await future
+                await _while_heard(exchange, answer, silence_s)
+            await answer
         finally:
-            exchange.cancel()
-            future.cancel()  # it may have failed in the very turn in which nobody waits any more
+            answer.cancel()
         lines.end()
 
     async def close(self) -> None:
@@ -283,6 +305,8 @@ class HttpClient:
         self._open.add(connection)
         if self._closed:
             connection.close()
+            if exchange is not None:
+                exchange.break_off("this client was closed")
         elif exchange is None or exchange.on_end is None:
             connection.idle_since_s = time.monotonic()
             self.released(connection)
@@ -311,27 +335,11 @@ def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> No
         opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
-def _settle(future: asyncio.Future[Response], came_to: Response | BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(came_to, Response):
-        future.set_result(came_to)
-    else:
-        future.set_exception(came_to)
-
-
-def _cancel_with(exchange: Exchange, future: asyncio.Future[Response]) -> None:
-    if future.cancelled():
-        exchange.cancel()
-
-
-async def _while_heard(
-    exchange: Exchange, future: asyncio.Future[Response], silence_s: float
-) -> None:
+async def _while_heard(exchange: Exchange, answer: _Awaited, silence_s: float) -> None:
     """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
     rest_s = silence_s
-    while not future.done():
-        await asyncio.wait([future], timeout=rest_s)
+    while not answer.done():
+        await asyncio.wait([answer], timeout=rest_s)
         if exchange.connection is None:
             continue  # it has ended, or not been sent, which the connect timeout bounds
         rest_s = exchange.heard_s + silence_s - time.monotonic()

@@ -36,14 +36,14 @@ class Response:
     """Lower-case names; of a repeated header the last one."""
     body: bytes
     sent_s: float
-    """When the request was written to the socket."""
+    """When the request was given to be written, which is a turn of the loop later at most."""
     received_s: float
     """When the last byte of the answer was parsed."""
 
 
 OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 """Told once what an exchange came to: its answer, or why there is none. It may be called from
-within the call that sends the request, and must not raise."""
+within the call that sends the request. What it raises closes the connection."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,10 +1,9 @@
-"""Writes of a turn or two of the event loop, done together.
+"""Writes of one turn of the event loop, done together at its end.
 
 A write wakes whoever reads at the other end, and that costs the writer more than all else about a
 small request. Where several answers or forwards of one turn go to one process, it wakes once if
 they come together. Measured with twelve requests in flight from one process: 80 us of CPU time for
-each without this, 52 us with it. The loop looks once more for what has come before they leave, so
-that what is answered at once goes along: 3 % less for a request that is handed on.
+each without this, 52 us with it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ JOIN_LIMIT_BYTES = 16_384
 
 
 class WriteBatch:
-    """For one loop. What goes to one connection goes in order, and later by less than two turns."""
+    """For one loop. What goes to one connection goes in order, and later by less than a turn."""
 
     __slots__ = ("_loop", "_writes")
 
@@ -28,13 +27,10 @@ class WriteBatch:
         self._writes: list[tuple[asyncio.WriteTransport, tuple[Buffer, ...]]] = []
 
     def write(self, transport: asyncio.WriteTransport, *parts: Buffer) -> None:
-        """Write all parts at the end of the next turn, unless the connection is closed by then."""
+        """Write all parts at the end of this turn, unless the connection is closed by then."""
         if not self._writes:
-            self._loop.call_soon(self._wait_a_turn)
+            self._loop.call_soon(self.flush)
         self._writes.append((transport, parts))
-
-    def _wait_a_turn(self) -> None:
-        self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write all of it now. Comes before anything that is written without this."""

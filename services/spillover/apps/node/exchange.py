@@ -71,7 +71,7 @@ class ReplyTo(ABC):
     def answer_raw(
         self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
     ) -> None:
-        """The whole answer, in one write a turn of the loop later, with the lines of the
+        """The whole answer, in one write at the end of the loop's turn, with the lines of the
         header as they are sent; the body's length is added here. Does nothing if the other side
         has gone."""
 
