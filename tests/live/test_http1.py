@@ -9,7 +9,6 @@ import time
 import weakref
 
 import pytest
-import uvloop
 
 from spillover.live.http1 import HttpClient
 from spillover.model.errors import NotDelivered, OutcomeUnknown
@@ -17,18 +16,6 @@ from spillover.model.errors import NotDelivered, OutcomeUnknown
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request):
-    """Runs a coroutine to its end on either event loop, under a time limit."""
-
-    def run_to_end(main):
-        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(asyncio.wait_for(main, LIMIT_S))
-
-    return run_to_end
 
 
 async def turn():
