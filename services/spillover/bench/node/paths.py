@@ -1,6 +1,6 @@
 """Requests per CPU-second of the process that handles them: the local path and the forwarded one.
 
-Askers are few, so that nobody is measured in saturation, and in a process of their own.
+Askers are few, so that no node is measured in saturation, and in a process of their own.
 """
 
 from __future__ import annotations
