@@ -112,9 +112,9 @@ def until(held, count):
 
 if __name__ == "__main__":
     spawned = multiprocessing.get_context("spawn").Process(target=hold, args=sys.argv[1:])
-    spawned.start()
     with member(*sys.argv[1:], "b") as b:
-        until(lambda: b.held, 4)
+        until(lambda: b.held, 4)  # else, where both are slow to start, it never holds them all
+        spawned.start()
         until(lambda: b.held, 2)
         spawned.kill()
         until(lambda: b.held, 4)
