@@ -14,6 +14,7 @@ HOME_STATES = ("queued", "running", "away")
 HOME_ENDS = ("done", "failed", "expired", "cancelled")
 FOREIGN_STATES = ("queued", "running", "handed_on")
 FOREIGN_ENDS = ("answered", "cancelled")
+FAILURES = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
 
 
 class Ledger:
@@ -46,9 +47,10 @@ class Ledger:
             self.foreign["handed_on" if state == "away" else state] -= 1
 
     def end(self, outcome: Outcome, *, is_home: bool) -> None:
-        """A request has ended. An unknown outcome counts as failed: its client got an error."""
+        """A request has ended. What was rejected or is unknown counts as failed: its client got an
+        error."""
         if is_home:
-            self.home["failed" if outcome is Outcome.UNKNOWN else outcome] += 1
+            self.home["failed" if outcome in FAILURES else outcome] += 1
         else:
             self.foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
 

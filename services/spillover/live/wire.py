@@ -87,6 +87,8 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     service_ms: float = 0.0
     return_ms: float = 0.0
     upstream_status: Status | None = None
+    upstream_body: msgspec.Raw = NOTHING
+    retry_after_ms: float | None = None
 
 
 class CancelBody(msgspec.Struct):
@@ -217,8 +219,14 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             service_ms=answer.service_s * 1e3,
             return_ms=answer.return_s * 1e3,
             upstream_status=answer.upstream_status,
+            upstream_body=NOTHING if answer.upstream_body is None else answer.upstream_body,
+            retry_after_ms=_ms(answer.retry_after_s),
         )
     )
+
+
+def _ms(duration_s: float | None) -> float | None:
+    return None if duration_s is None else duration_s * 1e3
 
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
@@ -234,6 +242,8 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         service_s=message.service_ms / 1e3,
         return_s=message.return_ms / 1e3,
         upstream_status=message.upstream_status,
+        upstream_body=None if message.upstream_body == NOTHING else message.upstream_body,
+        retry_after_s=None if message.retry_after_ms is None else message.retry_after_ms / 1e3,
     )
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay

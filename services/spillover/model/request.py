@@ -23,10 +23,16 @@ class Outcome(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    REJECTED = "rejected"
+    """What runs requests refused this one as its client's fault; the ledger says failed."""
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
     """It was handed on without a key, and whether it ran is not known; the ledger says failed."""
+
+
+REPLAYED = frozenset({Outcome.DONE, Outcome.CANCELLED, Outcome.REJECTED})
+"""Ends that the same request under the same name is given again. After any other it runs again."""
 
 
 class Refusal(StrEnum):
@@ -99,6 +105,11 @@ class Answer:
     service_s: float = 0.0
     return_s: float = 0.0
     upstream_status: int | None = None
+    """What the service behind the handler answered, where there is one and it said no."""
+    upstream_body: Any = None
+    """What it said besides, as JSON, bounded by whoever reads it."""
+    retry_after_s: float | None = None
+    """When it said that trying again may help."""
 
     @property
     def total_s(self) -> float:

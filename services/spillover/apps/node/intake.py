@@ -54,6 +54,7 @@ _encode = msgspec.json.Encoder().encode
 
 _REASONS = {
     Outcome.FAILED: "handler_failed",
+    Outcome.REJECTED: "handler_rejected",
     Outcome.EXPIRED: "deadline_exceeded",
     Outcome.CANCELLED: "cancelled",
     Outcome.UNKNOWN: "outcome_unknown",
@@ -61,6 +62,7 @@ _REASONS = {
 
 _DETAILS = {
     Outcome.FAILED: "the handler failed",
+    Outcome.REJECTED: "the handler rejected the request",
     Outcome.EXPIRED: "the deadline passed before the work was done",
     Outcome.CANCELLED: "the request was cancelled",
     Outcome.UNKNOWN: "whether the work was done is not known; it will not be tried again",
@@ -221,9 +223,15 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
     """What a client is told where there is no result."""
     if isinstance(settled, Answer):
         detail = settled.problem or _DETAILS[settled.outcome]
-        problem = Problem(_REASONS[settled.outcome], detail, id=request_id)
+        problem = Problem(
+            _REASONS[settled.outcome], detail, id=request_id, retry_after_s=settled.retry_after_s
+        )
         if settled.upstream_status is not None:
             problem.more["upstream_status"] = settled.upstream_status
+            if settled.outcome is Outcome.REJECTED:
+                problem.own_status = settled.upstream_status
+        if settled.upstream_body is not None:
+            problem.more["upstream_body"] = settled.upstream_body
         return problem
     reason, detail = _REFUSALS[settled.reason]
     retry_after_s = None if settled.reason is Refusal.DRAINING else settled.retry_after_s

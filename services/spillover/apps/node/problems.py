@@ -30,6 +30,7 @@ STATUS_BY_REASON = {
     "another_site": 403,
     "wrong_version": 400,
     "handler_failed": 502,
+    "handler_rejected": 422,  # where the handler gave no status of its own
     "outcome_unknown": 502,
     "unknown_request": 404,
     "not_found": 404,
@@ -50,10 +51,12 @@ class Problem(Exception):
     retry_after_s: float | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     more: dict[str, object] = field(default_factory=dict)
+    own_status: int | None = None
+    """In place of the one that goes with the reason."""
 
     @property
     def status(self) -> int:
-        return STATUS_BY_REASON[self.reason]
+        return self.own_status or STATUS_BY_REASON[self.reason]
 
     def body(self) -> bytes:
         return msgspec.json.encode(self.fields())
@@ -62,7 +65,7 @@ class Problem(Exception):
         """What the body says."""
         fields: dict[str, object] = {
             "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
+            "title": _title(self.status),
             "status": self.status,
             "reason": self.reason,
             "detail": self.detail,
@@ -80,3 +83,11 @@ class Problem(Exception):
             seconds = max(1, math.ceil(self.retry_after_s))
             headers.append((b"retry-after", str(seconds).encode()))
         return headers
+
+
+def _title(status: int) -> str:
+    """The status in words; an upstream may have one that has none."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Client Error" if 400 <= status < 500 else "Error"

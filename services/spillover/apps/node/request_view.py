@@ -9,6 +9,7 @@ import msgspec
 
 from spillover.apps.node.intake import answer_fields, problem_of
 from spillover.apps.node.problems import Problem
+from spillover.core.ledger import FAILURES
 from spillover.core.names import Entry
 from spillover.core.visit import State, Visit
 from spillover.live.node_shell import NodeShell
@@ -82,7 +83,7 @@ def _end(name: str, answer: Answer) -> dict[str, Any]:
     """What is told of a request that has ended."""
     if answer.outcome is Outcome.DONE:
         return {"state": "done", **answer_fields(name, answer)}
-    state = "failed" if answer.outcome is Outcome.UNKNOWN else answer.outcome.value
+    state = "failed" if answer.outcome in FAILURES else answer.outcome.value
     return {"state": state, "problem": problem_of(name, answer).fields()}
 
 
