@@ -44,12 +44,19 @@ def uses(tree, module, functions):
         yield from (f"{module}.{name}" for name in found if name in functions)
 
 
+LONG_FILES = {
+    # The transitions of one machine are read together.
+    "services/spillover/core/node.py": 550,
+}
+
+
 @each_source
 def test_files_and_functions_are_short(path):
     """A file fits in one's head, a function on one screen."""
     text = path.read_text(encoding="utf-8")
     line_count = text.count("\n")
-    assert line_count <= (500 if path.is_relative_to(TESTS) else 400)
+    usual = 500 if path.is_relative_to(TESTS) else 400
+    assert line_count <= LONG_FILES.get(path.relative_to(ROOT).as_posix(), usual)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < FUNCTION_LINES, node.name

@@ -1,7 +1,8 @@
 """The machine of a cluster against an independent model, under any order of valid events.
 
 The model knows only what went in and what came out. It is never told what the machine holds inside,
-except to compare the ledger, the queue length and P at the end of each step.
+except to compare the ledger, the queue length and P at the end of each step, and whether work goes
+elsewhere first: when it does is the business of `test_health`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from spillover.core import node_events as ev
-from spillover.core.node import NodeMachine
+from spillover.core.health import SLOW_START_SHARE
+from spillover.core.node import REST_S_MAX, NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.choosers import CHOOSERS
 
-HOME_ENDS = {Outcome.UNKNOWN: "failed"}
+HOME_ENDS = {Outcome.UNKNOWN: "failed", Outcome.REJECTED: "failed"}
 NEIGHBORS = ("b", "c", "d")
 
 
@@ -66,6 +68,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.visits = {}
         self.queue = []
         self.stuck = set()
+        self.given_back = set()
+        self.cooling_s = []
+        """Until when servers count as busy whose work has failed."""
+        self.rest_until_s = -math.inf
         self.ended = {}
         self.published = 0
         self.refused = set()
@@ -106,12 +112,34 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @precondition(lambda self: self.running() or self.stuck)
     @rule(
         data=st.data(),
-        outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED]),
+        outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED, Outcome.FAILED, Outcome.REJECTED]),
         service_s=st.sampled_from([0.04, 0.001, 0.5]),
     )
     def a_server_comes_free(self, data, outcome, service_s):
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        self.cool(service_s, failed=outcome is Outcome.FAILED)
         self.feed(ev.ServiceEnded(ref, outcome, service_s))
+
+    @precondition(lambda self: self.running() or self.stuck)
+    @rule(
+        data=st.data(),
+        service_s=st.sampled_from([0.0, 0.01, 0.5]),
+        retry_after_s=st.sampled_from([None, 0.1, 5.0, 1e9]),
+        refused=st.sampled_from([True, True, False]),
+    )
+    def work_is_not_done(self, data, service_s, retry_after_s, refused):
+        """What runs the work has refused it, or could not begin it: nobody has done it."""
+        ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        self.cool(service_s, failed=refused)
+        if refused and retry_after_s:
+            until_s = self.now_s + min(retry_after_s, REST_S_MAX)
+            self.rest_until_s = max(until_s, self.rest_until_s)
+        self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
+
+    def cool(self, service_s, *, failed):
+        rest_s = self.machine.decider.service_s - service_s
+        if failed and rest_s > 0:
+            self.cooling_s.append(self.now_s + rest_s)
 
     @precondition(lambda self: self.away())
     @rule(data=st.data(), outcome=st.sampled_from(Outcome))
@@ -161,8 +189,12 @@ class ClusterUnderTest(RuleBasedStateMachine):
         accepting=st.booleans(),
         hears=st.sampled_from([("a",), ("x", "a"), ("x",), ()]),
         beat=st.booleans(),
+        degraded=st.sampled_from([False, False, True]),
+        failed_share=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
     )
-    def a_neighbor_is_heard(self, *, data, accept, near, epoch, sequence, accepting, hears, beat):
+    def a_neighbor_is_heard(
+        self, *, data, accept, near, epoch, sequence, accepting, hears, beat, degraded, failed_share
+    ):
         y = data.draw(st.integers(0, self.neighbor_count - 1))
         if beat:
             self.feed(ev.Heard(y, None))
@@ -174,7 +206,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
         else:
             # Old news, but after a silence another life may be believed.
             self.open[y] = self.open[y] or opens
-        report = LoadReport(epoch, sequence, accept, near, sequence, 2, accepting, hears)
+        report = LoadReport(
+            epoch, sequence, accept, near, sequence, 2, accepting, hears, degraded, failed_share
+        )
         self.feed(ev.Heard(y, report))
 
     @precondition(lambda self: self.neighbor_count)
@@ -226,10 +260,15 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def feed(self, event):
         """One event in; every command out is judged on its own, then the state as a whole."""
-        if isinstance(event, ev.ServiceEnded):
+        if isinstance(event, ev.ServiceEnded | ev.NotStarted):
             self.stuck.discard(event.ref)
             if event.ref in self.visits:
-                self.visits[event.ref].state = "served"
+                is_over = isinstance(event, ev.ServiceEnded)
+                self.visits[event.ref].state = "served" if is_over else "arrived"
+        if isinstance(event, ev.Woke):
+            self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
+            if self.rest_until_s <= self.now_s:
+                self.rest_until_s = -math.inf
         if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
             self.visits[event.ref].state = "arrived"
             self.visits[event.ref].lost |= isinstance(event, ev.ForwardLost)
@@ -246,13 +285,16 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_accepted(self, command, event):
         assert command.ref == event.ref
-        assert command.ref not in {*self.visits, *self.ended, *self.refused}
+        assert command.ref not in {*self.visits, *self.ended, *self.refused, *self.given_back}
         assert not self.draining
         visit = self.visits[command.ref] = Known(event)
-        if not visit.is_home and event.deadline_s > self.now_s:
+        if not visit.is_home and event.deadline_s > self.now_s and not self.elsewhere_first():
             assert self.takes_foreign(), "taken from a neighbor beyond its share"
 
     def on_refuse(self, command, event):
+        if command.ref in self.visits:
+            self.on_give_back(command)
+            return
         assert (command.ref, command.origin) == (event.ref, event.origin)
         assert command.ref not in {*self.visits, *self.ended, *self.refused}
         assert command.retry_after_s > 0.0
@@ -263,11 +305,24 @@ class ClusterUnderTest(RuleBasedStateMachine):
             Refusal.NO_SERVERS: self.down or not (is_home or self.working()),
             Refusal.QUEUE_FULL: len(self.queue) >= limit,
             Refusal.TOO_LATE: self.may_be_too_late(event),
+            Refusal.DEGRADED: self.elsewhere_first() and not is_home,
         }[command.reason]
         assert self.draining == (command.reason is Refusal.DRAINING)
         self.refused.add(command.ref)
 
-    def on_start(self, command, _event):
+    def on_give_back(self, command):
+        """A neighbor's request goes back undone: it is here, and has run nowhere."""
+        visit = self.visits.pop(command.ref)
+        assert command.reason is Refusal.DEGRADED
+        assert not visit.is_home
+        assert command.origin == visit.event.origin
+        assert not visit.lost, "it may have run"
+        assert visit.state in ("queued", "arrived")
+        if visit.state == "queued":
+            self.queue.remove(command.ref)
+        self.given_back.add(command.ref)
+
+    def on_start(self, command, event):
         visit = self.visits[command.ref]
         assert command.at_s < visit.event.deadline_s, "expired work started"
         assert not self.down, "started without servers"
@@ -277,7 +332,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
             assert self.queue.pop(0) == command.ref, "not the one that waited longest"
         else:
             assert visit.state == "arrived"
-            assert not self.queue
+            assert not self.queue or event == ev.NotStarted(
+                command.ref, event.problem, event.refused, event.service_s, event.retry_after_s
+            )
+        assert self.now_s >= self.rest_until_s, "started while it rests"
         visit.state = "running"
 
     def on_stop(self, command, _event):
@@ -287,7 +345,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def on_forward(self, command, _event):
         visit, y = self.visits[command.ref], command.neighbor
         if visit.state == "queued":
-            assert self.draining or self.down
+            assert self.draining or self.down or self.elsewhere_first()
             self.queue.remove(command.ref)
         assert not visit.cancelling, "handed on although it was to be cancelled"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
@@ -331,6 +389,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
         news = ev.Heard | ev.LinkDown | ev.ReportAsked
+        news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
         assert isinstance(event, ev.Woke | news | operations)
         self.published += 1
         assert command.report.sequence == self.published
@@ -343,7 +402,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert isinstance(event, ev.Woke)
 
     def busy(self):
-        return len(self.running()) + len(self.stuck)
+        return len(self.running()) + len(self.stuck) + len(self.cooling_s)
+
+    def elsewhere_first(self):
+        return self.machine.admission.elsewhere_first
 
     def working(self):
         return self.settings.servers - len(self.stuck)
@@ -352,13 +414,20 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """Whether a neighbor's request may come in now."""
         if self.draining or self.down or not self.working():
             return False
+        if self.elsewhere_first():
+            is_free = self.busy() < self.settings.servers and self.now_s >= self.rest_until_s
+            return self.machine.admission.invites and is_free
         has_place = len(self.queue) < self.settings.foreign_limit
         return has_place or self.busy() < self.settings.servers
 
     def accept_probability(self):
         """P, of the servers that are not stuck."""
         working = self.working()
-        return working / (len(self.queue) + working) if self.takes_foreign() else 0.0
+        if not self.takes_foreign():
+            return 0.0
+        if self.elsewhere_first():
+            return SLOW_START_SHARE
+        return working / (len(self.queue) + working) * self.machine.health.start_share
 
     def may_be_too_late(self, event):
         """Never without a deadline, nor before as many wait as there are servers."""
@@ -369,9 +438,11 @@ class ClusterUnderTest(RuleBasedStateMachine):
         busy = self.busy()
         assert busy <= self.settings.servers
         is_idle = busy < self.settings.servers and not self.down
+        is_idle = is_idle and not self.machine.servers.resting
         assert not (is_idle and self.queue), "a server idles while some wait"
         assert self.machine.accept_probability == self.accept_probability()
-        assert len(self.queue) <= self.settings.queue_limit + self.settings.away_limit
+        bound = self.settings.queue_limit + self.settings.away_limit + self.settings.servers
+        assert len(self.queue) <= bound
         assert len(self.away()) <= self.settings.away_limit
         assert self.machine.queue_length == len(self.queue)
         assert self.machine.ledger.as_dict() == self.ledger()
@@ -389,6 +460,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 home[HOME_ENDS.get(outcome, outcome.value)] += 1
             else:
                 foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
+        foreign["answered"] += len(self.given_back)
         entries = self.machine.ledger.as_dict()
         zeros = {side: dict.fromkeys(entries[side], 0) for side in ("home", "foreign")}
         return {
@@ -403,6 +475,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
             return
         self.down = False
         self.feed(ev.ServersUp())
+        self.now_s = max(self.now_s, self.rest_until_s, *self.cooling_s)
+        self.feed(ev.Woke())
         # Each round ends what runs, so that as many rounds as there were requests are enough.
         for _ in range(self.refs):
             if not self.visits and not self.stuck:
@@ -413,8 +487,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 self.feed(ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0))
         assert not self.visits
         assert not self.stuck
-        assert {*self.ended, *self.refused} == set(range(1, self.refs + 1))
-        assert not {*self.ended} & self.refused
+        assert {*self.ended, *self.refused, *self.given_back} == set(range(1, self.refs + 1))
+        assert len(self.ended) + len(self.refused) + len(self.given_back) == self.refs
 
 
 TestClusterUnderTest = ClusterUnderTest.TestCase

@@ -11,6 +11,8 @@ import math
 
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
+from spillover.core.health import SLOW_START_SHARE, Health
+from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
 from spillover.core.visit import Visit
@@ -28,16 +30,43 @@ SPREAD = 2.0
 class Admission:
     """Looks at the queue and the servers, changes neither. `draining` is set by the machine."""
 
-    __slots__ = ("_decider", "_queue", "_servers", "_settings", "draining")
+    __slots__ = (
+        "_decider",
+        "_health",
+        "_neighbors",
+        "_queue",
+        "_servers",
+        "_settings",
+        "draining",
+        "invites",
+    )
 
     def __init__(
-        self, settings: NodeSettings, queue: Fifo[Visit], servers: Servers, decider: Decider
+        self,
+        settings: NodeSettings,
+        queue: Fifo[Visit],
+        servers: Servers,
+        decider: Decider,
+        health: Health,
+        neighbors: Neighbors,
     ) -> None:
         self.draining = False
+        self.invites = False
+        """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
+        self._health = health
+        self._neighbors = neighbors
         self._settings = settings
         self._queue = queue
         self._servers = servers
         self._decider = decider
+
+    @property
+    def elsewhere_first(self) -> bool:
+        """Whether work should go to neighbors even if there is room here: the cluster rests, or is
+        degraded and can reach one that is not. Where all are, none is worse than another."""
+        if self._servers.resting:
+            return True
+        return self._health.degraded and self._neighbors.knowledge().any_well
 
     @property
     def accepting(self) -> bool:
@@ -45,14 +74,20 @@ class Admission:
         servers = self._servers
         if self.draining or servers.down or not servers.working:
             return False
+        if self.elsewhere_first:
+            return self.invites and servers.ready
         return servers.free > 0 or len(self._queue) < self._settings.foreign_limit
 
     @property
     def accept_probability(self) -> float:
-        """P; 0 where nothing is accepted whatever N is. Stuck servers do not count as servers."""
+        """P; 0 where nothing is accepted whatever N is, and small where only a probe is. Stuck
+        servers do not count as servers."""
         if not self.accepting:
             return 0.0
-        return accept_probability(len(self._queue), self._servers.working)
+        if self.elsewhere_first:
+            return SLOW_START_SHARE
+        accept = accept_probability(len(self._queue), self._servers.working)
+        return accept * self._health.start_share
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Why the visit should not join the queue; None if it may."""
@@ -62,20 +97,28 @@ class Admission:
             return Refusal.DRAINING
         if self._servers.down or not (visit.is_home or self._servers.working):
             return Refusal.NO_SERVERS
+        if not visit.is_home and self.elsewhere_first:
+            return Refusal.DEGRADED
         if waiting >= (settings.queue_limit if visit.is_home else settings.foreign_limit):
             return Refusal.QUEUE_FULL
         # A short queue says little about the wait, which then depends on what runs just now.
         if waiting >= settings.servers:
             share = 1.0 if visit.is_home else FOREIGN_SHARE
-            if self._stay_s(waiting) > share * (visit.deadline_s - now_s):
+            if self._stay_s(waiting, now_s) > share * (visit.deadline_s - now_s):
                 return Refusal.TOO_LATE
         return None
 
-    def retry_after_s(self) -> float:
+    def retry_after_s(self, now_s: float) -> float:
         """When about as many will have been served as wait now, and one more."""
-        return (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
+        served_s = (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
+        return self._rest_s(now_s) + served_s
 
-    def _stay_s(self, waiting: int) -> float:
+    def _rest_s(self, now_s: float) -> float:
+        """Until something may start again."""
+        servers = self._servers
+        return max(0.0, servers.rest_until_s - now_s) if servers.resting else 0.0
+
+    def _stay_s(self, waiting: int, now_s: float) -> float:
         """How long a request that joins now will be here, with a margin: the wait is a sum of
         services, so that its spread grows with the root of their number, and its own service has a
         spread too. Servers that work in step take the queue in rounds, the last one unfinished."""
@@ -84,4 +127,4 @@ class Admission:
         services = math.sqrt((waiting + 1) / working**2 + 1)
         spread_s = SPREAD * self._decider.service_spread_s * services
         wait_s = (waiting + working) * service_s / working
-        return wait_s + service_s + spread_s + self._settings.delivery_s
+        return self._rest_s(now_s) + wait_s + service_s + spread_s + self._settings.delivery_s

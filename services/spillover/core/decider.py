@@ -6,7 +6,8 @@ import math
 from random import Random
 
 from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
-from spillover.core.neighbors import Knowledge, Neighbors
+from spillover.core.health import WELL
+from spillover.core.neighbors import Neighbors
 from spillover.core.servers import Servers
 from spillover.core.story import Story
 from spillover.core.visit import Visit
@@ -84,12 +85,19 @@ class Decider:
         objection: Refusal | None,
         may_keep: bool,
         may_forward: bool,
+        all_degraded: bool = False,
+        health: str = WELL,
     ) -> int:
         """The neighbor to hand the visit to, or KEEP, which comes out also where keeping is not
         allowed and no neighbor is eligible. None of the `servers` is free. `objection` is why the
-        visit may not be kept, as far as there is a reason to tell."""
+        visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
+        cluster and every neighbor that could take it, which then counts for nothing."""
         known = self._neighbors.knowledge()
-        eligible = _eligible(known, self._neighbors.ids, visit) if may_forward else self._nobody
+        if not may_forward:
+            eligible = self._nobody
+        else:
+            willing = known.accepting if all_degraded else known.takes
+            eligible = _eligible(willing, self._neighbors.ids, visit)
         draw = self._random.random()
         choice = self._choose(
             queue_length,
@@ -121,13 +129,18 @@ class Decider:
                 objection,
                 eligible,
                 tuple(self._weights),
+                health,
             )
         )
+        if choice != KEEP:
+            self._neighbors.probe(choice)
         return choice
 
-    def started(self, visit: Visit, busy: int, servers: int, now_s: float) -> None:
+    def started(
+        self, visit: Visit, busy: int, servers: int, now_s: float, health: str = WELL
+    ) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
-        self._note(visit, STARTED, 0, busy, servers, now_s)
+        self._note(visit, STARTED, 0, busy, servers, now_s, health=health)
 
     def refused(
         self, visit: Visit, queue_length: int, servers: Servers, now_s: float, reason: Refusal
@@ -158,6 +171,7 @@ class Decider:
         now_s: float,
         *,
         objection: Refusal | None = None,
+        health: str = WELL,
     ) -> None:
         self.log.add(
             Decision(
@@ -175,6 +189,9 @@ class Decider:
                 0.0,
                 self._neighbors.knowledge(),
                 objection,
+                (),
+                (),
+                health,
             )
         )
 
@@ -185,14 +202,16 @@ def _outcome(choice: int, visit: Visit, objection: Refusal | None) -> str:
     return REFUSED if visit.is_new and objection is not None else KEPT
 
 
-def _eligible(known: Knowledge, ids: tuple[ClusterId, ...], visit: Visit) -> tuple[bool, ...]:
-    """Neighbors that accept, have not refused this visit, and have not had the request."""
+def _eligible(
+    willing: tuple[bool, ...], ids: tuple[ClusterId, ...], visit: Visit
+) -> tuple[bool, ...]:
+    """Of the willing, those that have not refused this visit and have not had the request."""
     path, tried = visit.request.path, visit.tried
     if not path and not tried:
-        return known.accepting
+        return willing
     return tuple(
         [
-            accepting and cluster not in path and y not in tried
-            for y, (accepting, cluster) in enumerate(zip(known.accepting, ids, strict=True))
+            is_willing and cluster not in path and y not in tried
+            for y, (is_willing, cluster) in enumerate(zip(willing, ids, strict=True))
         ]
     )

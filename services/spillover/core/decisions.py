@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spillover.core.health import WELL
 from spillover.core.neighbors import Knowledge
 from spillover.model.ids import RequestId
 from spillover.model.request import Refusal
@@ -18,6 +19,9 @@ STARTED = "started"
 KEPT = "kept"
 FORWARDED = "forwarded"
 REFUSED = "refused"
+
+RESTING = "resting"
+"""In place of a health: what runs the work here has asked to be left alone for a while."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class Decision:
     objection: Refusal | None
     eligible: tuple[bool, ...] = ()
     weights: tuple[float, ...] = ()
+    health: str = WELL
+    """Of this cluster: see `health`, or RESTING."""
 
     @property
     def accept_probability(self) -> float:
@@ -72,6 +78,7 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
             "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
             "delay_ms": known.delays_s[y] * 1e3,
             "alive": known.known[y],
+            "degraded": known.degraded[y],
             "eligible": decision.eligible[y] if decision.eligible else None,
             "weight": decision.weights[y] if decision.weights else None,
         }
@@ -84,6 +91,7 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
         "queue_length": decision.queue_length,
         "servers": decision.servers,
         "busy": decision.busy,
+        "health": decision.health,
         "hops": decision.hops,
         "may_keep": decision.may_keep,
         "reason": decision.objection,

@@ -31,7 +31,7 @@ class Gossip:
     def next_s(self) -> float:
         return min(self._report_s, self._beat_s)
 
-    def report(self, node: NodeFacts) -> LoadReport:
+    def report(self, node: NodeFacts, now_s: float) -> LoadReport:
         """What is reported now, in its turn or out of turn."""
         self.sequence += 1
         return LoadReport(
@@ -43,6 +43,8 @@ class Gossip:
             servers=node.settings.servers,
             accepting=node.accepting,
             hears=node.neighbors.heard_now(),
+            degraded=node.health.degraded,
+            failed_share=node.health.failed_share(now_s),
         )
 
     def report_due(self, now_s: float) -> bool:

@@ -54,6 +54,10 @@ class Ledger:
         else:
             self.foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
 
+    def give_back(self) -> None:
+        """A neighbor's request goes back to it undone, which is an answer too."""
+        self.foreign["answered"] += 1
+
     def imbalance(self) -> int:
         """How many requests the two balances are off by; 0 unless there is a bug."""
         home, foreign = self.home, self.foreign

@@ -5,6 +5,9 @@ silent for longer than the limit. Unknown is never idle: it is not eligible for 
 left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
 is heard but does not hear us, over a link that is cut one way, accepts nothing.
 
+A *degraded* neighbor is given nothing either; where it accepts all the same, it takes one probe for
+each of its reports.
+
 Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
 has changed, so that a decision copies nothing and all records in between share one object.
 """
@@ -41,6 +44,12 @@ class Knowledge:
     reported_s: tuple[float, ...]
     known: tuple[bool, ...]
     accepting: tuple[bool, ...]
+    degraded: tuple[bool, ...]
+    takes: tuple[bool, ...]
+    """Who may be given work by a cluster that is well: accepts and is not degraded, or takes a
+    probe."""
+    any_well: bool
+    """Whether any neighbor accepts that is not degraded."""
 
 
 @dataclass(slots=True)
@@ -53,6 +62,7 @@ class NeighborView:
     queue_length: int
     age_s: float | None
     alive: bool
+    degraded: bool = False
 
 
 class Neighbors:
@@ -77,6 +87,11 @@ class Neighbors:
         self.reject_near = [1.0] * count
         self.queue_length = [0] * count
         self.reported_s = [-math.inf] * count
+        self.degraded = [False] * count
+        self.failed_share = [0.0] * count
+        """Of the work that ended there lately, as last reported."""
+        self._invited = [False] * count
+        """degraded, and takes one probe."""
         self._knowledge: Knowledge | None = None
         self._heard_s = [-math.inf] * count
         self._report: list[LoadReport | None] = [None] * count
@@ -93,6 +108,7 @@ class Neighbors:
     def knowledge(self) -> Knowledge:
         """What is known now: the same object until something changes."""
         if self._knowledge is None:
+            well = [a and not d for a, d in zip(self.accepting, self.degraded, strict=True)]
             self._knowledge = Knowledge(
                 tuple(self.delays_s),
                 tuple(self.accept),
@@ -101,6 +117,9 @@ class Neighbors:
                 tuple(self.reported_s),
                 tuple(self.known),
                 tuple(self.accepting),
+                tuple(self.degraded),
+                tuple([w or i for w, i in zip(well, self._invited, strict=True)]),
+                any(well),
             )
         return self._knowledge
 
@@ -126,6 +145,12 @@ class Neighbors:
         elif held is not None and not was_known:
             self._believe(y, held)
         return self.known[y] and not was_known
+
+    def probe(self, y: int) -> None:
+        """One request is on its way to y: the next one waits for another report."""
+        if self._invited[y]:
+            self._invited[y] = False
+            self._knowledge = None
 
     def lost(self, y: int) -> bool:
         """The link to y is down: y is unknown until it reports again. Whether it was known.
@@ -174,6 +199,7 @@ class Neighbors:
                 queue_length=self.queue_length[y],
                 age_s=now_s - self.reported_s[y] if self.reported_s[y] > -math.inf else None,
                 alive=self.known[y],
+                degraded=self.degraded[y],
             )
             for y, cluster in enumerate(self.ids)
         ]
@@ -182,6 +208,7 @@ class Neighbors:
         for y in range(len(self.ids)):
             assert self.known[y] or not self.accepting[y], f"{self.ids[y]} unknown yet eligible"
             assert not self.known[y] or self._report[y] is not None, f"{self.ids[y]} never spoke"
+            assert not self._invited[y] or self.degraded[y], f"{self.ids[y]} needs no probe"
             assert not self.known[y] or self.next_silence_s < math.inf, "nobody watches for silence"
 
     def _adopt(self, y: int, report: LoadReport, now_s: float) -> None:
@@ -198,8 +225,12 @@ class Neighbors:
         self.accept[y] = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near[y] = 1.0 - near
+        self.degraded[y] = report.degraded
+        self.failed_share[y] = report.failed_share
+        self._invited[y] = report.degraded and self.accepting[y]
         self._knowledge = None
 
     def _forget(self, y: int) -> None:
-        self.known[y] = self.accepting[y] = False
+        self.known[y] = self.accepting[y] = self.degraded[y] = self._invited[y] = False
+        self.failed_share[y] = 0.0
         self._knowledge = None

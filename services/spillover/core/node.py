@@ -4,7 +4,11 @@ Theory of operation. Every request that comes in is a *visit*. With a free serve
 once. Otherwise the policy decides, from the own queue and what neighbors last told, whether it
 joins the queue or leaves for a neighbor. A visit that left comes back as an answer (passed on), as
 a refusal (decided again, that neighbor left out), or not at all (decided again if the request has
-a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply.
+a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply, or a
+neighbor's goes back to it undone, as a Refuse.
+
+Where work fails more than elsewhere (`health`), or what runs it asks to be left alone, work goes to
+neighbors first, and what a neighbor has sent goes back.
 
 What bounds it: the queue by `queue_limit`, requests away by `away_limit`, and both together by the
 sum, which is how long the queue can become when all that are away come back refused; hops by
@@ -24,13 +28,22 @@ from typing import Any
 from spillover.core import node_events as ev
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
+from spillover.core.decisions import RESTING
 from spillover.core.gossip import BEAT_S, Gossip
+from spillover.core.health import Health
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_facts import NodeFacts
 from spillover.core.node_settings import NodeSettings
 from spillover.core.register import Register
 from spillover.core.servers import Servers
-from spillover.core.story import CANCEL_ASKED, LOST_AT, NOT_STARTED, REFUSED_BY, Note
+from spillover.core.story import (
+    CANCEL_ASKED,
+    GIVEN_BACK,
+    LOST_AT,
+    NOT_STARTED,
+    REFUSED_BY,
+    Note,
+)
 from spillover.core.visit import State, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
@@ -41,6 +54,15 @@ OFFERS_MAX = 16
 
 LOOKS_MAX = 256
 """How much of the queue is looked through for requests that have not been at that neighbor yet."""
+
+EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
+"""Ends that tell whether work fails: what was stopped says nothing."""
+
+NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
+"""Objections for which what a neighbor has sent goes back to it: it can do better itself."""
+
+REST_S_MAX = 60.0
+"""However long what runs the work asks to be left alone, it is tried again after this time."""
 
 
 class NodeMachine(NodeFacts):
@@ -70,7 +92,10 @@ class NodeMachine(NodeFacts):
             service_s=settings.service_s,
             records_max=settings.records_max,
         )
-        self.admission = Admission(settings, self.queue, self.servers, self.decider)
+        self.health = Health()
+        self.admission = Admission(
+            settings, self.queue, self.servers, self.decider, self.health, self.neighbors
+        )
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
@@ -86,7 +111,7 @@ class NodeMachine(NodeFacts):
             ev.CancelAsked: self._cancel_asked,
             ev.Heard: self._heard,
             ev.LinkDown: self._link_down,
-            ev.ReportAsked: lambda _, __: self._publish(),
+            ev.ReportAsked: lambda _, now_s: self._publish(now_s),
             ev.Woke: self._woke,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
@@ -97,7 +122,10 @@ class NodeMachine(NodeFacts):
 
     def next_deadline(self) -> float:
         return min(
-            self.register.deadlines.first_s(), self._gossip.next_s(), self.neighbors.next_silence_s
+            self.register.deadlines.first_s(),
+            self._gossip.next_s(),
+            self.neighbors.next_silence_s,
+            self.servers.next_s,
         )
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -114,26 +142,38 @@ class NodeMachine(NodeFacts):
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
+        if visit.is_home:
+            self.health.came(now_s)
         if self.admission.draining:
             self._refuse_untried(visit, Refusal.DRAINING, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready:
+        elif self.servers.ready and self._starts_here(visit, now_s):
             self._accept(visit)
             self._start_at_once(visit, now_s)
         else:
             self._place_new(visit, now_s)
 
+    def _starts_here(self, visit: Visit, now_s: float) -> bool:
+        """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
+        first; then only what finds out whether it still does."""
+        if not self.health.degraded or not self.admission.elsewhere_first:
+            return True
+        if not self.health.may_probe(now_s, is_home=visit.is_home):
+            return False
+        self.health.probe(visit.ref)
+        return True
+
     def _place_new(self, visit: Visit, now_s: float) -> None:
-        """Keep, hand on, or refuse: no server is free and the request is not yet accepted."""
+        """Keep, hand on, or refuse: no server takes it at once and it is not yet accepted."""
         objection = self.admission.objection(visit, now_s)
         if objection is not None and not visit.is_home:
             self._refuse_untried(visit, objection, now_s)
             return
         choice = self._choose(visit, now_s, objection)
         if choice == KEEP and objection is not None:
-            self._refuse(visit, objection)
+            self._refuse(visit, objection, now_s)
             return
         self._accept(visit)
         self._place(visit, choice, now_s)
@@ -143,24 +183,30 @@ class NodeMachine(NodeFacts):
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target))
         self.register.come_back(visit, now_s)
 
-    def _place_again(self, visit: Visit, now_s: float) -> None:
-        """Decide again, without those it was away to. If too late, it must not make others late."""
+    def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
+        """Decide again, without those it was away to. If too late, it must not make others late.
+        What was just refused by what runs the work here (`undone`) is tried elsewhere first."""
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready:
+        elif self.servers.ready and not undone and self._starts_here(visit, now_s):
             self._start_at_once(visit, now_s)
         else:
             objection = self.admission.objection(visit, now_s)
-            choice = self._choose(visit, now_s, objection)
-            if choice == KEEP and objection is Refusal.TOO_LATE:
+            choice = self._choose(visit, now_s, objection, may_keep=not undone)
+            if choice == KEEP and (undone or objection in NOT_HERE) and self._goes_back(visit):
+                self._give_back(visit, now_s)
+            elif choice == KEEP and objection is Refusal.TOO_LATE:
                 self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
             else:
                 self._place(visit, choice, now_s)
 
-    def _choose(self, visit: Visit, now_s: float, objection: Refusal | None) -> int:
+    def _choose(
+        self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
+    ) -> int:
         settings, working, away = self.settings, self.servers.working, self.register.away
+        degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
         # At a drain the visit stands in the queue: it does not wait for itself.
         waiting = len(self.queue) - (visit.state is State.QUEUED)
         return self.decider.choose(
@@ -169,15 +215,20 @@ class NodeMachine(NodeFacts):
             max(1, working),
             now_s,
             objection=objection,
-            may_keep=objection is None and working > 0,
+            may_keep=may_keep and objection is None and working > 0 and not elsewhere_first,
             may_forward=visit.request.hops < settings.max_hops
             and away < settings.away_limit
             and waiting + away < settings.queue_limit + settings.away_limit,
+            all_degraded=degraded and not self.neighbors.knowledge().any_well,
+            health=RESTING if self.servers.resting else self.health.state,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
         if choice == KEEP:
-            self.register.enqueue(visit, now_s)
+            if self.servers.ready:  # it was to go elsewhere, and nobody there takes it
+                self._start_at_once(visit, now_s)
+            else:
+                self.register.enqueue(visit, now_s)
             return
         self.register.enter(visit, State.AWAY, now_s)
         visit.target = choice
@@ -191,16 +242,27 @@ class NodeMachine(NodeFacts):
     def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         """Refuse what is not offered to any neighbor, so that no choice is on record."""
         self.decider.refused(visit, len(self.queue), self.servers, now_s, reason)
-        self._refuse(visit, reason)
+        self._refuse(visit, reason, now_s)
 
-    def _refuse(self, visit: Visit, reason: Refusal) -> None:
-        retry_after_s = self.admission.retry_after_s()
+    def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
+        retry_after_s = self.admission.retry_after_s(now_s)
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
+
+    def _goes_back(self, visit: Visit) -> bool:
+        """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
+        return not visit.is_home and visit.ref not in self._doubtful
+
+    def _give_back(self, visit: Visit, now_s: float) -> None:
+        """A neighbor's request goes back to it undone: it decides again."""
+        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.origin))
+        self.register.give_back(visit)
+        self.health.forget(visit.ref)
+        self._refuse(visit, Refusal.DEGRADED, now_s)
 
     # --- servers ------------------------------------------------------------------------------
 
     def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.started(visit, self.servers.busy, self.servers.total, now_s)
+        self.decider.started(visit, self.servers.busy, self.servers.total, now_s, self.health.state)
         self._start(visit, now_s)
 
     def _start(self, visit: Visit, now_s: float) -> None:
@@ -212,12 +274,13 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        servers = self.servers
-        servers.free += 1
-        if event.ref in servers.stuck:
-            servers.stuck.remove(event.ref)
-        else:
-            self._finish(self.register.visits[event.ref], event, now_s)
+        visit = self._vacate(event.ref)
+        failed = event.outcome is Outcome.FAILED
+        self._free_server(now_s, event.service_s, failed=failed)
+        if visit is not None:
+            self._finish(visit, event, now_s)
+            if event.outcome in EVIDENCE:
+                self._learn(visit, now_s, failed=failed)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
         if event.outcome is Outcome.DONE or event.service_s > self.decider.service_s:
@@ -225,15 +288,52 @@ class NodeMachine(NodeFacts):
         self._serve_queue(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
-        self.servers.free += 1
-        if event.ref in self.servers.stuck:
-            self.servers.stuck.remove(event.ref)
-        else:
-            visit = self.register.visits[event.ref]
+        visit = self._vacate(event.ref)
+        self._free_server(now_s, event.service_s, failed=event.refused)
+        if event.refused and event.retry_after_s:
+            self._rest(event.retry_after_s, now_s)
+        if visit is not None:
             self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
             self.register.leave(visit)
-            self._place_again(visit, now_s)
+            self.health.forget(visit.ref)
+            if event.refused:
+                self._learn(visit, now_s, failed=True, not_run=True)
+            self._place_again(visit, now_s, undone=event.refused or self.servers.down)
         self._serve_queue(now_s)
+
+    def _vacate(self, ref: int) -> Visit | None:
+        """The visit whose work is over; None if it had ended before its server was free."""
+        if ref in self.servers.stuck:
+            self.servers.stuck.remove(ref)
+            return None
+        return self.register.visits[ref]
+
+    def _free_server(self, now_s: float, service_s: float, *, failed: bool) -> None:
+        """A server is free; one whose work has failed only once a success would have ended."""
+        rest_s = self.decider.service_s - service_s
+        if failed and rest_s > 0.0:
+            self.servers.cool(now_s + rest_s)
+        else:
+            self.servers.free += 1
+
+    def _rest(self, pause_s: float, now_s: float) -> None:
+        """Start nothing for so long; what waits goes to neighbors that accept."""
+        if self.servers.rest(now_s + min(pause_s, REST_S_MAX)):
+            self._publish(now_s)
+            self._evacuate(now_s)
+
+    def _learn(self, visit: Visit, now_s: float, *, failed: bool, not_run: bool = False) -> None:
+        """Work has ended here. It is compared with what the same clients' work does elsewhere."""
+        health, origin = self.health, visit.origin
+        usual = health.elsewhere.at(now_s) if visit.is_home else self.neighbors.failed_share[origin]
+        if health.ended(now_s, failed=failed, usual=usual, is_home=visit.is_home, not_run=not_run):
+            self._health_changed(now_s)
+
+    def _health_changed(self, now_s: float) -> None:
+        """Neighbors hear of it at once, and what waits does not wait here if others are well."""
+        self._publish(now_s)
+        if self.admission.elsewhere_first:
+            self._evacuate(now_s)
 
     def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
         delivery_s = self.settings.delivery_s
@@ -244,6 +344,8 @@ class NodeMachine(NodeFacts):
         answer.service_s = event.service_s
         answer.network_s += delivery_s
         answer.upstream_status = event.upstream_status
+        answer.upstream_body = event.upstream_body
+        answer.retry_after_s = event.retry_after_s
         if outcome is Outcome.DONE:
             answer.result = event.result
         self._reply(visit, answer, now_s, delivery_s)
@@ -272,6 +374,10 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
+            if visit.is_home and answer.outcome in EVIDENCE:
+                failed = answer.outcome is Outcome.FAILED
+                if self.health.answered_elsewhere(now_s, failed=failed):
+                    self._health_changed(now_s)
             self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
@@ -311,6 +417,7 @@ class NodeMachine(NodeFacts):
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
         self.register.end(visit, answer.outcome)
         self._doubtful.discard(visit.ref)
+        self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
@@ -332,46 +439,52 @@ class NodeMachine(NodeFacts):
 
     def _heard(self, event: ev.Heard, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
-            self._publish()  # it sends nothing here before it knows that it is heard
+            self._publish(now_s)  # it sends nothing here before it knows that it is heard
         self._offer_again(event.neighbor, now_s, OFFERS_MAX)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         if self.neighbors.lost(event.neighbor):
-            self._publish()
+            self._publish(now_s)
 
     def _woke(self, event: ev.Woke, now_s: float) -> None:
         while (ref := self.register.deadlines.pop_due(now_s)) is not None:
             self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
+        rested = False
+        if self.servers.next_s <= now_s:
+            rested = self.servers.release(now_s)
+            self._serve_queue(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
-        if self._gossip.report_due(now_s) or silent:
-            self._publish()
+        if self._gossip.report_due(now_s) or silent or rested:
+            self._publish(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Beat())
 
-    def _publish(self) -> None:
-        self._out.append(ev.Publish(self._gossip.report(self)))
+    def _publish(self, now_s: float) -> None:
+        self.health.tick(now_s)
+        self.admission.invites = self.health.invites(now_s)
+        self._out.append(ev.Publish(self._gossip.report(self, now_s)))
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
         Neighbors hear of it at once: whatever they still send would be refused."""
         self.admission.draining = True
-        self._publish()
+        self._publish(now_s)
         self._evacuate(now_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
         self.admission.draining = False
-        self._publish()
+        self._publish(now_s)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""
         self.servers.down = True
-        self._publish()
+        self._publish(now_s)
         self._evacuate(now_s)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
         self.servers.down = False
         self._serve_queue(now_s)
-        self._publish()
+        self._publish(now_s)
 
     def _evacuate(self, now_s: float) -> None:
         for visit in list(self.queue):
@@ -381,7 +494,7 @@ class NodeMachine(NodeFacts):
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
-        leaving = self.draining or self.servers.down
+        leaving = self.draining or self.servers.down or self.admission.elsewhere_first
         if not (leaving and len(self.queue) and self.neighbors.accepting[neighbor]):
             return
         asked = self.neighbors.ids[neighbor]
@@ -391,7 +504,13 @@ class NodeMachine(NodeFacts):
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
-        objection = Refusal.DRAINING if self.draining else Refusal.NO_SERVERS
+        if self.draining:
+            objection = Refusal.DRAINING
+        else:
+            objection = Refusal.NO_SERVERS if self.servers.down else Refusal.DEGRADED
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self.register.unqueue(visit, now_s)
             self._place(visit, choice, now_s)
+        elif objection is not Refusal.DRAINING and self._goes_back(visit):
+            self.register.unqueue(visit, now_s)
+            self._give_back(visit, now_s)

@@ -21,7 +21,9 @@ def check_node(machine: NodeFacts) -> None:
     away = home[State.AWAY] + foreign["handed_on"]
     settings = machine.settings
     assert servers.free >= 0, "more requests run than there are servers"
-    assert servers.busy == running + len(servers.stuck), (servers.busy, running, servers.stuck)
+    occupied = running + len(servers.stuck) + servers.cooling
+    assert servers.busy == occupied, (servers.busy, running, servers.stuck, servers.cooling)
+    machine.health.check()
     assert len(queue) == waiting, (len(queue), waiting)
     assert not (servers.ready and waiting), "a request waits although a server is free"
     assert register.away == away <= settings.away_limit, (register.away, away)

@@ -40,15 +40,22 @@ class ServiceEnded:
     problem: str | None = None
     upstream_status: int | None = None
     """What the service behind the handler answered, where there is one and it said no."""
+    upstream_body: Any = None
+    """What it said besides, as JSON."""
+    retry_after_s: float | None = None
 
 
 @dataclass(slots=True)
 class NotStarted:
-    """The work of a Start surely was not begun: its server is free, and the request is decided
-    again. Where that is for want of servers, ServersDown comes first."""
+    """The work of a Start surely was not done: the request is decided again. Where that is for want
+    of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
+    failure of `service_s`, and `retry_after_s`, if given, is how long to leave it alone."""
 
     ref: int
     problem: str
+    refused: bool = False
+    service_s: float = 0.0
+    retry_after_s: float | None = None
 
 
 @dataclass(slots=True)

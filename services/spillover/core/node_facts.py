@@ -5,6 +5,7 @@ from __future__ import annotations
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
+from spillover.core.health import Health
 from spillover.core.ledger import Ledger
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_check import check_node
@@ -24,6 +25,7 @@ class NodeFacts:
     neighbors: Neighbors
     decider: Decider
     admission: Admission
+    health: Health
 
     @property
     def queue_length(self) -> int:

@@ -67,6 +67,12 @@ class Register:
         self.ledger.leave(visit.state, is_home=visit.is_home)
         visit.state = State.ARRIVED
 
+    def give_back(self, visit: Visit) -> None:
+        """A neighbor's request is its own again."""
+        self.leave(visit)
+        del self.visits[visit.ref]
+        self.ledger.give_back()
+
     def end(self, visit: Visit, outcome: Outcome) -> None:
         self.leave(visit)
         del self.visits[visit.ref]

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+
 
 class Servers:
     """How many are free, and which are *stuck*: occupied by work whose request has ended.
 
-    `down` means that none can start anything for now, free or not.
+    A server whose work has failed *cools*: it counts as busy for as long as a success takes. What
+    fails at once would otherwise look idle, and draw work from everywhere.
+
+    `down` means that none can start anything for now, free or not. `resting` means so until a
+    given instant: what runs the work has asked to be left alone until then.
     """
 
-    __slots__ = ("down", "free", "stuck", "total")
+    __slots__ = ("_cooling_s", "down", "free", "rest_until_s", "resting", "stuck", "total")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.free = total
         self.stuck: set[int] = set()
         self.down = False
+        self.resting = False
+        self.rest_until_s = math.inf
+        """When the rest ends; infinity without one."""
+        self._cooling_s: list[float] = []
+        """A heap of instants, one for each that cools."""
 
     @property
     def busy(self) -> int:
@@ -29,4 +41,36 @@ class Servers:
     @property
     def ready(self) -> bool:
         """Whether a request can start now."""
-        return self.free > 0 and not self.down
+        return self.free > 0 and not self.down and not self.resting
+
+    @property
+    def cooling(self) -> int:
+        """How many have failed and count as busy for a while."""
+        return len(self._cooling_s)
+
+    @property
+    def next_s(self) -> float:
+        """When to call `release` next."""
+        cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
+        return min(cooled_s, self.rest_until_s)
+
+    def cool(self, until_s: float) -> None:
+        """A server has ended its work and counts as busy until then."""
+        heapq.heappush(self._cooling_s, until_s)
+
+    def rest(self, until_s: float) -> bool:
+        """Start nothing until then, or until a later instant given before. Whether that is new."""
+        was_resting, self.resting = self.resting, True
+        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
+        return not was_resting
+
+    def release(self, now_s: float) -> bool:
+        """Free what has cooled, and end a rest that is over. Whether it was one."""
+        while self._cooling_s and self._cooling_s[0] <= now_s:
+            heapq.heappop(self._cooling_s)
+            self.free += 1
+        if self.rest_until_s > now_s:
+            return False
+        self.resting = False
+        self.rest_until_s = math.inf
+        return True

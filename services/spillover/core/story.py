@@ -19,6 +19,7 @@ REFUSED_BY = "refused_by"
 LOST_AT = "lost_at"
 CANCEL_ASKED = "cancel_asked"
 NOT_STARTED = "not_started"
+GIVEN_BACK = "given_back"
 
 
 @dataclass(slots=True)

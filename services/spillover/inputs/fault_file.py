@@ -7,6 +7,8 @@
       - {at_s: 4.0, action: resume, cluster: b}
       - {at_s: 4.0, action: slow, cluster: c, factor: 3}     # services take 3 times as long
       - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
+      - {at_s: 4.5, action: failing, cluster: c, share: 0.4, fail_ms: 2, status: 503}
+      - {at_s: 4.9, action: failing, cluster: c, share: 0}   # well again
       - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
       - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}   # one way
       - {at_s: 6.0, action: cut, from: a, to: b}        # or between, for both ways
@@ -47,9 +49,11 @@ _FILE_LIMIT_BYTES = 16 * 1024 * 1024
 _NUMBERS = {
     "slow": ("factor",),
     "clock": ("rate", "offset_ms"),
+    "failing": ("share", "fail_ms", "status", "retry_after_ms"),
     "link": ("delay_ms", "jitter_ms", "loss", "duplicate", "reorder"),
 }
-"""The numbers that an action takes. `slow` needs its own, the others at least one of theirs."""
+"""The numbers that an action takes. `slow` and `failing` need the first, the others at least one of
+theirs."""
 
 
 def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> FaultSchedule:
@@ -111,7 +115,8 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
     numbers = _NUMBERS.get(action, ())
     known = ("at_s", "action", *places, *numbers)
     check_names(entry, known, problem=f"not a field of {action}")
-    if numbers and not any(name in entry for name in numbers):
+    needed = numbers[:1] if action == "failing" else numbers
+    if needed and not any(name in entry for name in needed):
         raise wrong(numbers[0], f"expected with {action}, the field is missing")
     given = {name: number_of(entry, name) for name in numbers if name in entry}
     at_s = number_of(entry, "at_s")

@@ -116,6 +116,8 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     servers: Count
     accepting: bool
     hears: BoundedClusters = []
+    degraded: bool = False
+    failed_share: Probability = 0.0
 
 
 class Stay(NamedTuple):
@@ -282,6 +284,8 @@ def encode_report(report: LoadReport) -> bytes:
         servers=report.servers,
         accepting=report.accepting,
         hears=list(report.hears),
+        degraded=report.degraded,
+        failed_share=report.failed_share,
     )
     return _encode(line) + b"\n"
 
@@ -301,4 +305,6 @@ def decode_report(line: bytes) -> LoadReport | None:
         servers=message.servers,
         accepting=message.accepting,
         hears=tuple(ClusterId(cluster) for cluster in message.hears),
+        degraded=message.degraded,
+        failed_share=message.failed_share,
     )

@@ -15,7 +15,8 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 
-CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock")
+CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing")
+NOT_RUN_STATUSES = (429, 503)
 LINK_ACTIONS = ("link", "cut", "heal")
 FAULT_ACTIONS = CLUSTER_ACTIONS + LINK_ACTIONS
 
@@ -28,7 +29,10 @@ class ClusterFault:
     """`crash`: it loses all that it holds. `restart`: a new epoch begins, with nothing of the one
     before. `pause`, `resume`: it stands still, as a process that is stopped. `slow`: services take
     `factor` times as long. `clock`: its clock runs at `rate` from now on, and its wall clock is put
-    forward by `offset_ms`.
+    forward by `offset_ms`. `failing`: a `share` of what starts fails after `fail_ms`, or after its
+    service time if that is shorter; share 0 ends it. It fails as a backend that answers `status`
+    does: 429 and 503 say that the work surely was not done, and to be left alone for
+    `retry_after_ms`, if that is given.
     """
 
     at_s: float
@@ -37,12 +41,25 @@ class ClusterFault:
     factor: float = 1.0
     rate: float = 1.0
     offset_ms: float = 0.0
+    share: float = 0.0
+    fail_ms: float = 0.0
+    status: float = 500
+    retry_after_ms: float = 0.0
 
     def __post_init__(self) -> None:
         _check_instant(self.at_s, self.action, CLUSTER_ACTIONS)
         _check("factor", self.factor, "above 0", lambda factor: factor > 0)
         _check("rate", self.rate, "from 0.1 to 10", lambda rate: 0.1 <= rate <= 10)
         _check("offset_ms", self.offset_ms, "finite", math.isfinite)
+        _check("share", self.share, "from 0 to 1", lambda share: 0 <= share <= 1)
+        for name in ("fail_ms", "retry_after_ms"):
+            _check(name, getattr(self, name), "of at least 0", lambda value: value >= 0)
+        _check("status", self.status, "that is 429, or from 500 to 599", _is_failure)
+
+    @property
+    def not_run(self) -> bool:
+        """Whether what fails surely was not done."""
+        return self.status in NOT_RUN_STATUSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +161,10 @@ _LIFE = {
     "resume": (("paused",), "up"),
 }
 """Action to the conditions in which it makes sense, and the one that it leads to."""
+
+
+def _is_failure(status: float) -> bool:
+    return status == 429 or (500 <= status <= 599 and status == int(status))
 
 
 def _expected_id(got: str, ids: set[ClusterId]) -> str:

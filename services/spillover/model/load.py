@@ -26,3 +26,8 @@ class LoadReport:
     hears: tuple[ClusterId, ...] = ()
     """The neighbors that the sender hears. One that it does not hear cannot reach it either: what
     it sends is lost on a link that is cut in that direction only."""
+    degraded: bool = False
+    """Its work fails more than others': neighbors give it nothing, a probe aside where `accepting`
+    says that it takes one."""
+    failed_share: float = 0.0
+    """Of the work that ended there lately, whosever it was."""

@@ -42,6 +42,8 @@ class Refusal(StrEnum):
     DRAINING = "draining"
     NO_SERVERS = "no_servers"
     """What runs requests here is gone for now, and no neighbor takes them."""
+    DEGRADED = "degraded"
+    """Its work fails, or what runs it asks to be left alone; a neighbor's request is not for it."""
     TOO_LATE = "too_late"
     """It would wait in the queue beyond its deadline."""
 

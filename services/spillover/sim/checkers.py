@@ -129,7 +129,11 @@ class Checker:
     def before(self, cluster: FaultyCluster, event: Any, now_s: float) -> None:
         """Of a `faulty_cluster.Watch`."""
         self.seen[type(event).__name__] += 1
-        if type(event) is ev.Arrived:
+        if type(event) is ev.NotStarted:
+            request = self._life_of(cluster).requests.get(event.ref)
+            if request is not None:
+                self.starts[request[0].id] -= 1  # what was refused has not run
+        elif type(event) is ev.Arrived:
             path = event.request.path
             if cluster.id in path:
                 self._fail(f"{event.request.id} is here again", now_s, cluster)

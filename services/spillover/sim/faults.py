@@ -34,6 +34,7 @@ class Faults:
             cluster.alive
             and not cluster.paused
             and cluster.slowness == 1.0
+            and not cluster.failing
             and cluster.clock.rate == 1.0
             for cluster in self._clusters.values()
         )
@@ -67,3 +68,5 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
             cluster.slowness = fault.factor
         case "clock":
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
+        case "failing":
+            cluster.fail(fault)

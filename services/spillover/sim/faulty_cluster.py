@@ -7,6 +7,7 @@ The machine is the same; what is around it behaves as a process, its kernel and 
 - A *paused* cluster does nothing, nor do its services; what reaches it waits in its kernel. Once it
   goes on, the machine is first told what it has slept through, as by `live.driver`.
 - A *slow* one takes a factor longer for services that start from then on.
+- A *failing* one fails a share of them, soon.
 
 Without any fault it does what `federation.SimCluster` does, at the same instants.
 """
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 from spillover.core import node_events as ev
 from spillover.core.node import NodeMachine
-from spillover.model.faults import Direction
+from spillover.model.faults import ClusterFault, Direction
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
@@ -56,6 +57,8 @@ class Service:
     end_s: float
     known_s: float | None
     left_s: float = 0.0
+    failure: ClusterFault | None = None
+    """How it fails; None if it succeeds."""
 
 
 class FaultyCluster(SimCluster):
@@ -77,6 +80,8 @@ class FaultyCluster(SimCluster):
         self.alive = True
         self.paused = False
         self.slowness = 1.0
+        self._failing: ClusterFault | None = None
+        self._failures = stream(seed, f"failing/{cluster_id}")
         self._alarm = 0
         self._last_s = 0.0
         self._handling = False
@@ -289,6 +294,15 @@ class FaultyCluster(SimCluster):
         if self.alive:
             self._arm_anew()
 
+    def fail(self, how: ClusterFault) -> None:
+        """Fail so from now on, or not any more."""
+        self._failing = how if how.share > 0.0 else None
+
+    @property
+    def failing(self) -> bool:
+        """Whether anything fails."""
+        return self._failing is not None
+
     # --- commands -----------------------------------------------------------------------------
 
     def _start(self, command: ev.Start) -> None:
@@ -296,8 +310,15 @@ class FaultyCluster(SimCluster):
         if service_s is None:
             service_s = self._cluster.service_ms / 1e3
         service_s *= self.slowness
+        failure = self._failing
+        if failure is not None:
+            if self._failures.random() < failure.share:
+                service_s = min(service_s, failure.fail_ms / 1e3)
+            else:
+                failure = None
         known_s = service_s if self.clock.is_true else None
-        service = self._services[command.ref] = Service(command.at_s, 0.0, known_s)
+        service = Service(command.at_s, 0.0, known_s, failure=failure)
+        self._services[command.ref] = service
         self._run(command.ref, service, self.clock.true_s(command.at_s) + service_s)
 
     def _run(self, ref: int, service: Service, end_s: float) -> None:
@@ -312,7 +333,14 @@ class FaultyCluster(SimCluster):
         took_s = service.known_s
         if took_s is None:
             took_s = max(0.0, self.clock.now_s() - service.began_s)
-        self.feed(ev.ServiceEnded(ref, Outcome.DONE, took_s))
+        failure = service.failure
+        if failure is None:
+            self.feed(ev.ServiceEnded(ref, Outcome.DONE, took_s))
+        elif failure.not_run:
+            retry_after_s = failure.retry_after_ms / 1e3 or None
+            self.feed(ev.NotStarted(ref, "failing", True, took_s, retry_after_s))  # noqa: FBT003
+        else:
+            self.feed(ev.ServiceEnded(ref, Outcome.FAILED, took_s, problem="failing"))
 
     def _stop(self, command: ev.Stop) -> None:
         if self._services.pop(command.ref, None) is not None:

@@ -140,6 +140,7 @@ class SimCluster:
             self._world.at(self._world.now_s + delay_s, self.feed, event)
 
         def refused(_: Refusal) -> None:
+            self._forwards.pop(ref, None)  # it may have been accepted before
             self._world.at(self._world.now_s + delay_s, self.feed, ev.ForwardRefused(ref))
 
         def arrive() -> None:

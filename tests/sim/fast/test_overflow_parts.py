@@ -12,6 +12,7 @@ import pytest
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
+from spillover.core.health import Health
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
@@ -75,14 +76,17 @@ def test_formulas_of_the_core_agree(fast):
         settings = NodeSettings(
             cluster="a", servers=servers, policy="paper", service_s=service_s, delivery_s=delivery_s
         )
+        neighbors = Neighbors("a", [], [], 0.05)
         decider = Decider(
             "paper",
-            Neighbors("a", [], [], 0.05),
+            neighbors,
             random,
             service_s=service_s,
             records_max=1,
         )
-        admission = Admission(settings, Fifo(), Servers(servers), decider)
+        admission = Admission(
+            settings, Fifo(), Servers(servers), decider, Health(), neighbors
+        )
         ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
         ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
         for _ in range(random.randrange(90)):
@@ -94,7 +98,7 @@ def test_formulas_of_the_core_agree(fast):
             decider._service_variance_s2,
         )
         waiting = random.randrange(100)
-        assert overflow_rules.stay_s.py_func(ours, waiting) == admission._stay_s(waiting)
+        assert overflow_rules.stay_s.py_func(ours, waiting) == admission._stay_s(waiting, 0.0)
 
 
 def test_arrays_are_as_good_as_a_list(fast, topology):

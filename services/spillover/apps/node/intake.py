@@ -73,6 +73,7 @@ _REFUSALS = {
     Refusal.QUEUE_FULL: ("queue_full", "the queue is full, and no neighbor takes the request"),
     Refusal.DRAINING: ("draining", "the cluster is draining"),
     Refusal.NO_SERVERS: ("no_servers", "nothing behind this cluster can run requests for now"),
+    Refusal.DEGRADED: ("no_servers", "work fails here, and goes elsewhere for now"),
     Refusal.TOO_LATE: (
         "deadline_exceeded",
         "it would wait in the queue beyond its deadline, and no neighbor takes the request",
