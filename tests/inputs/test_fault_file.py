@@ -29,6 +29,8 @@ faults:
   - {at_s: 4.0, action: resume, cluster: b}
   - {at_s: 4.0, action: slow, cluster: c, factor: 3}
   - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
+  - {at_s: 4.5, action: failing, cluster: c, share: 0.4, fail_ms: 2, status: 503}
+  - {at_s: 4.9, action: failing, cluster: c, share: 0}
   - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
   - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}
   - {at_s: 6.0, action: cut, from: a, to: b}
@@ -38,7 +40,7 @@ faults:
 AB = (("a", "b"),)
 BOTH = (("a", "b"), ("b", "a"))
 
-KNOWN_ACTIONS = "crash, restart, pause, resume, slow, clock, link, cut, heal"
+KNOWN_ACTIONS = "crash, restart, pause, resume, slow, clock, failing, link, cut, heal"
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
 # Each case: the entries, then the whole message after "FILE: ".
@@ -204,6 +206,8 @@ def test_the_example_is_read(tmp_path):
         ClusterFault(at_s=4.0, action="resume", cluster="b"),
         ClusterFault(at_s=4.0, action="slow", cluster="c", factor=3.0),
         ClusterFault(at_s=4.0, action="clock", cluster="c", rate=1.01, offset_ms=-250.0),
+        ClusterFault(at_s=4.5, action="failing", cluster="c", share=0.4, fail_ms=2.0, status=503.0),
+        ClusterFault(at_s=4.9, action="failing", cluster="c", share=0.0),
         LinkFault(
             at_s=5.0, action="link", directions=BOTH, delay_ms=80.0, jitter_ms=20.0, loss=0.05
         ),

@@ -85,7 +85,7 @@ def test_a_queue_that_is_not_first_in_first_out(monkeypatch):
 
 def test_a_second_visit(monkeypatch):
     """The policy may choose whom the request comes from."""
-    monkeypatch.setattr("spillover.core.decider._eligible", lambda known, _, __: known.accepting)
+    monkeypatch.setattr("spillover.core.decider._eligible", lambda willing, _, __: willing)
     assert "is here again" in run()
 
 
@@ -93,11 +93,11 @@ def test_one_hop_too_many(monkeypatch):
     """A machine that takes the budget for one more than it is."""
     choose = NodeMachine._choose
 
-    def generous(machine, visit, now_s, objection):
+    def generous(machine, visit, now_s, objection, **told):
         settings = machine.settings
         machine.settings = replace(settings, max_hops=settings.max_hops + 1)
         try:
-            return choose(machine, visit, now_s, objection)
+            return choose(machine, visit, now_s, objection, **told)
         finally:
             machine.settings = settings
 

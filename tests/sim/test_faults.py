@@ -210,9 +210,17 @@ def test_the_histories_are_eventful():
     seen = Counter()
     for seed in range(12):
         seen.update(played(seed))
-    faults = ["crash", "pause", "slow", "clock", "cut", "link", "drain", "servers", "policy"]
-    events = ["ForwardAnswered", "ForwardRefused", "ForwardLost", "LinkDown", "ReportAsked"]
-    outcomes = [outcome for outcome in Outcome if outcome is not Outcome.FAILED]
+    faults = ["crash", "pause", "slow", "clock", "failing"]
+    faults += ["cut", "link", "drain", "servers", "policy"]
+    events = [
+        "NotStarted",
+        "ForwardAnswered",
+        "ForwardRefused",
+        "ForwardLost",
+        "LinkDown",
+        "ReportAsked",
+    ]
+    outcomes = [outcome for outcome in Outcome if outcome is not Outcome.REJECTED]
     for what in [*faults, *events, *outcomes, "refused", "lost", "confirmed"]:
         assert seen[what] >= 3, (what, seen)
 

@@ -33,11 +33,11 @@ RELAPSE_S = 60.0
 FOREIGN_RUN = 5
 """Successes in a row after which neighbors may send probes too."""
 
-PATIENCE_S = 10.0
+PATIENCE_S = 15.0
 """Without work of its own for so long, a cluster lets a neighbor's request be the probe. Doubles
 with each that fails, up to PATIENCE_S_MAX: it is a client of a healthy cluster who pays for it."""
 
-PATIENCE_S_MAX = 40.0
+PATIENCE_S_MAX = 60.0
 
 PATIENCE_NOT_RUN_S = 1.0
 """Where all that failed surely did not run, and so was decided again: such a probe costs little."""

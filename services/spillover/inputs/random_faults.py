@@ -18,7 +18,7 @@ TROUBLES_MAX = 6
 LASTS_SHARE_MAX = 0.5
 """Of the duration: how long one of them lasts at most."""
 
-_CLUSTER_TROUBLES = ("crash", "pause", "slow", "clock")
+_CLUSTER_TROUBLES = ("crash", "pause", "slow", "clock", "failing")
 _LINK_TROUBLES = ("cut", "cut", "link", "link")
 """Cuts and bad links come as often as all that can happen to a cluster."""
 
@@ -66,6 +66,14 @@ def _of_cluster(
             fault(begins_s, kind, rate=rate, offset_ms=offset_ms),
             fault(ends_s, kind, rate=1.0),
         ]
+    if kind == "failing":
+        bad = {
+            "share": random.uniform(0.1, 1.0),
+            "fail_ms": random.uniform(0, 20),
+            "status": random.choice((500, 503)),
+            "retry_after_ms": random.choice((0.0, random.uniform(0, 2000))),
+        }
+        return [fault(begins_s, kind, **bad), fault(ends_s, kind, share=0.0)]
     return [fault(begins_s, kind), fault(ends_s, "restart" if kind == "crash" else "resume")]
 
 

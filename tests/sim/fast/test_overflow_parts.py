@@ -84,9 +84,7 @@ def test_formulas_of_the_core_agree(fast):
             service_s=service_s,
             records_max=1,
         )
-        admission = Admission(
-            settings, Fifo(), Servers(servers), decider, Health(), neighbors
-        )
+        admission = Admission(settings, Fifo(), Servers(servers), decider, Health(), neighbors)
         ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
         ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
         for _ in range(random.randrange(90)):
