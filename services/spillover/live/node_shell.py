@@ -22,7 +22,7 @@ from spillover.live import wire
 from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_metrics import REFUSED, NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
@@ -272,7 +272,8 @@ class NodeShell:
         self.streams.tell(command.report)
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
-            _log.error("the ledger is off by %d: %s", imbalance, self.machine.ledger.as_dict())
+            ledger = self.machine.ledger.as_dict()
+            _log.error(Message("the ledger is off", imbalance=imbalance, ledger=ledger))
 
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():

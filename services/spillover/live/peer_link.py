@@ -25,6 +25,7 @@ from spillover.core import node_events as ev
 from spillover.live import wire
 from spillover.live.http1 import HttpClient, Response
 from spillover.live.http1_connection import Exchange
+from spillover.live.logs import Message
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
 from spillover.live.write_batch import WriteBatch
@@ -128,7 +129,9 @@ class PeerLink:
         try:
             await self._client.warm(CONNECTIONS_WARM)
         except PeerError as error:
-            _log.info("cluster %s is not reachable yet: %s", self.cluster, error)
+            _log.info(
+                Message("neighbor is not reachable yet", neighbor=self.cluster, reason=str(error))
+            )
 
     async def close(self) -> None:
         for away in self._away.values():
@@ -201,7 +204,7 @@ class PeerLink:
         elif isinstance(came_to, NotDelivered):
             self._end("refused", ev.ForwardRefused(ref))
         else:
-            _log.debug("lost a request at cluster %s: %s", self.cluster, came_to)
+            _log.debug(Message("request lost", neighbor=self.cluster, reason=str(came_to)))
             self._end("lost", ev.ForwardLost(ref))
 
     def _end(self, outcome: str, event: Any) -> None:
@@ -296,7 +299,7 @@ class PeerLink:
                 self._give_up()
             if self._heard or reason != told:
                 told = reason
-                _log.info("no reports of cluster %s: %s", self.cluster, reason)
+                _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
             pause_s = backoff_s(attempt, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
             attempt += 1
             await asyncio.sleep(pause_s)
@@ -313,7 +316,9 @@ class PeerLink:
     def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
         """Once for each stream of reports: a neighbor at fault may send many."""
         if not self._malformed:
-            _log.warning("cluster %s %s malformed: %s", self.cluster, does_what, malformed)
+            reason = f"it {does_what}: {malformed}"
+            said = Message("neighbor is not understood", neighbor=self.cluster, reason=reason)
+            _log.warning(said)
         self._malformed = True
 
 

@@ -29,7 +29,7 @@ from spillover.apps.node.views import (
 )
 from spillover.live import wire
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.errors import PeerError
 from spillover.model.ids import ClusterId
@@ -186,7 +186,8 @@ class Federation:
 
     def _complain(self, neighbor: str, what: str) -> None:
         what = what.encode("ascii", "backslashreplace").decode()[:200]
-        _log.warning("cluster %s told no states of the federation: %s", neighbor, what)
+        said = Message("neighbor told no states of the federation", neighbor=neighbor, reason=what)
+        _log.warning(said)
 
     def _own_state(self) -> dict[str, NodeState]:
         return {self._own: node_state(self._shell, self._shell.now_s)}

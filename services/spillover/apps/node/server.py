@@ -22,7 +22,7 @@ from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.core.node_settings import NodeSettings
 from spillover.live.allocator import keep_freed_memory
 from spillover.live.listening import bind_socket
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.topology import Topology
 
@@ -137,7 +137,7 @@ async def close_node(
 async def _drain(shell: NodeShell, timeout_s: float) -> None:
     lost = await shell.drain(timeout_s)
     if lost:
-        _log.warning("cluster %s: %d requests were lost at the end", shell.cluster.id, lost)
+        _log.warning(Message("requests were lost at the end", requests=lost))
 
 
 async def _first(*waits: Awaitable[object]) -> None:
