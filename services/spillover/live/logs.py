@@ -29,7 +29,7 @@ REQUESTS_LOGGER = "spillover.requests"
 KINDS_MAX = 1000
 """Kinds of records that are told apart at a time."""
 
-TOLD_APART_BY = ("neighbor", "upstream", "worker")
+TOLD_APART_BY = ("neighbor", "peer", "upstream", "worker")
 """The fields by which records of one message are of different kinds: what one neighbor does must
 not hide what another one does."""
 
@@ -74,8 +74,8 @@ def _as_text(value: object) -> str:
 
 class OncePerPeriod(logging.Filter):
     """Lets one record of each kind through a second, and says in the next one of that kind how many
-    it held back. A kind is a message's words, without what is filled in, and the neighbor, upstream
-    or worker that it is about.
+    it held back. A kind is a message's words, without what is filled in, and the neighbor, peer,
+    upstream or worker that it is about.
     """
 
     def __init__(self) -> None:

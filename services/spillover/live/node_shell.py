@@ -19,6 +19,7 @@ from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.core.visit import Visit
 from spillover.live import wire
+from spillover.live.agreement import Peers
 from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
@@ -92,6 +93,7 @@ class NodeShell:
         self.workers = make_workers(
             self.cluster, at_fault, self.timers, self._service_ended, self._health_changed
         )
+        self.peers = Peers(topology, self.cluster.id)
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
@@ -298,7 +300,7 @@ class NodeShell:
             url=url,
             outbox=self._outboxes[y],
             away_max=self.machine.settings.away_limit,
-            sender=self.cluster.id,
+            agreement=self.peers.agreements[y],
             timers=self.timers,
             writes=self.writes,
             random=self._link_random,

@@ -28,6 +28,7 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.live import wire
+from spillover.live.agreement import TurnedAway
 from spillover.live.http1 import Response
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
@@ -95,10 +96,10 @@ class Federation:
 
     async def answer(self, query: FederationQuery) -> GatheredStates:
         """What a neighbor is told. Raises Problem `not_a_neighbor`."""
-        sender = self._shell.machine.neighbors.index.get(ClusterId(query.sender))
-        if sender is None:
-            detail = f"cluster {self._own} has no link to {query.sender!r}"
-            raise Problem("not_a_neighbor", detail)
+        try:
+            sender = self._shell.peers.neighbor(wire.Caller(query.sender))
+        except TurnedAway as error:
+            raise Problem("not_a_neighbor", str(error)) from None
         if self._shell.link_faults(sender).cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
