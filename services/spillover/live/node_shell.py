@@ -72,10 +72,9 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        delays_s = [neighbor.delay_ms / 1e3 for neighbor in neighbors]
         self.machine = NodeMachine(
             NodeSettings.of(topology, cluster_id, epoch=self.epoch),
-            [(n.id, delay_s) for n, delay_s in zip(neighbors, delays_s, strict=True)],
+            [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
             self.started_s,
         )
@@ -87,7 +86,7 @@ class NodeShell:
         self.writes = WriteBatch(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
         faults = _stream(seed, f"faults/{cluster_id}")
-        self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
+        self._outboxes = [Outbox(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
         self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
         at_fault = f"{self._source}: cluster {self.cluster.id}"
         self.workers = make_workers(
