@@ -218,7 +218,7 @@ def test_a_neighbor_that_talks_nonsense(nodes, caplog):
                         clusters, _, _ = await timed(nodes, federation)
                         lines = [r.getMessage() for r in caplog.records if r.name == wave.__name__]
                     told = [line.partition("\n") for line in lines]
-                    start = "cluster b told no states of the federation: "
+                    start = "neighbor told no states of the federation neighbor=b reason="
                     assert {(line.startswith(start), end) for line, end, _ in told} == {(True, "")}
             finally:
                 server.close()

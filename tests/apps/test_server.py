@@ -353,7 +353,7 @@ def test_what_comes_at_the_very_end_is_refused(nodes):
             )
             await nodes.until(lambda: len(b.shell.streams._streams[0]) == 2)
             request = Request(id="r", keyed=False, work=b"1", path=("a",))
-            body = wire.encode_forward(request, "a", 5.0)
+            body = wire.encode_forward(request, wire.Caller("a"), 5.0)
             ending = asyncio.ensure_future(federation.stop("b"))
             await reports
             under_way_s = time.monotonic() + 0.03  # it left before its sender heard of the end

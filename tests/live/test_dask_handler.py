@@ -133,7 +133,7 @@ def test_what_finds_no_slot_waits_for_one(dask, tmp_path, caplog):
             (tmp_path / "go").touch()
             assert [result(await rig.end(ref)) for ref in refs] == ["went"] * 3
         assert len({line.split()[0] for line in runs(tmp_path)[:2]}) == 2
-        assert "has 2 worker slots for 3 servers" in caplog.text
+        assert "slots=2 servers=3" in caplog.text
         assert "set servers: 2" in caplog.text
 
     run(main)
@@ -256,8 +256,8 @@ def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
             await until(lambda: rig.health() == [False, True])
             (tmp_path / "go").touch()
             assert result(await rig.run({"directory": str(tmp_path)})) == "went"
-        assert f"lost the Dask scheduler at {dask.address}" in caplog.text
-        assert f"the Dask scheduler at {dask.address} is back" in caplog.text
+        assert f"Dask scheduler lost upstream={dask.address}" in caplog.text
+        assert f"Dask scheduler is back upstream={dask.address}" in caplog.text
 
     run(main)
 

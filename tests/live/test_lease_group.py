@@ -139,7 +139,7 @@ def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
 
     runs(main)
     assert calls.count(0) == 2
-    assert "the handler of partition 0" in caplog.text
+    assert "handler failed partition=0" in caplog.text
     assert "not today" in caplog.text
 
 

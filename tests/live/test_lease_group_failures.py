@@ -132,7 +132,7 @@ def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog
             assert set(member.held) == set(range(PARTITIONS))
 
     runs(main)
-    assert "the handler of partition 0" in caplog.text
+    assert "handler failed partition=0" in caplog.text
     assert "can't start new thread" in caplog.text
 
 
@@ -194,7 +194,7 @@ def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
     runs(main)
     assert {"acquired", "releasing", "released"} <= set(calls)
     told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
-    assert told[0] == f"on_event was told of {calls[0]} and raised ValueError: full disk"
+    assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
     assert len(told) < len(calls)
 
 
@@ -217,7 +217,7 @@ def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
 
     runs(main)
     errors = [one for one in caplog.records if one.exc_info]
-    assert [one.message for one in errors] == ["member a has failed, and serves nothing"]
+    assert [one.message for one in errors] == ["member has failed, and serves nothing member=a"]
     assert "told" in caplog.text  # where it was
     assert "cancelled itself" not in caplog.text
 
@@ -256,7 +256,7 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
                 await give_up()
 
     runs(main)
-    assert given_up(caplog)[0].startswith("member a has given up: ")
+    assert given_up(caplog)[0].startswith("member has given up member=a reason=")
 
 
 def test_giving_up_is_told_once(group, until, caplog):
@@ -299,7 +299,7 @@ def test_giving_up_in_a_thread(group, caplog):
         with told:
             give_up()
         assert len(given_up(caplog)) == 1
-        assert given_up(caplog)[0].startswith("the member has ended: a: another member")
+        assert given_up(caplog)[0].startswith('member has ended reason="a: another member')
         caplog.clear()
         wait()
         assert given_up(caplog) == []

@@ -308,7 +308,7 @@ def test_what_remains_of_a_deadline_travels(nodes):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             a, b = federation["a"], federation["b"]
-            body = b"".join(wire.encode_forward(request(nodes, "late"), "a", 0.05))
+            body = b"".join(wire.encode_forward(request(nodes, "late"), wire.Caller("a"), 0.05))
             held = await occupy(nodes, b)
             blocked = await occupy(nodes, a)
             status, _, answer = await b.send("POST", wire.FORWARD_PATH, body)

@@ -13,6 +13,7 @@ import pytest
 
 from spillover.core import node_events as ev
 from spillover.live import peer_link, wire
+from spillover.live.agreement import Agreement, Terms
 from spillover.live.outbox import Outbox
 from spillover.live.peer_link import PeerLink
 from spillover.live.timers import Timers
@@ -83,7 +84,7 @@ class Ends:
             url=neighbor.url,
             outbox=self.outbox,
             away_max=1000,
-            sender="a",
+            agreement=Agreement(wire.Caller("a", "b"), Terms()),
             timers=timers,
             random=Random(1),
             feed=self.events.append,
@@ -208,7 +209,7 @@ def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
             ends.link.ask_cancel(1)
             ends.link.ask_cancel(1)
             await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
-            assert ends.neighbor.cancels == [{"sender": "a", "id": "r1"}]
+            assert ends.neighbor.cancels == [{"sender": "a", "id": "r1", "to": "b"}]
             assert not ends.events
             ends.neighbor.release.set()
             await nodes.until(lambda: ends.events)

@@ -52,9 +52,10 @@ def test_forwards_survive_the_way(
     """A request arrives as it was, its payload to the byte, with what remained of its deadline."""
     payload = json.dumps([work, "x" * JOIN_LIMIT_BYTES] if is_large else work).encode()
     request = Request(id, keyed, msgspec.Raw(payload), path, type, priority, trace)
-    body = b"".join(wire.encode_forward(request, sender, rest_s))
+    caller = wire.Caller(sender, *((path[0], type) if keyed else ()))
+    body = b"".join(wire.encode_forward(request, caller, rest_s))
     told, arrived, remaining_s = wire.decode_forward(body)
-    assert told == sender
+    assert told == caller
     assert bytes(memoryview(arrived.work)) == payload
     arrived.work = request.work
     assert arrived == request
@@ -153,7 +154,8 @@ def test_a_report_names_the_clusters_that_its_sender_hears(bad):
 @given(clusters, printable, st.booleans())
 def test_cancels_survive_the_way(sender, id, found):
     """Who cancels what, and whether it was found."""
-    assert wire.decode_cancel(wire.encode_cancel(id, sender)) == (sender, id)
+    for caller in (wire.Caller(sender), wire.Caller(sender, "b", id)):
+        assert wire.decode_cancel(wire.encode_cancel(id, caller)) == (caller, id)
     assert wire.decode_cancel_answer(wire.encode_cancel_answer(found=found)) is found
 
 

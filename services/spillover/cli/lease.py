@@ -101,7 +101,9 @@ def _run_member(options: argparse.Namespace) -> int:
     # Where `spillover.live.streams.example` finds its streams.
     os.environ["SPILLOVER_REDIS"] = options.redis
     os.environ["SPILLOVER_GROUP"] = options.group
-    configure_logs(options.node, as_json=options.log_format == "json", log_requests=False)
+    configure_logs(
+        options.node, as_json=options.log_format == "json", log_requests=False, role="node"
+    )
     times = LeaseTimes(**{one.name: getattr(options, one.name) for one in fields(LeaseTimes)})
     lines = LineWriter(_stdout())
     member = LeaseGroup(

@@ -7,7 +7,7 @@ are is in `topology_schema`; strict YAML is in `yaml_text`, files of it are in `
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,9 +62,10 @@ def load_topology(name_or_path: str) -> Topology:
     missing = f"expected a built-in topology ({names}) or a YAML file, found neither"
     document = read_mapping(name_or_path, missing=missing)
     try:
-        return TopologyFields.model_validate(
+        topology = TopologyFields.model_validate(
             {"name": Path(name_or_path).stem or "topology", **document}
         ).to_topology()
+        return replace(topology, is_named="name" in document)
     except ValidationError as error:
         raise _first_fault(source, error) from error
     except InputError as error:
@@ -74,6 +75,7 @@ def load_topology(name_or_path: str) -> Topology:
 def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
     fields = asdict(topology)
+    del fields["is_named"]
     for cluster in fields["clusters"]:
         for name in [name for name, value in cluster.items() if value is None]:
             del cluster[name]

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from spillover.live.logs import Message
+
 GRAIN_S = 0.001
 """The finest delay that is asked of the loop: asked for less, it would spin."""
 
@@ -105,5 +107,5 @@ def finest_alarm(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> A
         try:
             return TimerFdAlarm(loop, wake)
         except OSError as error:
-            _log.warning("no timerfd, so timers have a grain of a millisecond: %s", error)
+            _log.warning(Message("no timerfd", timer_grain_ms=1, reason=str(error)))
     return LoopAlarm(loop, wake)

@@ -41,6 +41,15 @@ class Response:
     """When the last byte of the answer was parsed."""
 
 
+class StreamRefused(PeerError):
+    """In place of a stream there was an answer of another status; its headers, lower-case."""
+
+    def __init__(self, name: str, status: int, headers: dict[bytes, bytes]) -> None:
+        super().__init__(f"{name}: expected status 200, got {status}")
+        self.status = status
+        self.headers = headers
+
+
 OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 """Told once what an exchange came to: its answer, or why there is none. It may be called from
 within the call that sends the request. What it raises closes the connection."""
@@ -232,7 +241,7 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status != 200:
             name = f"{exchange.method} {exchange.url}"
-            exchange.fail(PeerError(f"{name}: expected status 200, got {status}"))
+            exchange.fail(StreamRefused(name, status, self._headers))
             return
         piece, self._body = self._body, b""
         if not piece:

@@ -27,6 +27,7 @@ from spillover.live.lease_renewal.lease import Lease
 from spillover.live.lease_renewal.memory import LOOP, THREAD
 from spillover.live.lease_renewal.renewer import RenewerEnded, RenewerStarted
 from spillover.live.lease_telling import EventLog, Observer, OnEvent
+from spillover.live.logs import Message
 from spillover.live.loop_lag import LoopLag
 from spillover.live.redis_hints import Hints
 from spillover.live.workers.calls import one_line
@@ -267,7 +268,7 @@ class LeaseGroup:
         """Told once, until they are heard again; before it has joined, that tells."""
         if self.machine.state in {State.MEMBER, State.WAITING} and not self._is_deaf:
             self._is_deaf = True
-            _log.warning("no messages on the group's channels: %s; looked up each period", error)
+            _log.warning(Message("no messages on the group's channels", reason=str(error)))
 
     def _arm(self) -> None:
         due_s = self.machine.next_deadline()
@@ -286,7 +287,7 @@ class LeaseGroup:
     def _handler_ended(self, lease: Lease, problem: str | None) -> None:
         partition, epoch = lease.partition, lease.epoch
         if problem is not None:
-            _log.error("the handler of partition %d, epoch %d: %s", partition, epoch, problem)
+            _log.error(Message("handler failed", partition=partition, epoch=epoch, reason=problem))
         self._feed(ev.HandlerEnded(partition, epoch, problem, lease.was_told))
         if problem is not None and self.observer is not None:
             self.observer.handler_failed()
@@ -308,10 +309,9 @@ class LeaseGroup:
 
     def _renewal_event(self, event: Any) -> None:
         if isinstance(event, RenewerStarted):
-            why = f" ({event.why})" if event.why else ""
-            _log.info("leases are renewed by a %s%s", event.kind, why)
+            _log.info(Message("renewal starts", by=event.kind, reason=event.why or None))
         elif isinstance(event, RenewerEnded):
-            _log.warning("what renews the leases has ended: %s; another is started", event.how)
+            _log.warning(Message("renewal ended, and is started again", reason=event.how))
         else:
             self._feed(event)
 
@@ -356,7 +356,7 @@ class LeaseGroup:
             else:
                 self._joined.set_exception(error)
         except Exception as error:  # noqa: BLE001 - a bug, or a library's: told, asked again
-            _log.exception("%s failed", type(ask).__name__)
+            _log.exception(Message("ask failed", ask=type(ask).__name__))
             self._feed(ev.AskFailed(ask, f"{type(error).__name__}: {error}"))
         else:
             self._feed(ev.Answered(ask, answer))
@@ -366,7 +366,7 @@ class LeaseGroup:
             try:
                 await publishing
             except PeerError as error:
-                _log.debug("a hint was not sent: %s", error)
+                _log.debug(Message("hint was not sent", reason=str(error)))
 
         self._begin(publish())
 

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from spillover.core.lease_member import State
+from spillover.live.logs import Message
 from spillover.live.workers.calls import one_line
 from spillover.model.errors import RunError
 
@@ -40,12 +41,13 @@ class Outcome:
             return
         error = None if problem is None else RunError(f"{self._node}: {problem}")
         if error is not None and not self._waiting:
-            _log.error("member %s has given up: %s", self._node, problem)
+            _log.error(Message("member has given up", member=self._node, reason=problem))
         self.future.set_result(error)
 
     def failed(self, error: Exception) -> None:
         """Always logged: only there it says where."""
-        _log.error("member %s has failed, and serves nothing", self._node, exc_info=error)
+        failed = Message("member has failed, and serves nothing", member=self._node)
+        _log.error(failed, exc_info=error)
         if not self.future.done():
             said = f"{self._node}: it has failed by an error of its own: {one_line(error)}"
             self.future.set_result(MemberFailed(said))

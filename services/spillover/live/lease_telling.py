@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.workers.calls import one_line
 
 OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
@@ -48,4 +48,4 @@ class EventLog:
         try:
             self._on_event(line)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            _log.error("on_event was told of %s and raised %s", event, one_line(error))
+            _log.error(Message("on_event raised", event=event, reason=one_line(error)))

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from spillover.live.lease_group import LeaseGroup
 from spillover.live.lease_outcome import MemberFailed
+from spillover.live.logs import Message
 from spillover.model.errors import RunError
 
 _log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class LeaseGroupThread:
                 await self._member.wait()
             except RunError as error:
                 if not (self._waiting or isinstance(error, MemberFailed)):
-                    _log.error("the member has ended: %s", error)
+                    _log.error(Message("member has ended", reason=str(error)))
                 raise
 
     def _raise(self) -> None:

@@ -9,6 +9,8 @@ import os
 import threading
 from collections import deque
 
+from spillover.live.logs import Message
+
 LINES_MAX = 10_000
 """Unwritten. Beyond it lines are dropped, and how many is told in the log."""
 
@@ -53,7 +55,7 @@ class LineWriter:
                 self._lines.clear()
                 dropped, self._dropped = self._dropped, 0
             if dropped:
-                _log.warning("nobody reads the lines: %d were dropped", dropped)
+                _log.warning(Message("nobody reads the lines", dropped=dropped))
             if not lines:
                 return
             self._put("".join(f"{line}\n" for line in lines).encode())
@@ -64,4 +66,4 @@ class LineWriter:
                 data = data[os.write(self._fd, data) :]
             except OSError as error:
                 self._fd = None
-                _log.warning("lines cannot be written any more: %s", error.strerror)
+                _log.warning(Message("lines cannot be written any more", reason=error.strerror))

@@ -1,7 +1,9 @@
 """What a node's logs look like, and how they stay harmless: readable and small while something
 fails thousands of times a second, and never in the way when they cannot be written.
 
-What is logged, and when, is decided where it happens.
+What is logged is a `Message`: words that are short and constant, and fields that say what is
+particular about this case. Lines of JSON have them as fields, text and other formatters behind the
+words. What is logged, and when, is decided where it happens.
 """
 
 from __future__ import annotations
@@ -14,29 +16,66 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from spillover.model.request import Request
+if TYPE_CHECKING:
+    from spillover.model.request import Request
 
 PERIOD_S = 1.0
 
 REQUESTS_LOGGER = "spillover.requests"
 """One line for each request of a client that has ended, at level INFO."""
 
-TEXT_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+KINDS_MAX = 1000
+"""Kinds of records that are told apart at a time."""
+
+TOLD_APART_BY = ("neighbor", "peer", "upstream", "worker")
+"""The fields by which records of one message are of different kinds: what one neighbor does must
+not hide what another one does."""
 
 CHUNK_BYTES = 4096
 """A pipe that says it can be written takes this much at once (PIPE_BUF), without blocking."""
 
+TRACEBACK = "traceback"
+"""The one field whose value is text of many lines: Python's account of an error of a user's."""
 
-def about(request: Request) -> dict[str, object]:
-    """`extra` of a log record that concerns this request."""
+
+class Message:
+    """What a log record says: words that are always the same, and what is particular about this
+    case, by name. Durations and sizes have their unit last in the name; None is left out."""
+
+    __slots__ = ("fields", "words")
+
+    def __init__(self, words: str, /, **fields: object) -> None:
+        self.words = words
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+    def __str__(self) -> str:
+        """On one line, apart from a traceback, which is on lines of its own behind it."""
+        fields = self.fields.items()
+        said = [f"{name}={_as_text(value)}" for name, value in fields if name != TRACEBACK]
+        line = " ".join([self.words, *said])
+        return f"{line}\n{self.fields[TRACEBACK]}" if TRACEBACK in self.fields else line
+
+
+def about(request: Request) -> dict[str, str | None]:
+    """The fields of a Message that concerns this request."""
     return {"request_id": request.id, "traceparent": request.traceparent}
 
 
+def _as_text(value: object) -> str:
+    """As it is if it is a word, else as JSON: one line in any case."""
+    if not isinstance(value, str):
+        return json.dumps(value, default=str)
+    if value.isprintable() and value and not set(' "=') & set(value):
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())
+
+
 class OncePerPeriod(logging.Filter):
-    """Lets one record of each message through a second, and says in the next one of that message
-    how many it held back. Messages are told apart before their arguments are filled in: there are
-    as many as there are lines of code that log.
+    """Lets one record of each kind through a second, and says in the next one of that kind how many
+    it held back. A kind is a message's words, without what is filled in, and the neighbor, peer,
+    upstream or worker that it is about.
     """
 
     def __init__(self) -> None:
@@ -45,42 +84,71 @@ class OncePerPeriod(logging.Filter):
         self._held_back: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = str(record.msg)
         now_s = time.monotonic()
-        if now_s < self._next_s.get(message, 0.0):
-            self._held_back[message] = self._held_back.get(message, 0) + 1
+        kind = self._kind(record, now_s)
+        if now_s < self._next_s.get(kind, 0.0):
+            self._held_back[kind] = self._held_back.get(kind, 0) + 1
             return False
-        self._next_s[message] = now_s + PERIOD_S
-        held_back = self._held_back.pop(message, 0)
+        self._next_s[kind] = now_s + PERIOD_S
+        held_back = self._held_back.pop(kind, 0)
         if held_back:
-            record.msg = f"{message} (and {held_back} more since the last such line)"
+            said: object = record.msg
+            if isinstance(said, Message):
+                record.msg = Message(said.words, **said.fields, held_back=held_back)
+            else:
+                record.msg = f"{said} (and {held_back} more since the last such line)"
         return True
+
+    def _kind(self, record: logging.LogRecord, now_s: float) -> str:
+        said: object = record.msg
+        if not isinstance(said, Message):
+            return str(said)
+        kind = "\n".join([said.words, *(str(said.fields.get(one)) for one in TOLD_APART_BY)])
+        if kind not in self._next_s and len(self._next_s) >= KINDS_MAX:
+            for over in [one for one, next_s in self._next_s.items() if next_s <= now_s]:
+                del self._next_s[over]
+                self._held_back.pop(over, None)
+            if len(self._next_s) >= KINDS_MAX:
+                return said.words
+        return kind
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: at, level, logger, message, cluster; request_id and traceparent if
-    the record has them (`extra`), exception as one string if there was one."""
+    """One JSON object a line: at, level, logger, message, and whose log it is (`who`: a name and a
+    value); then the message's fields, and exception as one string if there was one."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, who: tuple[str, str]) -> None:
         super().__init__()
-        self._cluster = cluster
+        self._who = who
 
     def format(self, record: logging.LogRecord) -> str:
+        said: object = record.msg
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        fields = {
+        line: dict[str, object] = {
             "at": at.replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
-            "cluster": self._cluster,
+            "message": said.words if isinstance(said, Message) else record.getMessage(),
+            self._who[0]: self._who[1],
         }
-        for name in ("request_id", "traceparent"):
-            value = getattr(record, name, None)
-            if value is not None:
-                fields[name] = str(value)
+        if isinstance(said, Message):
+            line |= {name: value for name, value in said.fields.items() if name not in line}
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    """The local time and its offset from UTC, level, message; an exception follows on lines of its
+    own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        del datefmt
+        at = datetime.fromtimestamp(record.created, UTC).astimezone()
+        return at.isoformat(timespec="milliseconds")
 
 
 class HarmlessHandler(logging.Handler):
@@ -109,9 +177,9 @@ class HarmlessHandler(logging.Handler):
             self.lost += 1
 
     def _of_loss(self) -> str:
-        message = f"{self.lost} log lines could not be written"
+        said = Message("log lines could not be written", lost=self.lost)
         return self.format(
-            logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, None, None)
+            logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, None, None)
         )
 
     def _write(self, data: bytes) -> bool:
@@ -134,12 +202,13 @@ class HarmlessHandler(logging.Handler):
             return 0
 
 
-def configure_logs(cluster: str, *, as_json: bool, log_requests: bool) -> None:
-    """Send the logs of this process to standard error, if that is a file that one can write to."""
+def configure_logs(who: str, *, as_json: bool, log_requests: bool, role: str = "cluster") -> None:
+    """Send the logs of this process to standard error, if that is a file that one can write to.
+    `role` is what JSON lines call `who` writes them: a cluster, or a node of a lease group."""
     requests = logging.INFO if log_requests else logging.WARNING
     logging.getLogger(REQUESTS_LOGGER).setLevel(requests)
     handler: logging.Handler = logging.NullHandler()
     with suppress(AttributeError, OSError):  # None if it was closed before Python began
         handler = HarmlessHandler(sys.stderr.fileno())
-    handler.setFormatter(JsonLines(cluster) if as_json else logging.Formatter(TEXT_FORMAT))
+    handler.setFormatter(JsonLines((role, who)) if as_json else TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -19,10 +19,11 @@ from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.core.visit import Visit
 from spillover.live import wire
+from spillover.live.agreement import Peers
 from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_metrics import REFUSED, NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
@@ -71,10 +72,9 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        delays_s = [neighbor.delay_ms / 1e3 for neighbor in neighbors]
         self.machine = NodeMachine(
             NodeSettings.of(topology, cluster_id, epoch=self.epoch),
-            [(n.id, delay_s) for n, delay_s in zip(neighbors, delays_s, strict=True)],
+            [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
             self.started_s,
         )
@@ -86,12 +86,13 @@ class NodeShell:
         self.writes = WriteBatch(loop)
         self.metrics = NodeMetrics(self.machine, self.timers)
         faults = _stream(seed, f"faults/{cluster_id}")
-        self._outboxes = [Outbox(self.timers, faults, delay_s) for delay_s in delays_s]
+        self._outboxes = [Outbox(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
         self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
         at_fault = f"{self._source}: cluster {self.cluster.id}"
         self.workers = make_workers(
             self.cluster, at_fault, self.timers, self._service_ended, self._health_changed
         )
+        self.peers = Peers(topology, self.cluster.id)
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
@@ -272,7 +273,8 @@ class NodeShell:
         self.streams.tell(command.report)
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
-            _log.error("the ledger is off by %d: %s", imbalance, self.machine.ledger.as_dict())
+            ledger = self.machine.ledger.as_dict()
+            _log.error(Message("the ledger is off", imbalance=imbalance, ledger=ledger))
 
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():
@@ -297,7 +299,7 @@ class NodeShell:
             url=url,
             outbox=self._outboxes[y],
             away_max=self.machine.settings.away_limit,
-            sender=self.cluster.id,
+            agreement=self.peers.agreements[y],
             timers=self.timers,
             writes=self.writes,
             random=self._link_random,

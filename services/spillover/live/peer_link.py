@@ -19,12 +19,13 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
-from urllib.parse import quote
 
 from spillover.core import node_events as ev
 from spillover.live import wire
+from spillover.live.agreement import Agreement
 from spillover.live.http1 import HttpClient, Response
-from spillover.live.http1_connection import Exchange
+from spillover.live.http1_connection import Exchange, StreamRefused
+from spillover.live.logs import Message
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
 from spillover.live.write_batch import WriteBatch
@@ -60,6 +61,9 @@ REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 408, 413, 422, 429, 503})
 surely not run: the request surely will not run there. 504 is none of them: a gateway in between
 says so of what it has passed on."""
 
+NOT_A_NEIGHBOR = 403
+"""Whoever is at the neighbor's address does not take this node for its neighbor."""
+
 _log = logging.getLogger(__name__)
 
 OnForward = Callable[[str], None]
@@ -81,7 +85,8 @@ class _Away:
 
 
 class PeerLink:
-    """The sending side of a link, from `sender` to the neighbor with index `neighbor`.
+    """The sending side of a link, to the neighbor with index `neighbor`. `agreement` has what the
+    two have said of each other.
 
     Everything leaves through `outbox`. `feed` takes the events that come of it; `on_forward` hears
     what became of each forward: answered, refused, lost or recalled.
@@ -95,7 +100,7 @@ class PeerLink:
         url: str,
         outbox: Outbox,
         away_max: int,
-        sender: ClusterId,
+        agreement: Agreement,
         timers: Timers,
         writes: WriteBatch | None = None,
         random: Random,
@@ -105,7 +110,7 @@ class PeerLink:
         self.neighbor = neighbor
         self.cluster = cluster
         self._outbox = outbox
-        self._sender = sender
+        self._agreement = agreement
         self._timers = timers
         self._random = random
         self._feed = feed
@@ -128,7 +133,9 @@ class PeerLink:
         try:
             await self._client.warm(CONNECTIONS_WARM)
         except PeerError as error:
-            _log.info("cluster %s is not reachable yet: %s", self.cluster, error)
+            _log.info(
+                Message("neighbor is not reachable yet", neighbor=self.cluster, reason=str(error))
+            )
 
     async def close(self) -> None:
         for away in self._away.values():
@@ -146,6 +153,10 @@ class PeerLink:
             cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
             cut.set_exception(NotDelivered(f"the link to cluster {self.cluster} is cut"))
             return cut
+        if self._agreement.is_turned_away:
+            stranger: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            stranger.set_exception(NotDelivered(f"cluster {self.cluster} is not at its address"))
+            return stranger
         return self._client.request(method, path, body=body, timeout_s=timeout_s)
 
     # --- requests -----------------------------------------------------------------------------
@@ -181,7 +192,7 @@ class PeerLink:
     def _send(self, away: _Away) -> None:
         command = away.command
         remaining_s = command.deadline_s - time.monotonic()
-        body = wire.encode_forward(command.request, self._sender, remaining_s)
+        body = wire.encode_forward(command.request, self._agreement.caller, remaining_s)
         came_back = partial(self._came_back, away)
         away.asked = self._client.send(
             "POST", wire.FORWARD_PATH, came_back, body=body, timeout_s=None
@@ -201,7 +212,7 @@ class PeerLink:
         elif isinstance(came_to, NotDelivered):
             self._end("refused", ev.ForwardRefused(ref))
         else:
-            _log.debug("lost a request at cluster %s: %s", self.cluster, came_to)
+            _log.debug(Message("request lost", neighbor=self.cluster, reason=str(came_to)))
             self._end("lost", ev.ForwardLost(ref))
 
     def _end(self, outcome: str, event: Any) -> None:
@@ -261,7 +272,7 @@ class PeerLink:
             self._cancels_waiting.append(away)
         elif self._awaits(away):
             self._cancels_asked += 1
-            body = wire.encode_cancel(away.command.request.id, self._sender)
+            body = wire.encode_cancel(away.command.request.id, self._agreement.caller)
             told = self._client.request(
                 "POST", wire.CANCEL_PATH, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
@@ -280,23 +291,31 @@ class PeerLink:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         attempt = 0
         told = ""
-        path = f"{wire.REPORTS_PATH}?from={quote(self._sender, safe='')}"
+        query = f"?{self._agreement.query()}"
+        path = wire.REPORTS_PATH + query
         while True:
             self._heard = self._malformed = False
             try:
                 silence_s = STREAM_SILENCE_S + 2 * self._outbox.delay_s
                 await self._client.stream_lines(path, self._hear, silence_s=silence_s)
                 reason = "the stream was ended"
+            except StreamRefused as refused:
+                reason = str(refused)
+                if refused.status == NOT_A_NEIGHBOR:
+                    self._agreement.turned_away(refused.headers)
             except PeerError as error:
                 reason = str(error)
+                if not self._heard:
+                    self._agreement.unanswered()
             if self._heard:
                 attempt = 0
                 self._feed(ev.LinkDown(self.neighbor))
             else:
                 self._give_up()
+            reason = reason.replace(query, "")
             if self._heard or reason != told:
                 told = reason
-                _log.info("no reports of cluster %s: %s", self.cluster, reason)
+                _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
             pause_s = backoff_s(attempt, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
             attempt += 1
             await asyncio.sleep(pause_s)
@@ -307,13 +326,17 @@ class PeerLink:
         except wire.MalformedMessage as malformed:
             self._complain("reports", malformed)
             return
-        self._heard = True
+        if not self._heard:
+            self._heard = True
+            self._agreement.heard()
         self._feed(ev.Heard(self.neighbor, report))
 
     def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
         """Once for each stream of reports: a neighbor at fault may send many."""
         if not self._malformed:
-            _log.warning("cluster %s %s malformed: %s", self.cluster, does_what, malformed)
+            reason = f"it {does_what}: {malformed}"
+            said = Message("neighbor is not understood", neighbor=self.cluster, reason=reason)
+            _log.warning(said)
         self._malformed = True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from spillover.core.names import Entry
-from spillover.live.logs import REQUESTS_LOGGER
+from spillover.live.logs import REQUESTS_LOGGER, Message
 from spillover.model.request import Answer
 
 _log = logging.getLogger(REQUESTS_LOGGER)
@@ -16,13 +16,15 @@ def log_request(entry: Entry, answer: Answer) -> None:
     if not _log.isEnabledFor(logging.INFO):
         return
     _log.info(
-        "request %s %s at %s after %.1f ms, %d hops, type %s, priority %d",
-        entry.name,
-        answer.outcome.value,
-        answer.path[-1],
-        answer.total_s * 1e3,
-        len(answer.path) - 1,
-        entry.type,
-        entry.priority,
-        extra={"request_id": entry.name, "traceparent": entry.traceparent},
+        Message(
+            "request ended",
+            request_id=entry.name,
+            outcome=answer.outcome.value,
+            ended_at=answer.path[-1],
+            hops=len(answer.path) - 1,
+            system_time_ms=round(answer.total_s * 1e3, 3),
+            type=entry.type,
+            problem=answer.problem,
+            traceparent=entry.traceparent,
+        )
     )

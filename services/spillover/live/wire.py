@@ -56,8 +56,18 @@ class MalformedMessage(ValueError):
     """These bytes are not such a message."""
 
 
+class Caller(NamedTuple):
+    """Who calls: its cluster, the one that it means to call, and their federation. What is None was
+    not told: it is older than these fields, or its topology has no name."""
+
+    cluster: str
+    to: str | None = None
+    federation: str | None = None
+
+
 class ForwardBody(msgspec.Struct, omit_defaults=True):
-    """A request on its way; `sender` is the cluster that hands it on."""
+    """A request on its way; `sender` is the cluster that hands it on, `to` the one that it means to
+    hand it to, `federation` theirs."""
 
     sender: str
     id: str
@@ -68,6 +78,8 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     type: str = "default"
     priority: Priority = 0
     traceparent: str | None = None
+    to: str | None = None
+    federation: str | None = None
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
@@ -91,11 +103,13 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     retry_after_ms: float | None = None
 
 
-class CancelBody(msgspec.Struct):
+class CancelBody(msgspec.Struct, omit_defaults=True):
     """`sender` wants the request of this id, which it has handed on, no longer."""
 
     sender: str
     id: str
+    to: str | None = None
+    federation: str | None = None
 
 
 class CancelAnswer(msgspec.Struct):
@@ -145,13 +159,13 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
         raise MalformedMessage(str(error)) from error
 
 
-def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> tuple[Buffer, ...]:
-    """A request as `sender` hands it on, in parts that follow each other: a large payload is sent
+def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
+    """A request as `caller` hands it on, in parts that follow each other: a large payload is sent
     as it lies."""
     payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
-        sender=sender,
+        sender=caller.cluster,
         id=request.id,
         path=request.path,
         remaining_ms=remaining_s * 1e3,
@@ -160,6 +174,8 @@ def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> t
         type=request.type,
         priority=request.priority,
         traceparent=request.traceparent,
+        to=caller.to,
+        federation=caller.federation,
     )
     if not is_large:
         return (_encode(body),)
@@ -167,8 +183,8 @@ def encode_forward(request: Request, sender: ClusterId, remaining_s: float) -> t
     return before + _PAYLOAD, payload, after
 
 
-def decode_forward(body: bytes) -> tuple[str, Request, float]:
-    """(sender, request, what remains of its deadline in seconds). Raises MalformedMessage."""
+def decode_forward(body: bytes) -> tuple[Caller, Request, float]:
+    """(caller, request, what remains of its deadline in seconds). Raises MalformedMessage."""
     forward = _decoded(_decode_forward, body)
     _check_forward(forward)
     traceparent = forward.traceparent or ""
@@ -181,7 +197,8 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
         priority=forward.priority,
         traceparent=traceparent if is_traceparent(traceparent) else None,
     )
-    return forward.sender, request, forward.remaining_ms / 1e3
+    caller = Caller(forward.sender, forward.to, forward.federation)
+    return caller, request, forward.remaining_ms / 1e3
 
 
 def _check_forward(forward: ForwardBody) -> None:
@@ -251,16 +268,16 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     return answer, stay
 
 
-def encode_cancel(request_id: RequestId, sender: ClusterId) -> bytes:
-    """That a request which `sender` has handed on is to be canceled."""
-    return _encode(CancelBody(sender, request_id))
+def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
+    """That a request which `caller` has handed on is to be canceled."""
+    return _encode(CancelBody(caller.cluster, request_id, caller.to, caller.federation))
 
 
-def decode_cancel(body: bytes) -> tuple[str, RequestId]:
-    """(sender, id). Raises MalformedMessage."""
+def decode_cancel(body: bytes) -> tuple[Caller, RequestId]:
+    """(caller, id). Raises MalformedMessage."""
     cancel = _decoded(_decode_cancel, body)
     _check_id(cancel.id)
-    return cancel.sender, RequestId(cancel.id)
+    return Caller(cancel.sender, cancel.to, cancel.federation), RequestId(cancel.id)
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:

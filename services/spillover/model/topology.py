@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -87,6 +87,8 @@ class Topology:
     payload_limit_bytes: int = 1_048_576
     result_ttl_s: float = 300.0
     result_limit: int = 100_000
+    is_named: bool = field(default=True, compare=False)
+    """False where `name` is only that of the file: then it is no name for a federation."""
 
     def __post_init__(self) -> None:
         _check_numbers(self)

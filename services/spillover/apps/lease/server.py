@@ -33,7 +33,9 @@ CONNECTIONS_MAX = 256
 
 KEEP_ALIVE_S = 75
 
-logging.getLogger("uvicorn.error").addFilter(OncePerPeriod())
+_server_log = logging.getLogger("uvicorn.error")
+_server_log.addFilter(OncePerPeriod())
+_server_log.setLevel(logging.WARNING)  # when it begins, the member's events say
 
 
 class LeaseService:

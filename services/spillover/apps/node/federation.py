@@ -28,8 +28,9 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.live import wire
+from spillover.live.agreement import TurnedAway
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.errors import PeerError
 from spillover.model.ids import ClusterId
@@ -95,10 +96,10 @@ class Federation:
 
     async def answer(self, query: FederationQuery) -> GatheredStates:
         """What a neighbor is told. Raises Problem `not_a_neighbor`."""
-        sender = self._shell.machine.neighbors.index.get(ClusterId(query.sender))
-        if sender is None:
-            detail = f"cluster {self._own} has no link to {query.sender!r}"
-            raise Problem("not_a_neighbor", detail)
+        try:
+            sender = self._shell.peers.neighbor(wire.Caller(query.sender))
+        except TurnedAway as error:
+            raise Problem("not_a_neighbor", str(error)) from None
         if self._shell.link_faults(sender).cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
@@ -186,7 +187,8 @@ class Federation:
 
     def _complain(self, neighbor: str, what: str) -> None:
         what = what.encode("ascii", "backslashreplace").decode()[:200]
-        _log.warning("cluster %s told no states of the federation: %s", neighbor, what)
+        said = Message("neighbor told no states of the federation", neighbor=neighbor, reason=what)
+        _log.warning(said)
 
     def _own_state(self) -> dict[str, NodeState]:
         return {self._own: node_state(self._shell, self._shell.now_s)}

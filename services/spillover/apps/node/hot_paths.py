@@ -22,7 +22,7 @@ from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
 from spillover.core.names import Entry
 from spillover.live import wire
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.live.reception import fingerprint
 from spillover.model.request import Answer, Outcome, Request
@@ -211,11 +211,14 @@ class HotPaths:
     def _internal_error(self, exchange: ReplyTo, name: str | None) -> None:
         """Tell that there is a bug, with the story of the request if it was known by a name."""
         story = [] if name is None else self._shell.story(name)
-        extra = {"request_id": name}
         _log.exception(
-            "internal error in %s %s; story: %s",
-            *(exchange.method, exchange.path, story),
-            extra=extra,
+            Message(
+                "internal error",
+                request_id=name,
+                method=exchange.method,
+                path=exchange.path,
+                story=story or None,
+            )
         )
         internal = Problem("internal", "internal error; the node's log has the details", id=name)
         if story:

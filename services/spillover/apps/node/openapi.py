@@ -7,7 +7,7 @@ are told by their reasons, for the cold routes too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from fastapi import FastAPI
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spillover.apps.node.problems import STATUS_BY_REASON
 from spillover.live import wire
+from spillover.live.agreement import Terms
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 from spillover.model.topology import CLUSTER_ID
 
@@ -76,6 +77,8 @@ class ForwardView(BaseModel):
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     priority: int = Field(0, ge=0, le=9)
     traceparent: str | None = None
+    to: str | None = Field(None, description="The cluster that is meant; others refuse")
+    federation: str | None = Field(None, description="Its name; nodes of others refuse")
 
 
 class ForwardAnswerView(BaseModel):
@@ -95,6 +98,8 @@ class CancelView(BaseModel):
 
     sender: str
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    to: str | None = None
+    federation: str | None = None
 
 
 class CancelAnswerView(BaseModel):
@@ -146,12 +151,20 @@ REQUEST_PROBLEMS = (
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
 )
 
-_FROM = {
-    "name": "from",
-    "in": "query",
-    "required": True,
-    "schema": {"type": "string", "pattern": f"^{CLUSTER_ID.pattern}$"},
-}
+
+def query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
+    """A parameter of the query."""
+    return {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+_CLUSTER = {"type": "string", "pattern": f"^{CLUSTER_ID.pattern}$"}
+REPORTS_QUERY = (
+    query("from", _CLUSTER, required=True),
+    query("to", _CLUSTER),
+    query("federation", {"type": "string"}),
+    *(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms)),
+)
+"""Who asks, whom it means to ask, and what its topology says of what the two share."""
 
 HOT_PATHS: dict[str, dict[str, Operation]] = {
     "/requests": {
@@ -189,7 +202,7 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
         "get": Operation(
             summary="Between neighbors: load reports for as long as the connection lasts",
             operation_id="get_reports",
-            parameters=(_FROM,),
+            parameters=REPORTS_QUERY,
             answers={200: ("Reports, and empty objects as signs of life", "application/x-ndjson")},
             problems=("not_a_neighbor", "invalid", "not_ready"),
         )

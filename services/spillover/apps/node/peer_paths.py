@@ -16,9 +16,9 @@ from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import node_ended
 from spillover.core.node_events import CancelAsked, Refuse, ReportAsked
 from spillover.live import wire
+from spillover.live.agreement import Terms, TurnedAway
 from spillover.live.node_shell import NodeShell
 from spillover.live.report_streams import ReportStream
-from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -46,10 +46,10 @@ class PeerPaths:
         body = await _read(exchange, self._forward_limit_bytes)
         read_s = shell.now_s
         try:
-            sender, request, remaining_s = wire.decode_forward(body)
+            caller, request, remaining_s = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        origin = self._neighbor(sender)
+        origin = self._neighbor(caller)
         self._check_path(request)
         # Its home may have another handler: refused, it is decided again there.
         unfit = shell.workers.problem_with(request.work)
@@ -79,10 +79,10 @@ class PeerPaths:
         the request itself."""
         body = await _read(exchange, ENVELOPE_LIMIT_BYTES)
         try:
-            sender, request_id = wire.decode_cancel(body)
+            caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        ref = self._shell.visitors.ref_of(request_id, self._neighbor(sender))
+        ref = self._shell.visitors.ref_of(request_id, self._neighbor(caller))
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
         found = b'{"found":true}' if ref is not None else b'{"found":false}'
@@ -91,10 +91,14 @@ class PeerPaths:
     async def reports(self, exchange: Exchange, send: Send) -> None:
         """A stream of this node's reports, until one of the two ends it."""
         try:
-            query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=8)
-        except ValueError as error:
+            query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=16)
+            terms = Terms.read(query)
+        except ValueError as error:  # MalformedMessage is one
             raise Problem("invalid", f"query: {error}") from error
-        neighbor = self._neighbor(query.get("from", [""])[0])
+        told = {name: values[0] for name, values in query.items()}
+        caller = wire.Caller(told.get("from", ""), told.get("to"), told.get("federation"))
+        neighbor = self._neighbor(caller)
+        self._shell.peers.agreements[neighbor].asked(terms)
         stream = self._shell.streams.open(neighbor, exchange.write_piece)
         if stream is None:
             raise Problem("not_ready", "the node ends")
@@ -130,12 +134,12 @@ class PeerPaths:
             expected = f"expected at most {hops_max} hops, got {request.hops}"
             raise Problem("invalid", f"path: {expected}", id=request.id)
 
-    def _neighbor(self, cluster: str) -> int:
-        neighbor = self._shell.machine.neighbors.index.get(ClusterId(cluster))
-        if neighbor is None:
-            own = self._shell.cluster.id
-            raise Problem("not_a_neighbor", f"cluster {own} has no link to {cluster!r}")
-        return neighbor
+    def _neighbor(self, caller: wire.Caller) -> int:
+        try:
+            return self._shell.peers.neighbor(caller)
+        except TurnedAway as error:
+            headers = self._shell.peers.who_this_is()
+            raise Problem("not_a_neighbor", str(error), headers=headers) from None
 
 
 async def _read(exchange: Exchange, limit_bytes: int) -> bytes:

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
 import threading
@@ -16,13 +15,14 @@ from typing import Any
 
 import uvicorn
 
+from spillover import __version__
 from spillover.apps.node.app import create_app
 from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
+from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.http_protocol import BoundedProtocol
-from spillover.core.node_settings import NodeSettings
 from spillover.live.allocator import keep_freed_memory
 from spillover.live.listening import bind_socket
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.model.topology import Topology
 
@@ -40,7 +40,9 @@ not heard of the end decides again. A connection that is just closed would leave
 STDIN = 0
 
 _log = logging.getLogger(__name__)
-logging.getLogger("uvicorn.error").addFilter(OncePerPeriod())
+_server_log = logging.getLogger("uvicorn.error")
+_server_log.addFilter(OncePerPeriod())
+_server_log.setLevel(logging.WARNING)  # when it begins and ends, the node says itself
 
 
 class NodeServer(uvicorn.Server):
@@ -92,7 +94,7 @@ async def serve_node(
         if peer_bind is not None:
             listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
         shell = NodeShell(topology, cluster_id, seed=seed, source=source)
-        _warn_of_file_limit(shell.machine.settings)
+        _say_who_starts(shell, listening, source)
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
         if end_with_stdin:
@@ -100,6 +102,7 @@ async def serve_node(
         app = create_app(shell, testbed=testbed)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicDoor(app), PeerDoor(app)]
         servers = [NodeServer(app) for app in apps]
+        _watch_files(shell, servers)
         running = asyncio.create_task(shell.run())
         serving = asyncio.gather(
             *(server.serve([one]) for server, one in zip(servers, listening, strict=True))
@@ -107,6 +110,7 @@ async def serve_node(
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
+            _log.info(Message("node listens"))
             keep_freed_memory()
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
@@ -137,7 +141,7 @@ async def close_node(
 async def _drain(shell: NodeShell, timeout_s: float) -> None:
     lost = await shell.drain(timeout_s)
     if lost:
-        _log.warning("cluster %s: %d requests were lost at the end", shell.cluster.id, lost)
+        _log.warning(Message("requests were lost at the end", requests=lost))
 
 
 async def _first(*waits: Awaitable[object]) -> None:
@@ -193,21 +197,34 @@ def _on_stdin_end(end: asyncio.Event) -> None:
     threading.Thread(target=wait, name="stdin", daemon=True).start()
 
 
-def _warn_of_file_limit(settings: NodeSettings) -> None:
-    """Every waiting request holds a connection, and every one that is away two: the one it came
-    on, and the one it went on."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.queue_limit + 2 * settings.away_limit + 1024
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < wanted:
-        _log.warning(
-            "only %d files may be open (ulimit -n): a queue of %d requests needs %d",
-            soft,
-            settings.queue_limit,
-            wanted,
+def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
+    """The first line of a node's log."""
+    public, peer = sockets[0], sockets[1] if len(sockets) > 1 else None
+    _log.info(
+        Message(
+            "node starts",
+            cluster=shell.cluster.id,
+            address=_url_of(public),
+            peer_address=None if peer is None else _url_of(peer),
+            federation=shell.topology.name,
+            topology=source,
+            version=__version__,
         )
+    )
+
+
+def _url_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _watch_files(shell: NodeShell, servers: Sequence[NodeServer]) -> None:
+    allowed = raise_file_limit(shell.machine.settings)
+    if allowed is None:
+        return
+
+    def connections() -> int:
+        taken = sum(len(server.server_state.connections) for server in servers)
+        return taken + shell.machine.register.away + shell.machine.servers.busy
+
+    FileWatch(allowed, connections).begin(shell.timers, lambda: shell.now_s)

@@ -45,6 +45,17 @@ class NeighborState(BaseModel):
     """Requests handed to it since the start, whatever came back."""
     link: LinkState | None = None
     """null where nobody has changed it."""
+    disagreement: str | None = None
+    """What the two topologies say differently of what the clusters share, or that another node is
+    at the neighbor's address; null as far as they agree."""
+
+
+class TurnedAwayState(BaseModel):
+    """A cluster that lately took this one for its neighbor, and why it was turned away."""
+
+    id: ClusterName
+    reason: str
+    age_s: Annotated[float, Field(ge=0.0)]
 
 
 class LedgerState(BaseModel):
@@ -82,6 +93,7 @@ class NodeState(BaseModel):
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
     neighbors: list[NeighborState]
+    turned_away: list[TurnedAwayState] = []
     ledger: LedgerState
 
 
@@ -139,6 +151,10 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         stuck=len(machine.servers.stuck),
         down=machine.servers.down,
         neighbors=_neighbor_states(shell, now_s),
+        turned_away=[
+            TurnedAwayState(id=cluster, reason=why, age_s=age_s)
+            for cluster, (why, age_s) in shell.peers.turned_away().items()
+        ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
 
@@ -159,6 +175,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             delay_ms=linked[y].delay_ms,
             forwards=shell.metrics.forwards_left[y],
             link=link_state(shell, y),
+            disagreement=shell.peers.agreements[y].disagreement,
         )
         for y, view in enumerate(shell.machine.neighbors.view(now_s))
     ]

@@ -26,6 +26,7 @@ from spillover.live.lease_renewal.lease import Lease
 from spillover.live.lease_renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.lease_renewal.plan import Plan
 from spillover.live.lease_renewal.spawn import PROCESS, Worker, start_process, start_thread
+from spillover.live.logs import Message
 
 _log = logging.getLogger(__name__)
 
@@ -374,7 +375,7 @@ class LeaseRenewer:
         try:
             told(what)
         except Exception:  # noqa: BLE001 - it is told in full
-            _log.exception("%r was not taken", what)
+            _log.exception(Message("renewal event was not taken", event=repr(what)))
 
     def _say(self, word: bytes) -> None:
         if self._worker is not None:

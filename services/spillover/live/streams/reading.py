@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from typing import Any, Literal
 
 from spillover.live.lease_renewal.lease import Fenced
+from spillover.live.logs import Message
 from spillover.live.redis_connection import Script
 from spillover.live.streams.effects import Effect, Effects
 from spillover.live.streams.keys import SOURCE, StreamKeys, check_partition
@@ -269,8 +270,12 @@ class Reading:
             raise RecordsTrimmed(self.partition, gone, at.id)
         if gone:
             _log.warning(
-                "partition %d: %d records after %s were trimmed before they were read",
-                *(self.partition, gone, at.id),
+                Message(
+                    "records were trimmed before they were read",
+                    partition=self.partition,
+                    records=gone,
+                    after=at.id,
+                )
             )
         self._place = end
         if self.checkpoint is not None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from spillover.core.node_events import NotStarted, ServiceEnded, Start
-from spillover.live.logs import OncePerPeriod, about
+from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.workers import dask_call
 from spillover.live.workers.base import OnEnd, OnHealth
 from spillover.live.workers.calls import PROBLEM_LENGTH_MAX
@@ -118,11 +118,8 @@ class DaskWorkers:
             self._end(command, Outcome.DONE, result=msgspec.Raw(value))
 
     def _fail(self, command: Start, problem: str, details: str) -> None:
-        request = command.request
-        shown = details or problem
-        _log.warning(
-            "the handler failed on request %s: %s", request.id, shown, extra=about(request)
-        )
+        told, trace = about(command.request), details or None
+        _log.warning(Message("handler failed", **told, reason=problem, traceback=trace))
         self._end(command, Outcome.FAILED, problem=problem[:PROBLEM_LENGTH_MAX])
 
     def _end(self, command: Start, outcome: Outcome, **found: Any) -> None:

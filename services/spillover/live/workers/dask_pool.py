@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.workers import dask_call
 
 _log = logging.getLogger(__name__)
@@ -84,14 +84,15 @@ class Pool:
 
     def tell(self, address: str, servers: int) -> None:
         """Say how many slots the cluster at this address has for so many servers."""
-        slots, cluster = self.slots, f"the Dask cluster at {address}"
+        slots = self.slots
+        counts = {"upstream": address, "slots": slots, "servers": servers}
         if slots == 0:
-            _log.warning("%s has no worker slots that can be used", cluster)
+            _log.warning(Message("no worker slots that can be used", **counts))
         elif slots < servers:
-            text = "%s has %d worker slots for %d servers: as many as are missing wait for one"
-            _log.warning(f"{text}, set servers: %d", cluster, slots, servers, slots)
+            advice = f"as many as are missing wait for one; set servers: {slots}"
+            _log.warning(Message("fewer worker slots than servers", **counts, advice=advice))
         else:
-            _log.info("%s has %d worker slots", cluster, slots)
+            _log.info(Message("worker slots", **counts))
 
 
 class Shipped:

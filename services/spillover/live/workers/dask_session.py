@@ -22,7 +22,7 @@ from concurrent.futures import TimeoutError as ThreadTimeoutError
 from random import Random
 from typing import Any
 
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.workers import dask_call
 from spillover.live.workers.calls import RESULT_LIMIT_BYTES, one_line
 from spillover.live.workers.dask_pool import (
@@ -149,8 +149,9 @@ class DaskSession:
         """For ever: watch the scheduler, and look for it again when it is lost."""
         while True:
             reason = await self._watch()
-            _log.warning("lost the Dask scheduler at %s: %s", self._target.address, reason)
-            self._lose_all(f"the Dask scheduler at {self._target.address} was lost: {reason}")
+            address = self._target.address
+            _log.warning(Message("Dask scheduler lost", upstream=address, reason=reason))
+            self._lose_all(f"the Dask scheduler at {address} was lost: {reason}")
             await self._disconnect()
             attempt = 0
             while self._client is None:
@@ -160,9 +161,9 @@ class DaskSession:
                 try:
                     await self._connect()
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                    tried = (self._target.address, one_line(error))
-                    _log.warning("the Dask scheduler at %s is still away: %s", *tried)
-            _log.info("the Dask scheduler at %s is back", self._target.address)
+                    told = {"upstream": address, "reason": one_line(error)}
+                    _log.warning(Message("Dask scheduler still away", **told))
+            _log.info(Message("Dask scheduler is back", upstream=address))
 
     async def _connect(self) -> None:
         """Raises whatever Dask does."""
@@ -258,13 +259,14 @@ class DaskSession:
         try:
             token, problem = await greet(self._client, address, self._names)
         except Exception as error:  # noqa: BLE001 - it may be gone: the next look tells
-            _log.info("Dask worker %s cannot be greeted: %s", address, one_line(error))
+            reason = one_line(error)
+            _log.info(Message("Dask worker cannot be greeted", worker=address, reason=reason))
             self._greeting.pop(address, None)
             return
         self._greeting.pop(address, None)
         if problem:
             self._unfit[address] = f"Dask worker {address} {problem}"
-            _log.error("Dask worker %s is not used: it %s", address, problem)
+            _log.error(Message("Dask worker is not used", worker=address, reason=f"it {problem}"))
         else:
             self._pool.add(PoolWorker(address, slots, token))
         self._changed()
@@ -273,7 +275,7 @@ class DaskSession:
         worker = self._pool.remove(address)
         if worker is None:
             return
-        _log.warning("lost the Dask worker %s", address)
+        _log.warning(Message("Dask worker lost", worker=address))
         self._unknown(
             [request for request in self._requests.values() if request.worker is worker],
             f"the Dask worker {address} was lost",

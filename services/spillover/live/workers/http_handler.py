@@ -19,7 +19,7 @@ import msgspec
 
 from spillover.core.node_events import NotStarted, ServiceEnded, Start
 from spillover.live.http1 import Response
-from spillover.live.logs import OncePerPeriod, about
+from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.workers.base import OnEnd, OnHealth
 from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, one_line
 from spillover.live.workers.upstream_answers import read_answer
@@ -156,7 +156,7 @@ class HttpWorkers:
         shown = details or problem
         request = command.request
         _log.warning(
-            "the handler failed on request %s: %s", request.id, shown, extra=about(request)
+            Message("handler failed", **about(request), reason=shown, upstream_status=status)
         )
         self._on_end(
             ServiceEnded(

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
-from spillover.live.logs import OncePerPeriod, about
+from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, failed
 from spillover.live.workers.processes import ServerProcesses
@@ -72,7 +72,7 @@ def service_ended(command: Start, ended: Ended) -> ServiceEnded:
     if ended.problem is None:
         result = msgspec.Raw(ended.result)
         return ServiceEnded(command.ref, Outcome.DONE, service_s, result)
-    details = ended.details or ended.problem
-    request = command.request
-    _log.warning("the handler failed on request %s: %s", request.id, details, extra=about(request))
+    trace = ended.details or None
+    told = about(command.request)
+    _log.warning(Message("handler failed", **told, reason=ended.problem, traceback=trace))
     return ServiceEnded(command.ref, Outcome.FAILED, service_s, problem=ended.problem)

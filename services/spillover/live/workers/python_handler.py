@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from spillover.core.node_events import ServiceEnded, Start
-from spillover.live.logs import OncePerPeriod, about
+from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.timers import Timer, Timers
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, arguments, call, encoded, failed
@@ -162,9 +162,7 @@ class SyncWorkers(PooledWorkers):
             super()._ended(command, ended)
             return
         request = command.request
-        _log.warning(
-            "killed request %s, which ran on: %s", request.id, ended.problem, extra=about(request)
-        )
+        _log.warning(Message("killed what ran on", **about(request), reason=ended.problem))
         service_s = max(0.0, time.monotonic() - command.at_s)
         self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_s), None)
 

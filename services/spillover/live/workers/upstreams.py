@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from random import Random
 
 from spillover.live.http1 import HttpClient, Response
-from spillover.live.logs import OncePerPeriod
+from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.workers.base import OnHealth
 from spillover.live.workers.calls import RESULT_LIMIT_BYTES
 from spillover.model.errors import NotDelivered
@@ -89,7 +89,7 @@ class Upstreams:
         if not upstream.up:
             return
         upstream.up = False
-        _log.warning("upstream %s cannot be reached: %s", upstream.name, reason)
+        _log.warning(Message("upstream cannot be reached", upstream=upstream.name, reason=reason))
         self._look_after(upstream)
         if not self._count_up():
             self._on_health(False)  # noqa: FBT003 - the shape of the callback
@@ -138,7 +138,7 @@ class Upstreams:
                 upstream.reason = reason_of(error)
             else:
                 upstream.up = True
-        _log.info("upstream %s can be reached again", upstream.name)
+        _log.info(Message("upstream can be reached again", upstream=upstream.name))
         if self._count_up() == 1:
             self._on_health(True)  # noqa: FBT003 - the shape of the callback
 

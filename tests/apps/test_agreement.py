@@ -1,0 +1,246 @@
+"""Neighbors that do not mean the same: whom they serve, what both sides say of it, and when they
+are in agreement again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+
+from spillover.live import wire
+from spillover.live.agreement import TURNED_AWAY_MAX, Peers, TurnedAway
+from spillover.model.request import Request
+
+TERMS = [
+    ("gossip_period_ms", 40.0, "gossip period: {} ms here, {} ms there"),
+    ("default_deadline_ms", 30_000.0, "default deadline: {} ms here, {} ms there"),
+    ("max_hops", 4, "hop budget: {} here, {} there"),
+]
+
+
+async def begin(nodes, federation, cluster, **changes):
+    """Start this node with a topology that differs from the others'."""
+    own, federation.topology = federation.topology, replace(federation.topology, **changes)
+    await federation.start(cluster)
+    federation.topology = own
+
+
+async def says(nodes, node, text):
+    """Wait until its one neighbor's row says so."""
+    (agreement,) = node.shell.peers.agreements
+    await nodes.until(lambda: agreement.disagreement == text)
+    _, state = await node.get("/state")
+    assert state["neighbors"][0]["disagreement"] == text
+
+
+def told(caplog, words):
+    """(neighbor, level) of each such line."""
+    said = [(record.msg, record.levelname) for record in caplog.records]
+    return [
+        (message.fields["neighbor"], level)
+        for message, level in said
+        if getattr(message, "words", "") == words
+    ]
+
+
+def test_neighbors_that_disagree_about_their_link(nodes, caplog):
+    """Both say so, once, work goes on, and when they agree again, both say that too."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", delay_ms=5.0, clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology, absent=("b",)) as federation:
+            a = federation["a"]
+            links = (replace(topology.links[0], delay_ms=7.5),)
+            await begin(nodes, federation, "b", links=links)
+            await says(nodes, a, "link delay: 5 ms here, 7.5 ms there")
+            await says(nodes, federation["b"], "link delay: 7.5 ms here, 5 ms there")
+            await nodes.until(federation.all_linked)
+            answers = [json.loads((await one).body) for one in [a.post(), a.post()]]
+            assert {answer["cluster"] for answer in answers} == {"a", "b"}
+            assert sorted(told(caplog, "neighbor disagrees")) == [
+                *(("a", "WARNING"), ("b", "WARNING")),
+            ]
+            await federation.stop("b")
+            await begin(nodes, federation, "b")
+            await says(nodes, a, None)
+            await says(nodes, federation["b"], None)
+            assert told(caplog, "neighbor agrees again") == [("b", "INFO")]
+
+    with caplog.at_level(logging.INFO):
+        nodes.run(main)
+
+
+@pytest.mark.parametrize(("field", "value", "words"), TERMS)
+def test_neighbors_that_disagree_about_the_time_scale(nodes, field, value, words):
+    """Whatever shows that they were started from different files."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b")
+        own = getattr(topology, field)
+        async with nodes.Federation(topology, absent=("b",)) as federation:
+            await begin(nodes, federation, "b", **{field: value})
+            here, there = f"{own:g}", f"{value:g}"
+            await says(nodes, federation["a"], words.format(here, there))
+            await says(nodes, federation["b"], words.format(there, here))
+            await nodes.until(federation.all_linked)
+
+    nodes.run(main)
+
+
+def test_a_link_on_one_side_only(nodes, caplog):
+    """Both say so: who has it in its row, who has not among those that it turned away."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b"), absent=("b",)) as federation:
+            await begin(nodes, federation, "b", links=())
+            await says(nodes, federation["a"], "link: one here, none there")
+            _, state = await federation["b"].get("/state")
+            (row,) = state["turned_away"]
+            assert (row["id"], row["reason"]) == ("a", "cluster b has no link to 'a'")
+            assert 0.0 <= row["age_s"] < nodes.LIMIT_S
+            assert not federation["a"].knows("b")
+        lines = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        assert lines == [
+            """cluster turned away peer=a reason="cluster b has no link to 'a'\"""",
+            """neighbor disagrees neighbor=b disagreement="link: one here, none there\"""",
+        ]
+
+    with caplog.at_level(logging.WARNING):
+        nodes.run(main)
+
+
+def test_another_federation_gets_no_work(nodes):
+    """Nor does it give any, in whatever way it asks; where one of the two has no name, there is
+    nothing to compare."""
+    request = Request("r", keyed=False, work=b"1", path=("a",))
+
+    async def main():
+        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology, absent=("b",)) as federation:
+            a = federation["a"]
+            await begin(nodes, federation, "b", name="other")
+            b = federation["b"]
+            await says(nodes, a, "federation: 'test' here, 'other' there")
+            await says(nodes, b, "federation: 'other' here, 'test' there")
+            assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
+            wrong = wire.Caller("a", "b", "test")
+            calls = [
+                (wire.FORWARD_PATH, b"".join(wire.encode_forward(request, wrong, 1.0))),
+                (wire.CANCEL_PATH, wire.encode_cancel("r", wrong)),
+            ]
+            for path, body in calls:
+                status, _, problem = await b.send("POST", path, body)
+                assert (status, problem["reason"]) == (403, "not_a_neighbor")
+                assert problem["detail"] == "federation: 'other' here, 'test' there"
+            _, seen = await a.get("/federation")
+            assert "unreachable" in seen["clusters"]["b"]
+            assert b.ledger.foreign["received"] == 0
+            await federation.stop("b")
+            await begin(nodes, federation, "b", name="other", is_named=False)
+            await nodes.until(federation.all_linked)
+            await says(nodes, federation["a"], None)
+
+    nodes.run(main)
+
+
+def test_another_cluster_at_a_neighbors_address(nodes):
+    """Another testbed has taken the port of a node that died: it knows a cluster a of its own, and
+    is not taken for b all the same. When b is back, all is well."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology) as federation:
+            a, port = federation["a"], federation["b"].url
+            await federation.stop("b")
+            stranger = nodes.topology_of("a", "x").with_urls({"a": a.url, "x": port})
+            own, federation.topology = federation.topology, replace(stranger, name="other")
+            await federation.start("x")
+            federation.topology = own
+            await says(nodes, a, "at its address is cluster 'x' of federation 'other'")
+            row = federation["x"].shell.peers.turned_away()["a"]
+            assert row[0] == "it looks for cluster 'b', this is 'x'"
+            assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
+            assert federation["x"].ledger.foreign["received"] == 0
+            await federation.stop("x")
+            await nodes.until(lambda: a.shell.peers.agreements[0].disagreement is None)
+            await federation.start("b")
+            await nodes.until(federation.all_linked)
+
+    nodes.run(main)
+
+
+def test_neighbors_of_an_older_version(nodes):
+    """They tell none of this, and are served as ever."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            b = federation["b"]
+            forward = {"sender": "a", "id": "r", "path": ["a"], "remaining_ms": 5e3, "payload": 1}
+            status, _, answer = await b.send(
+                "POST", wire.FORWARD_PATH, json.dumps(forward).encode()
+            )
+            assert (status, answer["outcome"]) == (200, "done")
+            cancel = b'{"sender": "a", "id": "r"}'
+            assert (await b.send("POST", wire.CANCEL_PATH, cancel))[0] == 200
+            heard = nodes.asyncio.Event()
+            stream = nodes.asyncio.create_task(
+                b.client.stream_lines(
+                    f"{wire.REPORTS_PATH}?from=a", lambda _: heard.set(), silence_s=None
+                )
+            )
+            await heard.wait()
+            stream.cancel()
+            assert (await b.get("/state"))[1]["neighbors"][0]["disagreement"] is None
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("bad", ["delay_ms=x", "delay_ms=-1", "max_hops=nan", "max_hops=1e999"])
+def test_terms_that_are_none(nodes, bad):
+    """One line that names the field."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            status, _, problem = await federation["b"].send(
+                "GET", f"{wire.REPORTS_PATH}?from=a&{bad}"
+            )
+            field = bad.partition("=")[0]
+            assert (status, problem["reason"]) == (422, "invalid")
+            assert problem["detail"] == f"query: {field}: expected a number, 0 or more"
+
+    nodes.run(main)
+
+
+def test_what_is_remembered_of_those_turned_away_is_bounded(nodes, caplog):
+    """The oldest is forgotten; each is told once for each reason; what is no cluster's name is not
+    remembered at all."""
+    topology = nodes.topology_of("a", "b")
+    peers = Peers(topology, "a")
+    callers = [wire.Caller(f"c{number}") for number in range(TURNED_AWAY_MAX + 8)]
+    callers += [callers[-1], wire.Caller("no name"), wire.Caller(""), wire.Caller("b", "b" * 10**6)]
+    for caller in callers:
+        with pytest.raises(TurnedAway) as raised:
+            peers.neighbor(caller)
+        assert len(str(raised.value)) < 1000
+    kept = peers.turned_away()
+    assert list(kept) == [*(f"c{number}" for number in range(9, TURNED_AWAY_MAX + 8)), "b"]
+    assert peers.neighbor(wire.Caller("b")) == peers.neighbor(wire.Caller("b", "a", "test")) == 0
+
+
+@pytest.mark.parametrize("name", ["zwei Städte", "a&b=c", "\U0001f600" * 300, " x "])
+def test_names_that_are_hard_to_tell(nodes, name):
+    """Whatever a file calls its federation: told within the limits of a head, and compared."""
+
+    async def main():
+        topology = replace(nodes.topology_of("a", "b"), name=name)
+        async with nodes.Federation(topology, absent=("b",)) as federation:
+            await begin(nodes, federation, "b", name="other")
+            there = f"federation: {name[:200]!r} here, 'other' there"
+            await says(nodes, federation["a"], there)
+            await federation.stop("b")
+            await federation.start("b")
+            await nodes.until(federation.all_linked)
+
+    nodes.run(main)
