@@ -201,6 +201,7 @@ class HttpClient:
             await answer
         finally:
             answer.cancel()
+            del answer, exchange  # an error has this frame in its traceback, and they the error
         lines.end()
 
     async def close(self) -> None:
@@ -208,6 +209,7 @@ class HttpClient:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
+            self._sweep = None
         for connection in list(self._open):
             if connection.exchange is not None:
                 connection.exchange.break_off("this client was closed")
@@ -292,6 +294,8 @@ class HttpClient:
     ) -> None:
         self._connecting.discard(task)
         self._ended.set()
+        if exchange is not None:
+            exchange.opening = None
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             if exchange is not None:

@@ -95,6 +95,7 @@ class Exchange:
     def _unset_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None
 
     def _abandon(self) -> None:
         connection, self.connection = self.connection, None
@@ -123,6 +124,9 @@ class Connection(asyncio.Protocol):
 
     The lower half, `on_*`, is called by the parser from within `data_received`. It only takes
     notes: an exception raised there would reach us as a parser error.
+
+    The parser and the connection hold each other, from the first moment of the connection to its
+    last: else both, and the answer with them, would stay until the next full garbage collection.
     """
 
     __slots__ = (
@@ -145,12 +149,12 @@ class Connection(asyncio.Protocol):
     def __init__(self, pool: Pool, writes: WriteBatch | None = None) -> None:
         self._pool = pool
         self._writes = writes
-        self._parser = httptools.HttpResponseParser(self)
         self.exchange: Exchange | None = None
         self.idle_since_s = 0.0
         self._await_answer()
 
     def _await_answer(self) -> None:
+        """Forget the last answer: an idle connection must hold none."""
         self._headers: dict[bytes, bytes] = {}
         self._body: bytes | bytearray = b""
         self._answer: Response | None = None
@@ -166,7 +170,6 @@ class Connection(asyncio.Protocol):
 
     def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
-        self._await_answer()
         self.exchange = exchange
         exchange.connection = self
         exchange.sent_s = exchange.heard_s = time.monotonic()
@@ -178,11 +181,13 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""
         self.exchange = None
+        self._await_answer()
         self._pool.dropped(self)
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -215,6 +220,7 @@ class Connection(asyncio.Protocol):
         self._pool.lost(self)
         if self.exchange is not None:
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
+        del self._parser
 
     def _parse(self, data: bytes) -> None:
         self._overhead_bytes += len(data)
@@ -247,8 +253,10 @@ class Connection(asyncio.Protocol):
             return
         self.exchange = None
         exchange.connection = None
+        reusable = self._reusable
+        self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
-        if self._reusable and self.usable and not self._transport.get_write_buffer_size():
+        if reusable and self.usable and not self._transport.get_write_buffer_size():
             self.idle_since_s = answer.received_s
             self._pool.released(self)
         else:
