@@ -2,7 +2,9 @@
 
 A request that came from a client may use the whole queue, one that a neighbor sends only the first
 nine tenths: under overload those that have nowhere else to go come first. A request that would
-wait beyond its deadline is not taken at all: it would only make others late.
+wait beyond its deadline is not taken at all: it would only make others late. The same shares hold
+for bytes (`held`), and there for requests that could start at once or be handed on, too: these are
+held until their answer comes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import math
 
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
+from spillover.core.held import Held
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
 from spillover.core.visit import Visit
@@ -28,22 +31,28 @@ SPREAD = 2.0
 class Admission:
     """Looks at the queue and the servers, changes neither. `draining` is set by the machine."""
 
-    __slots__ = ("_decider", "_queue", "_servers", "_settings", "draining")
+    __slots__ = ("_decider", "_held", "_queue", "_servers", "_settings", "draining")
 
     def __init__(
-        self, settings: NodeSettings, queue: Fifo[Visit], servers: Servers, decider: Decider
+        self,
+        settings: NodeSettings,
+        queue: Fifo[Visit],
+        servers: Servers,
+        decider: Decider,
+        held: Held,
     ) -> None:
         self.draining = False
         self._settings = settings
         self._queue = queue
         self._servers = servers
         self._decider = decider
+        self._held = held
 
     @property
     def accepting(self) -> bool:
         """Whether a neighbor's request would be accepted now."""
         servers = self._servers
-        if self.draining or servers.down or not servers.working:
+        if self.draining or servers.down or not (servers.working and self._held.takes_foreign):
             return False
         return servers.free > 0 or len(self._queue) < self._settings.foreign_limit
 
@@ -53,6 +62,19 @@ class Admission:
         if not self.accepting:
             return 0.0
         return accept_probability(len(self._queue), self._servers.working)
+
+    def refusal(self, visit: Visit) -> Refusal | None:
+        """Why the visit can be neither started, kept nor handed on; None if it is to be decided."""
+        if self.draining:
+            return Refusal.DRAINING
+        held, size_bytes = self._held, visit.request.size_bytes
+        if held.fits(size_bytes, is_home=visit.is_home):
+            return None
+        if not held.can_fit(size_bytes, is_home=visit.is_home):
+            return Refusal.TOO_LARGE
+        if not visit.is_home:
+            held.wanted_bytes = size_bytes
+        return Refusal.MEMORY_FULL
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Why the visit should not join the queue; None if it may."""

@@ -6,10 +6,11 @@ joins the queue or leaves for a neighbor. A visit that left comes back as an ans
 a refusal (decided again, that neighbor left out), or not at all (decided again if the request has
 a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply.
 
-What bounds it: the queue by `queue_limit`, requests away by `away_limit`, and both together by the
-sum, which is how long the queue can become when all that are away come back refused; hops by
-`max_hops`; what is remembered for `/explain` by `records_max`. What `admission` objects to is
-refused if it comes from a neighbor, and handed on if it comes from a client and a neighbor accepts.
+What bounds it: all that it holds by `held_limit_bytes`; the queue by `queue_limit`, requests away
+by `away_limit`, and both together by the sum, which is how long the queue can become when all that
+are away come back refused; hops by `max_hops`; what is remembered for `/explain` by `records_max`.
+What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
+client and a neighbor accepts.
 
 Not here: what a payload means, how bytes travel, what time it is.
 """
@@ -55,7 +56,7 @@ class NodeMachine(NodeFacts):
     ) -> None:
         self.settings = settings
         self.servers = Servers(settings.servers)
-        self.register = Register(settings.epoch)
+        self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.queue = self.register.queue
         self.neighbors = Neighbors(
             settings.cluster,
@@ -70,7 +71,7 @@ class NodeMachine(NodeFacts):
             service_s=settings.service_s,
             records_max=settings.records_max,
         )
-        self.admission = Admission(settings, self.queue, self.servers, self.decider)
+        self.admission = Admission(settings, self.queue, self.servers, self.decider, self.held)
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
@@ -88,6 +89,7 @@ class NodeMachine(NodeFacts):
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, __: self._publish(),
             ev.Woke: self._woke,
+            ev.BytesMoving: lambda event, _: self.held.move(event.count),
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
@@ -114,8 +116,8 @@ class NodeMachine(NodeFacts):
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
-        if self.admission.draining:
-            self._refuse_untried(visit, Refusal.DRAINING, now_s)
+        if (refusal := self.admission.refusal(visit)) is not None:
+            self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, cast
 
 import httptools
 
+from spillover.live.moving import Moving
 from spillover.live.write_batch import Buffer, WriteBatch, write_parts
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
@@ -135,6 +136,7 @@ class Connection(asyncio.Protocol):
         "_fault",
         "_head_complete",
         "_headers",
+        "_moving",
         "_overhead_bytes",
         "_parser",
         "_pool",
@@ -146,9 +148,13 @@ class Connection(asyncio.Protocol):
         "idle_since_s",
     )
 
-    def __init__(self, pool: Pool, writes: WriteBatch | None = None) -> None:
+    def __init__(
+        self, pool: Pool, writes: WriteBatch | None = None, moving: Moving | None = None
+    ) -> None:
         self._pool = pool
         self._writes = writes
+        self._moving = moving
+        self._body: bytes | bytearray = b""
         self.exchange: Exchange | None = None
         self.idle_since_s = 0.0
         self._await_answer()
@@ -156,7 +162,7 @@ class Connection(asyncio.Protocol):
     def _await_answer(self) -> None:
         """Forget the last answer: an idle connection must hold none."""
         self._headers: dict[bytes, bytes] = {}
-        self._body: bytes | bytearray = b""
+        self._take_body()
         self._answer: Response | None = None
         self._fault: str | None = None
         self._head_complete = False
@@ -240,7 +246,7 @@ class Connection(asyncio.Protocol):
             name = f"{exchange.method} {exchange.url}"
             exchange.fail(PeerError(f"{name}: expected status 200, got {status}"))
             return
-        piece, self._body = self._body, b""
+        piece = self._take_body()
         if not piece:
             return
         try:
@@ -262,6 +268,17 @@ class Connection(asyncio.Protocol):
         else:
             self.close()
         exchange.end(answer)
+
+    def _take_body(self) -> bytes | bytearray:
+        body, self._body = self._body, b""
+        if isinstance(body, bytearray):
+            self._count(-len(body))
+        return body
+
+    def _count(self, size_bytes: int) -> None:
+        """What came in one piece is handed over at once, and not counted."""
+        if self._moving is not None:
+            self._moving.add(size_bytes)
 
     def on_message_begin(self) -> None:
         if self._answer is not None:
@@ -285,6 +302,11 @@ class Connection(asyncio.Protocol):
         else:
             framed = b"content-length" in self._headers or status in _BODYLESS_STATUSES
         self._until_eof = not framed
+        exchange = self.exchange
+        if exchange is None or coding is not None or status in _BODYLESS_STATUSES:
+            return
+        if int(self._headers.get(b"content-length", 0)) > exchange.body_limit_bytes:
+            self._fault = _too_long(exchange)  # not worth reading up to there
 
     def on_body(self, piece: bytes) -> None:
         self._overhead_bytes = 0
@@ -292,13 +314,15 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._answer is not None or self._fault is not None:
             return
         if len(self._body) + len(piece) > exchange.body_limit_bytes:
-            self._fault = f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"
+            self._fault = _too_long(exchange)
         elif not self._body:
             self._body = piece
         else:
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
+                self._count(len(self._body))
             self._body += piece
+            self._count(len(piece))
 
     def on_message_complete(self) -> None:
         if not self._head_complete:
@@ -312,3 +336,7 @@ class Connection(asyncio.Protocol):
                 self.exchange.sent_s,
                 time.monotonic(),
             )
+
+
+def _too_long(exchange: Exchange) -> str:
+    return f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"

@@ -25,6 +25,7 @@ from spillover.core import node_events as ev
 from spillover.live import wire
 from spillover.live.http1 import HttpClient, Response
 from spillover.live.http1_connection import Exchange
+from spillover.live.moving import Moving
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
 from spillover.live.write_batch import WriteBatch
@@ -98,6 +99,7 @@ class PeerLink:
         sender: ClusterId,
         timers: Timers,
         writes: WriteBatch | None = None,
+        moving: Moving | None = None,
         random: Random,
         feed: Callable[[Any], None],
         on_forward: OnForward,
@@ -116,6 +118,7 @@ class PeerLink:
             connections_max=connections_max,
             user_timeout_s=GIVEN_UP_AFTER_S,
             writes=writes,
+            moving=moving,
         )
         self._away: dict[int, _Away] = {}
         self._cancels_asked = 0

@@ -178,6 +178,7 @@ def decode_forward(body: bytes) -> tuple[str, Request, float]:
         type=forward.type,
         priority=forward.priority,
         traceparent=traceparent if is_traceparent(traceparent) else None,
+        size_bytes=len(body),
     )
     return forward.sender, request, forward.remaining_ms / 1e3
 

@@ -12,6 +12,7 @@ import pytest
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
+from spillover.core.held import Held
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
@@ -82,7 +83,7 @@ def test_formulas_of_the_core_agree(fast):
             service_s=service_s,
             records_max=1,
         )
-        admission = Admission(settings, Fifo(), Servers(servers), decider)
+        admission = Admission(settings, Fifo(), Servers(servers), decider, Held())
         ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
         ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
         for _ in range(random.randrange(90)):
