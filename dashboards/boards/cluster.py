@@ -168,8 +168,12 @@ PROCESS = Row(
         width=6, limits=[(0.8, WARNING), (0.95, ALARM)],
     ),
     graph(
-        "How much memory does it take?", "Resident memory of the node.",
+        "How much memory does it take?",
+        "Resident memory of the node, what requests and answers take of it, and what they may.",
         Query(CLUSTER.process("process_resident_memory_bytes", signals.SERVERS), "{{cluster}}"),
+        Query(CLUSTER.of(signals.HELD_BYTES), "held"),
+        Query(CLUSTER.of(signals.KEPT_BYTES), "of it, kept answers"),
+        Query(CLUSTER.of(signals.HELD_LIMIT_BYTES), "may be held"),
         unit="bytes", width=6,
     ),
 )  # fmt: skip

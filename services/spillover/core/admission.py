@@ -2,7 +2,9 @@
 
 A request that came from a client may use the whole queue, one that a neighbor sends only the first
 nine tenths: under overload those that have nowhere else to go come first. A request that would
-wait beyond its deadline is not taken at all: it would only make others late.
+wait beyond its deadline is not taken at all: it would only make others late. The same shares hold
+for bytes (`held`), and there for requests that could start at once or be handed on, too: these are
+held until their answer comes.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
 from spillover.core.health import SLOW_START_SHARE, Health
+from spillover.core.held import Held
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
@@ -33,6 +36,7 @@ class Admission:
     __slots__ = (
         "_decider",
         "_health",
+        "_held",
         "_neighbors",
         "_queue",
         "_servers",
@@ -47,8 +51,10 @@ class Admission:
         queue: Fifo[Visit],
         servers: Servers,
         decider: Decider,
+        *,
         health: Health,
         neighbors: Neighbors,
+        held: Held,
     ) -> None:
         self.draining = False
         self.invites = False
@@ -59,6 +65,7 @@ class Admission:
         self._queue = queue
         self._servers = servers
         self._decider = decider
+        self._held = held
 
     @property
     def elsewhere_first(self) -> bool:
@@ -72,7 +79,7 @@ class Admission:
     def accepting(self) -> bool:
         """Whether a neighbor's request would be accepted now."""
         servers = self._servers
-        if self.draining or servers.down or not servers.working:
+        if self.draining or servers.down or not (servers.working and self._held.takes_foreign):
             return False
         if self.elsewhere_first:
             return self.invites and servers.ready
@@ -88,6 +95,19 @@ class Admission:
             return SLOW_START_SHARE
         accept = accept_probability(len(self._queue), self._servers.working)
         return accept * self._health.start_share
+
+    def refusal(self, visit: Visit) -> Refusal | None:
+        """Why the visit can be neither started, kept nor handed on; None if it is to be decided."""
+        if self.draining:
+            return Refusal.DRAINING
+        held, size_bytes = self._held, visit.request.size_bytes
+        if held.fits(size_bytes, is_home=visit.is_home):
+            return None
+        if not held.can_fit(size_bytes, is_home=visit.is_home):
+            return Refusal.TOO_LARGE
+        if not visit.is_home:
+            held.wanted_bytes = size_bytes
+        return Refusal.MEMORY_FULL
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Why the visit should not join the queue; None if it may."""

@@ -128,6 +128,19 @@ class Names:
             entry.fetched = True
             self.unfetched -= self._by_name.get(entry.name) is entry
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the answers that are kept are reckoned to take."""
+        return self._bytes + self._brief_bytes
+
+    def make_room(self, room_bytes: int) -> None:
+        """Keep no more than this from now on. What has been given to its client goes first."""
+        self._limit_bytes = room_bytes
+        while self._brief and self.kept_bytes > room_bytes:
+            self._drop_brief()
+        while self._lasting and self.kept_bytes > room_bytes:
+            self._drop_oldest()
+
     def check(self) -> None:
         kept = [*self._lasting, *self._brief]
         assert all(entry.answer is not None for entry in kept)

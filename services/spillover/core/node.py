@@ -10,10 +10,11 @@ neighbor's goes back to it undone, as a Refuse.
 Where work fails more than elsewhere (`health`), or what runs it asks to be left alone, work goes to
 neighbors first, and what a neighbor has sent goes back.
 
-What bounds it: the queue by `queue_limit`, requests away by `away_limit`, and both together by the
-sum, which is how long the queue can become when all that are away come back refused; hops by
-`max_hops`; what is remembered for `/explain` by `records_max`. What `admission` objects to is
-refused if it comes from a neighbor, and handed on if it comes from a client and a neighbor accepts.
+What bounds it: all that it holds by `held_limit_bytes`; the queue by `queue_limit`, requests away
+by `away_limit`, and both together by the sum, which is how long the queue can become when all that
+are away come back refused; hops by `max_hops`; what is remembered for `/explain` by `records_max`.
+What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
+client and a neighbor accepts.
 
 Not here: what a payload means, how bytes travel, what time it is.
 """
@@ -77,7 +78,7 @@ class NodeMachine(NodeFacts):
     ) -> None:
         self.settings = settings
         self.servers = Servers(settings.servers)
-        self.register = Register(settings.epoch)
+        self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.queue = self.register.queue
         self.neighbors = Neighbors(
             settings.cluster,
@@ -94,7 +95,13 @@ class NodeMachine(NodeFacts):
         )
         self.health = Health()
         self.admission = Admission(
-            settings, self.queue, self.servers, self.decider, self.health, self.neighbors
+            settings,
+            self.queue,
+            self.servers,
+            self.decider,
+            health=self.health,
+            neighbors=self.neighbors,
+            held=self.held,
         )
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
@@ -113,6 +120,7 @@ class NodeMachine(NodeFacts):
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
             ev.Woke: self._woke,
+            ev.BytesMoving: lambda event, _: self.held.move(event.count),
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
@@ -144,8 +152,8 @@ class NodeMachine(NodeFacts):
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
         if visit.is_home:
             self.health.came(now_s)
-        if self.admission.draining:
-            self._refuse_untried(visit, Refusal.DRAINING, now_s)
+        if (refusal := self.admission.refusal(visit)) is not None:
+            self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)

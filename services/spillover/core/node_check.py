@@ -30,4 +30,7 @@ def check_node(machine: NodeFacts) -> None:
     # What turned out not to have started comes back on top of what may be away.
     assert waiting + away <= settings.queue_limit + settings.away_limit + settings.servers
     assert all(visits[visit.ref] is visit for visit in queue)
+    held = register.held
+    assert held.request_bytes == sum(visit.request.size_bytes for visit in visits.values())
+    assert held.request_bytes <= held.limit_bytes, (held.request_bytes, held.limit_bytes)
     machine.neighbors.check()

@@ -123,6 +123,14 @@ class Woke:
 
 
 @dataclass(slots=True)
+class BytesMoving:
+    """So many bytes are being read or not yet read by others: bodies of requests that are not
+    accepted yet, answers on their way here, answers on their way to clients."""
+
+    count: int
+
+
+@dataclass(slots=True)
 class Drain:
     """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
 

@@ -6,6 +6,7 @@ from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
 from spillover.core.health import Health
+from spillover.core.held import Held
 from spillover.core.ledger import Ledger
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_check import check_node
@@ -35,6 +36,11 @@ class NodeFacts:
     @property
     def ledger(self) -> Ledger:
         return self.register.ledger
+
+    @property
+    def held(self) -> Held:
+        """What its requests take, in bytes."""
+        return self.register.held
 
     @property
     def policy(self) -> str:

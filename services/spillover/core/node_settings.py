@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spillover.core.held import UNLIMITED_BYTES
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 
@@ -18,6 +19,7 @@ class NodeSettings:
     service_s: float = 0.04
     delivery_s: float = 0.0
     queue_limit: int = 10_000
+    held_limit_bytes: int = UNLIMITED_BYTES
     max_hops: int = 16
     gossip_period_s: float = 0.05
     epoch: int = 1
@@ -44,6 +46,7 @@ class NodeSettings:
             service_s=cluster.service_ms / 1e3,
             delivery_s=cluster.delivery_ms / 1e3,
             queue_limit=cluster.queue_limit,
+            held_limit_bytes=cluster.held_limit_bytes or UNLIMITED_BYTES,
             max_hops=topology.max_hops,
             gossip_period_s=topology.gossip_period_ms / 1e3,
             epoch=epoch,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from spillover.core.deadlines import Deadlines
 from spillover.core.fifo import Fifo
+from spillover.core.held import UNLIMITED_BYTES, Held
 from spillover.core.ledger import Ledger
 from spillover.core.visit import State, Visit
 from spillover.model.request import Outcome
@@ -15,20 +16,22 @@ from spillover.model.request import Outcome
 
 class Register:
     """Visits by ref and the queue of those that wait, with the ledger, the deadlines, and how many
-    are away."""
+    are away and how many bytes all of them hold."""
 
-    __slots__ = ("away", "deadlines", "ledger", "queue", "visits")
+    __slots__ = ("away", "deadlines", "held", "ledger", "queue", "visits")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.ledger = Ledger(epoch)
         self.queue: Fifo[Visit] = Fifo()
         self.visits: dict[int, Visit] = {}
         self.deadlines = Deadlines(self.visits)
         self.away = 0
+        self.held = Held(held_limit_bytes)
 
     def accept(self, visit: Visit) -> None:
         """From here on the request is in the ledger, and ends with exactly one answer."""
         self.visits[visit.ref] = visit
+        self.held.request_bytes += visit.request.size_bytes
         self.ledger.accept(is_home=visit.is_home)
         self.deadlines.add(visit.deadline_s, visit.ref)
 
@@ -69,11 +72,14 @@ class Register:
 
     def give_back(self, visit: Visit) -> None:
         """A neighbor's request is its own again."""
-        self.leave(visit)
-        del self.visits[visit.ref]
+        self._strike_out(visit)
         self.ledger.give_back()
 
     def end(self, visit: Visit, outcome: Outcome) -> None:
+        self._strike_out(visit)
+        self.ledger.end(outcome, is_home=visit.is_home)
+
+    def _strike_out(self, visit: Visit) -> None:
         self.leave(visit)
         del self.visits[visit.ref]
-        self.ledger.end(outcome, is_home=visit.is_home)
+        self.held.request_bytes -= visit.request.size_bytes

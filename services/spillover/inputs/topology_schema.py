@@ -113,6 +113,7 @@ class ClusterFields(_Fields):
     kill_after_ms: Number | None = None
     delivery_ms: Number = 0.0
     queue_limit: WholeNumber = 10_000
+    held_limit_bytes: WholeNumber | None = None
     url: Annotated[str, AfterValidator(_check_url)] | None = None
     peer_url: Annotated[str, AfterValidator(_check_url)] | None = None
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from spillover.live.http1_connection import Body, Connection, Exchange, OnEnd, Response
 from spillover.live.http1_head import Server
+from spillover.live.moving import Moving
 from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import NotDelivered, PeerError
 
@@ -61,7 +62,7 @@ class HttpClient:
 
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
-    together at the end of the loop's turn.
+    together at the end of the loop's turn. Given `moving`, answers count there while they come.
 
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
@@ -77,6 +78,7 @@ class HttpClient:
         body_limit_bytes: int = 64 * 1024 * 1024,
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
+        moving: Moving | None = None,
     ) -> None:
         self._server = Server(base_url)
         self._connections_max = connections_max
@@ -85,6 +87,7 @@ class HttpClient:
         self._body_limit_bytes = body_limit_bytes
         self._user_timeout_s = user_timeout_s
         self._writes = writes
+        self._moving = moving
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -201,6 +204,7 @@ class HttpClient:
             await answer
         finally:
             answer.cancel()
+            del answer, exchange  # an error has this frame in its traceback, and they the error
         lines.end()
 
     async def close(self) -> None:
@@ -208,6 +212,7 @@ class HttpClient:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
+            self._sweep = None
         for connection in list(self._open):
             if connection.exchange is not None:
                 connection.exchange.break_off("this client was closed")
@@ -276,7 +281,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport, connection = await loop.create_connection(
-                    lambda: Connection(self, self._writes), server.host, server.port
+                    lambda: Connection(self, self._writes, self._moving), server.host, server.port
                 )
         except TimeoutError:
             what = f"no connection within {self._connect_timeout_s:g} s"
@@ -292,6 +297,8 @@ class HttpClient:
     ) -> None:
         self._connecting.discard(task)
         self._ended.set()
+        if exchange is not None:
+            exchange.opening = None
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             if exchange is not None:

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, cast
 
 import httptools
 
+from spillover.live.moving import Moving
 from spillover.live.write_batch import Buffer, WriteBatch, write_parts
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
@@ -104,6 +105,7 @@ class Exchange:
     def _unset_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None
 
     def _abandon(self) -> None:
         connection, self.connection = self.connection, None
@@ -132,6 +134,9 @@ class Connection(asyncio.Protocol):
 
     The lower half, `on_*`, is called by the parser from within `data_received`. It only takes
     notes: an exception raised there would reach us as a parser error.
+
+    The parser and the connection hold each other, from the first moment of the connection to its
+    last: else both, and the answer with them, would stay until the next full garbage collection.
     """
 
     __slots__ = (
@@ -140,6 +145,7 @@ class Connection(asyncio.Protocol):
         "_fault",
         "_head_complete",
         "_headers",
+        "_moving",
         "_overhead_bytes",
         "_parser",
         "_pool",
@@ -151,17 +157,21 @@ class Connection(asyncio.Protocol):
         "idle_since_s",
     )
 
-    def __init__(self, pool: Pool, writes: WriteBatch | None = None) -> None:
+    def __init__(
+        self, pool: Pool, writes: WriteBatch | None = None, moving: Moving | None = None
+    ) -> None:
         self._pool = pool
         self._writes = writes
-        self._parser = httptools.HttpResponseParser(self)
+        self._moving = moving
+        self._body: bytes | bytearray = b""
         self.exchange: Exchange | None = None
         self.idle_since_s = 0.0
         self._await_answer()
 
     def _await_answer(self) -> None:
+        """Forget the last answer: an idle connection must hold none."""
         self._headers: dict[bytes, bytes] = {}
-        self._body: bytes | bytearray = b""
+        self._take_body()
         self._answer: Response | None = None
         self._fault: str | None = None
         self._head_complete = False
@@ -175,7 +185,6 @@ class Connection(asyncio.Protocol):
 
     def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
-        self._await_answer()
         self.exchange = exchange
         exchange.connection = self
         exchange.sent_s = exchange.heard_s = time.monotonic()
@@ -187,11 +196,13 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""
         self.exchange = None
+        self._await_answer()
         self._pool.dropped(self)
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -224,6 +235,7 @@ class Connection(asyncio.Protocol):
         self._pool.lost(self)
         if self.exchange is not None:
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
+        del self._parser
 
     def _parse(self, data: bytes) -> None:
         self._overhead_bytes += len(data)
@@ -243,7 +255,7 @@ class Connection(asyncio.Protocol):
             name = f"{exchange.method} {exchange.url}"
             exchange.fail(StreamRefused(name, status, self._headers))
             return
-        piece, self._body = self._body, b""
+        piece = self._take_body()
         if not piece:
             return
         try:
@@ -256,13 +268,26 @@ class Connection(asyncio.Protocol):
             return
         self.exchange = None
         exchange.connection = None
+        reusable = self._reusable
+        self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
-        if self._reusable and self.usable and not self._transport.get_write_buffer_size():
+        if reusable and self.usable and not self._transport.get_write_buffer_size():
             self.idle_since_s = answer.received_s
             self._pool.released(self)
         else:
             self.close()
         exchange.end(answer)
+
+    def _take_body(self) -> bytes | bytearray:
+        body, self._body = self._body, b""
+        if isinstance(body, bytearray):
+            self._count(-len(body))
+        return body
+
+    def _count(self, size_bytes: int) -> None:
+        """What came in one piece is handed over at once, and not counted."""
+        if self._moving is not None:
+            self._moving.add(size_bytes)
 
     def on_message_begin(self) -> None:
         if self._answer is not None:
@@ -286,6 +311,11 @@ class Connection(asyncio.Protocol):
         else:
             framed = b"content-length" in self._headers or status in _BODYLESS_STATUSES
         self._until_eof = not framed
+        exchange = self.exchange
+        if exchange is None or coding is not None or status in _BODYLESS_STATUSES:
+            return
+        if int(self._headers.get(b"content-length", 0)) > exchange.body_limit_bytes:
+            self._fault = _too_long(exchange)  # not worth reading up to there
 
     def on_body(self, piece: bytes) -> None:
         self._overhead_bytes = 0
@@ -293,13 +323,15 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._answer is not None or self._fault is not None:
             return
         if len(self._body) + len(piece) > exchange.body_limit_bytes:
-            self._fault = f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"
+            self._fault = _too_long(exchange)
         elif not self._body:
             self._body = piece
         else:
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
+                self._count(len(self._body))
             self._body += piece
+            self._count(len(piece))
 
     def on_message_complete(self) -> None:
         if not self._head_complete:
@@ -313,3 +345,7 @@ class Connection(asyncio.Protocol):
                 self.exchange.sent_s,
                 time.monotonic(),
             )
+
+
+def _too_long(exchange: Exchange) -> str:
+    return f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"

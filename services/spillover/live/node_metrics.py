@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from spillover.core.names import Names
 from spillover.core.node import NodeMachine
 from spillover.live.tallies import Spread, Tally, gauges
 from spillover.live.timers import Timers
@@ -29,9 +30,10 @@ FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 class NodeMetrics(Collector):
     """What the node counts. Every label set is bounded by the neighbors and the outcomes."""
 
-    def __init__(self, machine: NodeMachine, timers: Timers) -> None:
+    def __init__(self, machine: NodeMachine, timers: Timers, names: Names) -> None:
         self._machine = machine
         self._timers = timers
+        self._names = names
         ends = [*(outcome.value for outcome in Outcome), REFUSED]
         neighbors = machine.neighbors.ids
         requests = Tally(signals.REQUESTS, [(end,) for end in ends])
@@ -87,6 +89,9 @@ class NodeMetrics(Collector):
             signals.SERVERS_STUCK: len(machine.servers.stuck),
             signals.ACCEPT_PROBABILITY: machine.accept_probability,
             signals.NEIGHBORHOOD_ACCEPT_PROBABILITY: machine.neighborhood_accept_probability,
+            signals.HELD_BYTES: machine.held.total_bytes + self._names.kept_bytes,
+            signals.HELD_LIMIT_BYTES: machine.held.limit_bytes,
+            signals.KEPT_BYTES: self._names.kept_bytes,
             signals.LOOP_LAG: self._timers.take_lag_s(),
             signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
         }

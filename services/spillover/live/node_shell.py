@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -21,9 +22,12 @@ from spillover.core.visit import Visit
 from spillover.live import wire
 from spillover.live.agreement import Peers
 from spillover.live.alarms import finest_alarm
+from spillover.live.allocator import FreedMemory
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
 from spillover.live.logs import Message, OncePerPeriod
+from spillover.live.memory_limit import default_held_limit_bytes
+from spillover.live.moving import Moving
 from spillover.live.node_metrics import REFUSED, NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
@@ -32,6 +36,7 @@ from spillover.live.report_streams import ReportStreams
 from spillover.live.request_log import log_request
 from spillover.live.timers import Timers
 from spillover.live.visitors import Visitors
+from spillover.live.workers.base import Workers
 from spillover.live.workers.make import make_workers
 from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import InputError
@@ -44,9 +49,6 @@ _log.addFilter(OncePerPeriod())
 
 
 LEFT_POLL_S = 0.5
-
-RESULTS_LIMIT_BYTES = 256 * 1024 * 1024
-"""Of all answers that are kept; beyond it the oldest go before their time."""
 
 
 class NodeShell:
@@ -73,7 +75,7 @@ class NodeShell:
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
         self.machine = NodeMachine(
-            NodeSettings.of(topology, cluster_id, epoch=self.epoch),
+            self._settings(),
             [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
             self.started_s,
@@ -84,21 +86,21 @@ class NodeShell:
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop, finest_alarm)
         self.writes = WriteBatch(loop)
-        self.metrics = NodeMetrics(self.machine, self.timers)
+        held = self.machine.held
+        self._freed = FreedMemory()
+        self.moving = Moving(loop, held, self._moved)
+        self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
+        self.metrics = NodeMetrics(self.machine, self.timers, self.names)
         faults = _stream(seed, f"faults/{cluster_id}")
         self._outboxes = [Outbox(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
         self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
-        at_fault = f"{self._source}: cluster {self.cluster.id}"
-        self.workers = make_workers(
-            self.cluster, at_fault, self.timers, self._service_ended, self._health_changed
-        )
+        self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
         self._ends: dict[int, asyncio.Future[Answer]] = {}
         """Of visits that somebody here has asked to cancel, by ref."""
-        self.names = Names(topology.result_ttl_s, topology.result_limit, RESULTS_LIMIT_BYTES)
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
         self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
         self._driver = Driver(
@@ -167,6 +169,8 @@ class NodeShell:
     # --- what routes call ---------------------------------------------------------------------
 
     def feed(self, event: Any) -> None:
+        if self.moving.is_news:
+            self.moving.tell()
         self._driver.feed(event)
 
     def visit_of(self, request_id: str) -> Visit | None:
@@ -200,6 +204,11 @@ class NodeShell:
         return self._links[neighbor].ask(method, path, body, timeout_s)
 
     @property
+    def held_bytes(self) -> int:
+        """All that counts for `held_limit_bytes`."""
+        return self.machine.held.total_bytes + self.names.kept_bytes
+
+    @property
     def now_s(self) -> float:
         """The node's clock: monotonic, of this machine alone."""
         return time.monotonic()
@@ -227,7 +236,8 @@ class NodeShell:
 
     def _interpreters(self) -> dict[type, Callable[[Any], None]]:
         return {
-            ev.Accepted: lambda _: None,  # a journal's place: complete before anything is told
+            # A journal's place: complete before anything is told.
+            ev.Accepted: lambda _: self._make_room(),
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
@@ -268,9 +278,21 @@ class NodeShell:
             return
         self.metrics.home_ended(answer)
         log_request(self.reception.answered(ref, answer), answer)
+        self._make_room()
+
+    def _moved(self, moving_bytes: int) -> None:
+        self._driver.feed(ev.BytesMoving(moving_bytes))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Answers that are kept give way to whatever else is held."""
+        held = self.machine.held
+        self.names.make_room(held.answers_room_bytes)
+        self._freed.note(self.held_bytes)
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
+        self._freed.give_back(self.held_bytes, time.monotonic())
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
             ledger = self.machine.ledger.as_dict()
@@ -289,6 +311,21 @@ class NodeShell:
 
     # --- parts --------------------------------------------------------------------------------
 
+    def _settings(self) -> NodeSettings:
+        settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
+        limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
+        return replace(settings, held_limit_bytes=limit_bytes)
+
+    def _make_workers(self) -> Workers:
+        return make_workers(
+            self.cluster,
+            f"{self._source}: cluster {self.cluster.id}",
+            self.timers,
+            self._service_ended,
+            self._health_changed,
+            self.moving,
+        )
+
     def _make_link(self, y: int, cluster: ClusterId, url: str | None) -> PeerLink:
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
@@ -302,6 +339,7 @@ class NodeShell:
             agreement=self.peers.agreements[y],
             timers=self.timers,
             writes=self.writes,
+            moving=self.moving,
             random=self._link_random,
             feed=self.feed,
             on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),

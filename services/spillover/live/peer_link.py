@@ -26,6 +26,7 @@ from spillover.live.agreement import Agreement
 from spillover.live.http1 import HttpClient, Response
 from spillover.live.http1_connection import Exchange, StreamRefused
 from spillover.live.logs import Message
+from spillover.live.moving import Moving
 from spillover.live.outbox import GIVEN_UP_AFTER_S, Outbox, Parcel
 from spillover.live.timers import Timers
 from spillover.live.write_batch import WriteBatch
@@ -103,6 +104,7 @@ class PeerLink:
         agreement: Agreement,
         timers: Timers,
         writes: WriteBatch | None = None,
+        moving: Moving | None = None,
         random: Random,
         feed: Callable[[Any], None],
         on_forward: OnForward,
@@ -121,6 +123,7 @@ class PeerLink:
             connections_max=connections_max,
             user_timeout_s=GIVEN_UP_AFTER_S,
             writes=writes,
+            moving=moving,
         )
         self._away: dict[int, _Away] = {}
         self._cancels_asked = 0

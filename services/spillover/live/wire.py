@@ -196,6 +196,7 @@ def decode_forward(body: bytes) -> tuple[Caller, Request, float]:
         type=forward.type,
         priority=forward.priority,
         traceparent=traceparent if is_traceparent(traceparent) else None,
+        size_bytes=len(body),
     )
     caller = Caller(forward.sender, forward.to, forward.federation)
     return caller, request, forward.remaining_ms / 1e3

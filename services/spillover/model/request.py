@@ -6,7 +6,7 @@ What a payload means is not known here: `work` is carried, never looked into.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -39,6 +39,10 @@ class Refusal(StrEnum):
     """Why a cluster does not accept a request: it surely was and will not be run there."""
 
     QUEUE_FULL = "queue_full"
+    MEMORY_FULL = "memory_full"
+    """With it the cluster would hold more bytes than it may."""
+    TOO_LARGE = "too_large"
+    """It would so even if it were the only one."""
     DRAINING = "draining"
     NO_SERVERS = "no_servers"
     """What runs requests here is gone for now, and no neighbor takes them."""
@@ -59,6 +63,8 @@ class Request:
     type: str = "default"
     priority: int = 0
     traceparent: str | None = None
+    size_bytes: int = field(default=0, compare=False)
+    """What it takes to hold it here; 0 in simulations."""
 
     @property
     def hops(self) -> int:
@@ -74,6 +80,7 @@ class Request:
             self.type,
             self.priority,
             self.traceparent,
+            self.size_bytes,
         )
 
 

@@ -74,6 +74,17 @@ HOPS = Signal(
     "Times forwarded, requests of clients that were done",
     buckets=HOP_BUCKETS,
 )
+HELD_BYTES = Signal(
+    "spillover_held_bytes",
+    "gauge",
+    "Bytes of requests under way, of what is being read or given, and of answers that are kept",
+)
+HELD_LIMIT_BYTES = Signal(
+    "spillover_held_limit_bytes", "gauge", "How many bytes the cluster may hold"
+)
+KEPT_BYTES = Signal(
+    "spillover_kept_bytes", "gauge", "The part of the held bytes that gives way: kept answers"
+)
 LOOP_LAG = Signal(
     "spillover_loop_lag_seconds", "gauge", "How late a timer rang, at most, since the last scrape"
 )

@@ -25,6 +25,9 @@ HANDLERS_KNOWN = (
 MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 """A worker process takes some 25 MB before it has imported the handler's module."""
 
+HELD_LIMIT_BYTES_MIN = 65_536
+"""Less would hold no more than a few requests."""
+
 POLICY_NAMES = ("isolated", "paper", "two-choice")
 
 
@@ -48,6 +51,9 @@ class Cluster:
     delivery_ms: float = 0.0
     """Added to every request on its way from queue to server; does not occupy the server."""
     queue_limit: int = 10_000
+    held_limit_bytes: int | None = None
+    """Of all payloads and answers that the cluster holds. None: a share of the memory that its node
+    may take."""
     url: str | None = None
     peer_url: str | None = None
     """Where neighbors reach it, if not at `url`."""
@@ -179,6 +185,8 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         _at_least(f"{field}.service_ms", cluster.service_ms, 0)
         _at_least(f"{field}.delivery_ms", cluster.delivery_ms, 0)
         _at_least(f"{field}.queue_limit", cluster.queue_limit, 0)
+        if cluster.held_limit_bytes is not None:
+            _at_least(f"{field}.held_limit_bytes", cluster.held_limit_bytes, HELD_LIMIT_BYTES_MIN)
         if cluster.workers not in ("thread", "process"):
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
         _check_processes(field, cluster)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,7 @@ from typing import Self
 import httpx
 
 from spillover.inputs.topology_file import dump_topology
+from spillover.live.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
@@ -127,7 +128,7 @@ class Testbed:
             self.topology = with_addresses(self.topology, self._source)
             self.directory = Path(tempfile.mkdtemp(prefix="spillover-"))
             file = self.directory / TOPOLOGY_FILE
-            file.write_text(dump_topology(self.topology), encoding="utf-8")
+            file.write_text(dump_topology(_sharing_memory(self.topology)), encoding="utf-8")
             for cluster in self.topology.cluster_ids:
                 self.nodes[cluster] = await self._spawn(cluster, file)
             await self._all_ready()
@@ -235,3 +236,13 @@ async def _is_ready(client: httpx.AsyncClient, node: NodeProcess) -> bool:
         return all(neighbor["alive"] for neighbor in state["neighbors"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError):
         return False  # nobody yet, or somebody else, which the node will find out and tell
+
+
+def _sharing_memory(topology: Topology) -> Topology:
+    """Each node's own default would be for a machine that it has for itself."""
+    share_bytes = default_held_limit_bytes(len(topology.clusters))
+    clusters = (
+        replace(cluster, held_limit_bytes=cluster.held_limit_bytes or share_bytes)
+        for cluster in topology.clusters
+    )
+    return replace(topology, clusters=tuple(clusters))

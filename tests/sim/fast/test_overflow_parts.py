@@ -13,6 +13,7 @@ from spillover.core.admission import Admission
 from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
 from spillover.core.health import Health
+from spillover.core.held import Held
 from spillover.core.neighbors import Neighbors
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import Servers
@@ -84,7 +85,15 @@ def test_formulas_of_the_core_agree(fast):
             service_s=service_s,
             records_max=1,
         )
-        admission = Admission(settings, Fifo(), Servers(servers), decider, Health(), neighbors)
+        admission = Admission(
+            settings,
+            Fifo(),
+            Servers(servers),
+            decider,
+            health=Health(),
+            neighbors=neighbors,
+            held=Held(),
+        )
         ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
         ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
         for _ in range(random.randrange(90)):

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from spillover.apps.node.direct_exchange import DirectExchange
 from spillover.apps.node.exchange import Exchange
+from spillover.apps.node.unread import UnreadAnswers
 from spillover.live.write_batch import WriteBatch
 
 EXCHANGE = "spillover.exchange"
@@ -30,7 +31,7 @@ DIRECT_WITHIN_S = 0.02
 _DIRECT_URL = DIRECT_PATH.encode()
 
 
-class DirectPath(HttpToolsProtocol):
+class DirectPath(UnreadAnswers):
     """uvicorn's protocol, with a way around its tasks. Whoever answers needs what is declared here
     and defined in `http_protocol`."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from spillover.apps.node.problems import Problem
+from spillover.live.moving import Moving
 from spillover.live.write_batch import write_parts
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 DISCARD_LIMIT_BYTES = 16 * 1024 * 1024
 """What is read and thrown away of a body that is too large, so that its sender, who may not look
 up before all is sent, gets to read why. Beyond that the connection is simply closed."""
+
+NO_ROOM = "the cluster holds as many bytes of requests and answers as it may (held_limit_bytes)"
+NO_ROOM_S = 1.0
+"""When to try again what was not even read."""
 
 CLOSE = (b"connection", b"close")
 
@@ -133,23 +138,26 @@ class Exchange(ReplyTo):
     async def _read(self, framing: Framing, limit_bytes: int) -> bytes:
         if framing.length_bytes > limit_bytes and framing.awaits_continue:
             raise too_large(limit_bytes, whole=False)
-        parts: list[bytes] = []
+        parts = _Parts(self._protocol.moving)
         size = 0
         more = True
-        while more and size <= limit_bytes + DISCARD_LIMIT_BYTES:
-            message = cast("dict[str, Any]", await self._cycle.receive())
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part: bytes = message.get("body", b"")
-            more = message.get("more_body", False)
-            size += len(part)
-            if size <= limit_bytes:
-                parts.append(part)
-            else:
-                parts.clear()
-        if size > limit_bytes:
-            raise too_large(limit_bytes, whole=not more)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        try:
+            while more and size <= limit_bytes + DISCARD_LIMIT_BYTES:
+                message = cast("dict[str, Any]", await self._cycle.receive())
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
+                size += len(part)
+                if size <= limit_bytes:
+                    parts.add(part)
+                else:
+                    parts.clear()
+            if size > limit_bytes:
+                raise too_large(limit_bytes, whole=not more)
+            return parts.joined()
+        finally:
+            parts.clear()
 
     def watch(self, on_gone: Callable[[], None]) -> None:
         if self._cycle.disconnected:
@@ -211,6 +219,40 @@ class Exchange(ReplyTo):
         self._protocol.on_gone = None
         self._cycle.disconnected = True
         self._cycle.transport.abort()
+
+
+class _Parts:
+    """Of a body that comes slowly. They count as moving; what there is no room for is not kept, but
+    read to its end, so that its sender gets to read why."""
+
+    __slots__ = ("_is_kept", "_moving", "_parts", "_size_bytes")
+
+    def __init__(self, moving: Moving) -> None:
+        self._moving = moving
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._is_kept = True
+
+    def add(self, part: bytes) -> None:
+        if not self._is_kept:
+            return
+        self._parts.append(part)
+        self._size_bytes += len(part)
+        self._moving.add(len(part))
+        if self._moving.is_too_much:
+            self._is_kept = False
+            self.clear()
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._moving.add(-self._size_bytes)
+        self._size_bytes = 0
+
+    def joined(self) -> bytes:
+        """The body. Raises Problem `queue_full` where it was not kept."""
+        if not self._is_kept:
+            raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 def body_too_slow(timeout_s: float) -> Problem:

@@ -54,6 +54,7 @@ class HotPaths:
         self._shell = shell
         self._reception = shell.reception
         self.writes = shell.writes
+        self.moving = shell.moving
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         peers = PeerPaths(shell)
@@ -109,6 +110,8 @@ class HotPaths:
             body = await exchange.read_body(headers.framing, self._payload_limit_bytes, timeout_s)
         except Problem as problem:
             problem.id = headers.key
+            if problem.reason == "queue_full":  # refused like those that are full when they come
+                self._shell.metrics.home_refused()
             raise
         self._serve(exchange, headers, body, received_s)
         await exchange.answered()

@@ -80,6 +80,9 @@ class BoundedProtocol(DirectPath):
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
             on_gone()
+        # Each holds this: the bodies they hold must not wait for a full garbage collection.
+        self.cycle = None
+        self.pipeline.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._is_one_request(data):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from spillover.apps.node.exchange import Framing
+from spillover.apps.node.exchange import NO_ROOM, Framing
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_body import read_body
 from spillover.core.node_events import Refuse
@@ -71,6 +71,11 @@ _DETAILS = {
 
 _REFUSALS = {
     Refusal.QUEUE_FULL: ("queue_full", "the queue is full, and no neighbor takes the request"),
+    Refusal.MEMORY_FULL: ("queue_full", NO_ROOM),
+    Refusal.TOO_LARGE: (
+        "too_large",
+        "the request alone is larger than all that the cluster may hold (held_limit_bytes)",
+    ),
     Refusal.DRAINING: ("draining", "the cluster is draining"),
     Refusal.NO_SERVERS: ("no_servers", "nothing behind this cluster can run requests for now"),
     Refusal.DEGRADED: ("no_servers", "work fails here, and goes elsewhere for now"),
@@ -187,6 +192,7 @@ def read_request(headers: Headers, body: bytes) -> Request:
         type=type_ or "default",
         priority=headers.priority,
         traceparent=headers.traceparent,
+        size_bytes=len(body),
     )
 
 
@@ -235,7 +241,8 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
             problem.more["upstream_body"] = settled.upstream_body
         return problem
     reason, detail = _REFUSALS[settled.reason]
-    retry_after_s = None if settled.reason is Refusal.DRAINING else settled.retry_after_s
+    is_final = settled.reason in (Refusal.DRAINING, Refusal.TOO_LARGE)
+    retry_after_s = None if is_final else settled.retry_after_s
     return Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
 
 

@@ -90,6 +90,11 @@ class NodeState(BaseModel):
     """The sum of their system times."""
     stuck: Count = 0
     """Servers still busy with work whose request has ended."""
+    held_bytes: Count = 0
+    """Of requests under way, of what is being read or given, and of answers that are kept."""
+    held_limit_bytes: Count = 0
+    kept_bytes: Count = 0
+    """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
     neighbors: list[NeighborState]
@@ -149,6 +154,9 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         answered=answered,
         system_time_sum_ms=system_time_sum_s * 1e3,
         stuck=len(machine.servers.stuck),
+        held_bytes=shell.held_bytes,
+        held_limit_bytes=machine.held.limit_bytes,
+        kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[

@@ -20,6 +20,7 @@ import msgspec
 from spillover.core.node_events import NotStarted, ServiceEnded, Start
 from spillover.live.http1 import Response
 from spillover.live.logs import Message, OncePerPeriod, about
+from spillover.live.moving import Moving
 from spillover.live.workers.base import OnEnd, OnHealth
 from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, one_line
 from spillover.live.workers.upstream_answers import read_answer
@@ -49,9 +50,14 @@ class HttpWorkers:
     """As many requests at the upstreams as there are servers. Made inside a running loop."""
 
     def __init__(
-        self, urls: Sequence[UpstreamUrl], servers: int, on_end: OnEnd, on_health: OnHealth
+        self,
+        urls: Sequence[UpstreamUrl],
+        servers: int,
+        on_end: OnEnd,
+        on_health: OnHealth,
+        moving: Moving | None = None,
     ) -> None:
-        self._upstreams = Upstreams(urls, servers, on_health)
+        self._upstreams = Upstreams(urls, servers, on_health, moving)
         self._on_end = on_end
         self._calls: dict[int, _Call] = {}
 
@@ -91,7 +97,7 @@ class HttpWorkers:
             self._none_left(call)
             return
         call.tried.append(upstream)
-        payload = bytes(memoryview(call.command.request.work))
+        payload = (memoryview(call.command.request.work),)
         try:
             asked = upstream.post(_headers(call.command), payload)
         except ValueError as error:  # a name that no header can bear must not end the node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spillover.live.moving import Moving
 from spillover.live.timers import Timers
 from spillover.live.workers.base import OnEnd, OnHealth, Workers
 from spillover.live.workers.http_handler import HttpWorkers
@@ -15,9 +16,15 @@ from spillover.model.upstream_urls import is_http_handler, upstream_urls
 
 
 def make_workers(
-    cluster: Cluster, source: str, timers: Timers, on_end: OnEnd, on_health: OnHealth
+    cluster: Cluster,
+    source: str,
+    timers: Timers,
+    on_end: OnEnd,
+    on_health: OnHealth,
+    moving: Moving | None = None,
 ) -> Workers:
-    """What runs requests for `cluster`. Must be called inside a running loop.
+    """What runs requests for `cluster`. Must be called inside a running loop. Answers that come
+    from elsewhere count as `moving` until they are whole.
 
     Neither callback is called before this has returned. Raises InputError, naming `source`, for a
     handler that cannot be had.
@@ -35,7 +42,7 @@ def make_workers(
         urls = upstream_urls(handler)
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
-    return HttpWorkers(urls, cluster.servers, on_end, on_health)
+    return HttpWorkers(urls, cluster.servers, on_end, on_health, moving)
 
 
 def _dask_workers(cluster: Cluster, source: str, on_end: OnEnd, on_health: OnHealth) -> Workers:

@@ -12,7 +12,9 @@ from collections.abc import Collection, Sequence
 from random import Random
 
 from spillover.live.http1 import HttpClient, Response
+from spillover.live.http1_connection import Body
 from spillover.live.logs import Message, OncePerPeriod
+from spillover.live.moving import Moving
 from spillover.live.workers.base import OnHealth
 from spillover.live.workers.calls import RESULT_LIMIT_BYTES
 from spillover.model.errors import NotDelivered
@@ -36,7 +38,9 @@ _log.addFilter(OncePerPeriod())
 class Upstream:
     """One upstream: its connections, how many requests it has, whether it can be reached."""
 
-    def __init__(self, url: UpstreamUrl, place: int, connections_max: int) -> None:
+    def __init__(
+        self, url: UpstreamUrl, place: int, connections_max: int, moving: Moving | None
+    ) -> None:
         self.name = url.name
         self.place = place
         self.running = 0
@@ -50,9 +54,10 @@ class Upstream:
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
             body_limit_bytes=RESULT_LIMIT_BYTES,
+            moving=moving,
         )
 
-    def post(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> asyncio.Future[Response]:
+    def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
         """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
         return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
 
@@ -64,9 +69,17 @@ class Upstreams:
     up again; never before this is made.
     """
 
-    def __init__(self, urls: Sequence[UpstreamUrl], servers: int, on_health: OnHealth) -> None:
+    def __init__(
+        self,
+        urls: Sequence[UpstreamUrl],
+        servers: int,
+        on_health: OnHealth,
+        moving: Moving | None = None,
+    ) -> None:
         connections_max = 2 * servers + CONNECTIONS_SPARE
-        self._all = [Upstream(url, place, connections_max) for place, url in enumerate(urls)]
+        self._all = [
+            Upstream(url, place, connections_max, moving) for place, url in enumerate(urls)
+        ]
         self._on_health = on_health
         self._random = Random()  # only spreads attempts to connect
         self._next = 0

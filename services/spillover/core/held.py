@@ -1,0 +1,65 @@
+"""What a cluster holds in bytes, and whether one more request fits.
+
+A request counts from its acceptance to its answer, wherever it is. `moving_bytes` is what the shell
+has besides: requests and answers that are being read, and answers that clients have not read yet.
+Answers that are kept (`names`) have what these leave, at least the reserve: they give way and never
+keep a request out.
+"""
+
+from __future__ import annotations
+
+UNLIMITED_BYTES = 2**62
+
+RESERVE_SHARE = 8
+"""The limit divided by this is for answers alone: those that arrive and those that are kept."""
+
+
+class Held:
+    """Bytes, and their limits. A neighbor's request may use nine tenths of what a client's may, as
+    of the queue."""
+
+    __slots__ = ("_foreign_limit_bytes", "_home_limit_bytes", "limit_bytes", "moving_bytes",
+                 "request_bytes", "wanted_bytes")  # fmt: skip
+
+    def __init__(self, limit_bytes: int = UNLIMITED_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.request_bytes = 0
+        """Of all requests that are under way."""
+        self.moving_bytes = 0
+        self.wanted_bytes = 0
+        """The size of the neighbors' request that last did not fit: less room is none."""
+        self._home_limit_bytes = limit_bytes - limit_bytes // RESERVE_SHARE
+        self._foreign_limit_bytes = self._home_limit_bytes - self._home_limit_bytes // 10
+
+    @property
+    def total_bytes(self) -> int:
+        """All but the answers that are kept."""
+        return self.request_bytes + self.moving_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """What a client's request may take; below 0 where more is moving than was reckoned with."""
+        return self._home_limit_bytes - self.total_bytes
+
+    @property
+    def answers_room_bytes(self) -> int:
+        """What answers that are kept may take."""
+        return max(0, self.limit_bytes - self.total_bytes)
+
+    @property
+    def takes_foreign(self) -> bool:
+        """Whether a neighbor's request fits, as far as its size can be known before."""
+        return self.total_bytes + self.wanted_bytes <= self._foreign_limit_bytes
+
+    def move(self, moving_bytes: int) -> None:
+        """What is moving has changed."""
+        self.moving_bytes = moving_bytes
+
+    def fits(self, size_bytes: int, *, is_home: bool) -> bool:
+        """Whether a request of this size fits now."""
+        limit_bytes = self._home_limit_bytes if is_home else self._foreign_limit_bytes
+        return self.request_bytes + self.moving_bytes + size_bytes <= limit_bytes
+
+    def can_fit(self, size_bytes: int, *, is_home: bool) -> bool:
+        """Whether it would fit if there were nothing else."""
+        return size_bytes <= (self._home_limit_bytes if is_home else self._foreign_limit_bytes)
