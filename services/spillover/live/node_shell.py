@@ -26,7 +26,7 @@ from spillover.live.logs import OncePerPeriod
 from spillover.live.node_metrics import REFUSED, NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
-from spillover.live.reception import Reception
+from spillover.live.reception import FutureWaiter, Reception
 from spillover.live.report_streams import ReportStreams
 from spillover.live.request_log import log_request
 from spillover.live.timers import Timers
@@ -95,8 +95,6 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self._ends: dict[int, asyncio.Future[Answer]] = {}
-        """Of visits that somebody here has asked to cancel, by ref."""
         self.names = Names(topology.result_ttl_s, topology.result_limit, RESULTS_LIMIT_BYTES)
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
         self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
@@ -159,8 +157,6 @@ class NodeShell:
         self.timers.close()
         self.reception.close()
         self.visitors.close()
-        for end in self._ends.values():
-            end.cancel()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -176,12 +172,13 @@ class NodeShell:
     async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
-        end = self._ends.get(visit.ref)
-        if end is None:
-            end = self._ends[visit.ref] = asyncio.get_running_loop().create_future()
+        waiter = FutureWaiter()
+        waits = self.visitors.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
-        await asyncio.wait([end], timeout=timeout_s)
-        return end.result() if end.done() and not end.cancelled() else None
+        if waits:
+            await asyncio.wait([waiter.future], timeout=timeout_s)
+            self.visitors.leave(visit.ref, waiter)
+        return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
         """Of a visit without an answer, also once the node has ended: whether it has surely not
@@ -251,8 +248,8 @@ class NodeShell:
             self.visitors.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
-        if self._ends and (end := self._ends.pop(command.ref, None)) is not None:
-            end.set_result(command.answer)
+        if command.origin != ev.HOME:
+            self.visitors.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))

@@ -41,6 +41,12 @@ class FutureWaiter:
         else:
             self.future.set_result(answer)
 
+    @property
+    def answer(self) -> Answer | None:
+        """None if it is not there yet, or never will be."""
+        future = self.future
+        return future.result() if future.done() and not future.cancelled() else None
+
 
 class Reception:
     """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
@@ -83,7 +89,8 @@ class Reception:
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
     ) -> Entry | ev.Refuse:
-        """Take a new request in; one that came without a name is given one here."""
+        """Take a request in, one that is new or may run again; one that came without a name is
+        given one here."""
         ref = self._next_ref()
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
@@ -98,7 +105,10 @@ class Reception:
         return self._taken(entry)
 
     def _taken(self, entry: Entry) -> Entry | ev.Refuse:
-        return entry if self._refusal is None else self._refusal
+        if self._refusal is not None:
+            return self._refusal
+        self._names.accept(entry)
+        return entry
 
     def wait(self, entry: Entry, waiter: Waiter) -> bool:
         """Have `waiter` called once with the answer, or with None if the node ends before. False
