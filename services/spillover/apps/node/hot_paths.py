@@ -186,7 +186,8 @@ class HotPaths:
     ) -> None:
         """A name that is known: wait for the answer of the run under way, or give it again."""
         if entry.answer is not None:
-            self._answer(exchange, entry, REPLAYED_LINE, entry.answer)
+            lines = REPLAYED_LINE + _waited_line(preferences)
+            self._answer(exchange, entry, lines, entry.answer)
         elif preferences.respond_async:
             self._wait_or_accept(exchange, entry, preferences, REPLAYED_LINE)
         else:
@@ -205,20 +206,17 @@ class HotPaths:
         self, exchange: ReplyTo, entry: Entry, preferences: Preferences, lines: bytes
     ) -> None:
         """Asynchronous: the answer if it comes while the client would wait, else 202."""
-        wait_s, applied = preferences.wait_s, b"respond-async"
+        wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
         if wait_s:
-            waited = b"preference-applied: wait=%d\r\n" % wait_s
+            on_answer = partial(self._answer, exchange, entry, lines + _waited_line(preferences))
+            on_late = partial(self._answer_accepted, exchange, entry, both % wait_s, lines)
             if entry.answer is not None:
-                self._answer(exchange, entry, lines + waited, entry.answer)
+                on_answer(entry.answer)
                 return
-            late = partial(
-                self._answer_accepted, exchange, entry, b"respond-async, wait=%d" % wait_s, lines
-            )
-            on_answer = partial(self._answer, exchange, entry, lines + waited)
-            waiting = Waiting(self._reception, entry, on_answer, late)
+            waiting = Waiting(self._reception, entry, on_answer, on_late)
             if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
                 return
-        self._answer_accepted(exchange, entry, applied, lines)
+        self._answer_accepted(exchange, entry, b"respond-async", lines)
 
     def _answer(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
         """Give the answer; without one the node has ended before. Called by the machine's shell,
@@ -264,6 +262,13 @@ def _check_same(entry: Entry, request: Request) -> None:
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
         raise Problem("conflict", detail, id=entry.name)
+
+
+def _waited_line(preferences: Preferences) -> bytes:
+    """What an answer that came in time says of the preference to wait for it so long."""
+    if not (preferences.respond_async and preferences.wait_s):
+        return b""
+    return b"preference-applied: wait=%d\r\n" % preferences.wait_s
 
 
 def _too_late(exchange: ReplyTo, entry: Entry) -> None:
