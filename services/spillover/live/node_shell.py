@@ -21,6 +21,7 @@ from spillover.core.visit import Visit
 from spillover.live import wire
 from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
+from spillover.live.ending import Left, wait_for_the_end
 from spillover.live.http1 import Response
 from spillover.live.logs import OncePerPeriod
 from spillover.live.node_metrics import REFUSED, NodeMetrics
@@ -41,8 +42,6 @@ from spillover.model.topology import Topology
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
-
-LEFT_POLL_S = 0.5
 
 RESULTS_LIMIT_BYTES = 256 * 1024 * 1024
 """Of all answers that are kept; beyond it the oldest go before their time."""
@@ -117,31 +116,16 @@ class NodeShell:
                 group.create_task(link.warm(), name=f"connections to {link.cluster}")
             await asyncio.shield(self._failed)
 
-    async def drain(self, timeout_s: float) -> int:
-        """Drain, and wait until nothing is left to run, to answer or to be fetched; how many
-        requests and answers were left at the limit."""
+    async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
+        """Drain, and wait until nothing is left to run, to answer or to be fetched; see
+        `ending.wait_for_the_end` for the limits."""
         self.feed(ev.Drain())
-        parts = (self.reception, self.visitors)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._left():
-                    for part in parts:
-                        part.settled.clear()
-                    waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]
-                    try:
-                        # Now and then also without a sign: answers nobody fetched grow old.
-                        await asyncio.wait(
-                            waits, timeout=LEFT_POLL_S, return_when=asyncio.FIRST_COMPLETED
-                        )
-                    finally:
-                        for wait in waits:
-                            wait.cancel()
-        except TimeoutError:
-            return self._left()
-        return 0
+        await wait_for_the_end(self.reception, self.visitors, timeout_s, results_timeout_s)
 
-    def _left(self) -> int:
-        return len(self.reception) + len(self.visitors) + self.reception.unfetched
+    @property
+    def left(self) -> Left:
+        """What would be lost if the node ended now."""
+        return Left.of(self.reception, self.visitors)
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server. Whoever still

@@ -7,6 +7,7 @@ opened when it is accepted, settled when its one answer is there.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
@@ -71,6 +72,8 @@ class Reception:
         self._random = Random(os.urandom(32))
         self.settled = asyncio.Event()
         """Set whenever an answer has come or been fetched."""
+        self.result_s = -math.inf
+        """When the last answer came that nobody was there to take."""
 
     def __len__(self) -> int:
         """Requests that are under way."""
@@ -147,6 +150,8 @@ class Reception:
         waiters, entry.waiters = entry.waiters, ()
         for waiter in waiters:
             waiter(answer)
+        if not entry.fetched:
+            self.result_s = entry.ended_s
         self.settled.set()
         return entry
 
