@@ -350,13 +350,11 @@ def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path
     timeout_s = "60" if fetched else "0.5"
 
     async def main():
-        async with Command(
-            nodes, file, "a", url, "--results-timeout-s", timeout_s, stderr=stderr
-        ) as node:
+        options = ("--results-timeout-s", timeout_s)
+        async with Command(nodes, file, "a", url, *options, stderr=stderr) as node:
             for name in ("j0", "j1"):
                 await job(node, {"service_ms": 1}, name)
-            for name in ("j0", "j1"):  # waiting for them would fetch them
-                await job_done(node)
+            await jobs_done(node)  # asking for them would fetch them
             node.process.send_signal(signal.SIGTERM)
             await in_the_log(nodes, log, "ending: ")
             if fetched:
@@ -365,7 +363,7 @@ def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path
             await nodes.until(lambda: node.process.poll() is not None)
             assert node.process.returncode == 0
 
-    async def job_done(node):
+    async def jobs_done(node):
         async with asyncio.timeout(5):
             while (await node.state())["ledger"]["home"]["done"] < 2:
                 await nodes.turn()
