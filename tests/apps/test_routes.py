@@ -158,7 +158,9 @@ def test_metrics_tell_every_signal(nodes):
 def all_routes(node):
     """(path as the OpenAPI writes it, method) of each, the hot ones too."""
     hot = node.server.config.app
-    yield from ((path, method.lower()) for path, (method, _) in hot._routes.items())
+    for path, (methods, _) in hot._routes.items():
+        yield from ((path, method.lower()) for method in methods)
+    yield "/requests/{request_id}", "get"
     for route in hot._app._app.routes:
         if getattr(route, "include_in_schema", False):
             path = route.path.replace(":path}", "}")
@@ -184,6 +186,9 @@ def test_health_openapi_and_wrong_calls(nodes):
             ("GET", "/requests", 405, b"POST"),
             ("PUT", "/requests", 405, b"POST"),
             ("POST", "/state", 405, b"GET"),
+            ("PUT", "/requests/x", 405, b"GET, HEAD, DELETE"),
+            ("GET", "/requests/", 404, None),
+            ("POST", "/requests/", 404, None),
             ("POST", "/peer/v1/reports", 405, b"GET"),
             ("GET", "/nothing", 404, None),
             ("GET", "/nothing/", 404, None),

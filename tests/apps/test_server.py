@@ -144,7 +144,9 @@ def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
                     while not (await node.state())["draining"]:
                         await nodes.turn()
                 node.process.send_signal(signal.SIGTERM)
-            assert await node.ended(1.5) == (0, "")
+            lost = "ending: lost 1 request under way" if how == "twice" else ""
+            status, said = await node.ended(1.5)
+            assert (status, said.strip().rpartition("spillover.live.ending:")[2]) == (0, lost)
             if sent is not None:
                 assert (await sent).status == 502
 
@@ -315,6 +317,85 @@ def test_a_full_disk_for_logs_harms_nobody(nodes, tmp_path, require):
 
     with full.open("wb") as stderr:
         nodes.run(main)
+
+
+def said_of_the_end(said):
+    """The log lines about it, without their heads."""
+    return [line.partition("ending: ")[2] for line in said.splitlines() if "ending: " in line]
+
+
+async def job(node, payload, name):
+    body = json.dumps({"payload": payload, "id": name}).encode()
+    headers = [(b"Prefer", b"respond-async")]
+    response = await node.client.request(
+        "POST", "/requests", body=body, headers=headers, timeout_s=5
+    )
+    assert response.status == 202
+
+
+async def state_of(node, name, query=""):
+    response = await node.client.request("GET", f"/requests/{name}{query}", timeout_s=5)
+    return json.loads(response.body)["state"]
+
+
+async def in_the_log(nodes, path, words):
+    await nodes.until(lambda: words in path.read_text())
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path, fetched):
+    """Which is said, as is what was lost; once they are fetched it ends at once."""
+    file, url = one_cluster(tmp_path)
+    log = tmp_path / "log"
+    timeout_s = "60" if fetched else "0.5"
+
+    async def main():
+        options = ("--results-timeout-s", timeout_s)
+        async with Command(nodes, file, "a", url, *options, stderr=stderr) as node:
+            for name in ("j0", "j1"):
+                await job(node, {"service_ms": 1}, name)
+            await jobs_done(node)  # asking for them would fetch them
+            node.process.send_signal(signal.SIGTERM)
+            await in_the_log(nodes, log, "ending: ")
+            if fetched:
+                for name in ("j0", "j1"):
+                    assert await state_of(node, name) == "done"
+            await nodes.until(lambda: node.process.poll() is not None)
+            assert node.process.returncode == 0
+
+    async def jobs_done(node):
+        async with asyncio.timeout(5):
+            while (await node.state())["ledger"]["home"]["done"] < 2:
+                await nodes.turn()
+
+    with log.open("wb") as stderr:
+        nodes.run(main)
+    first, *others = said_of_the_end(log.read_text())
+    limit = "30.0" if fetched else "0.5"
+    assert first == f"waits for 2 results that nobody has fetched, at most {limit} s more"
+    assert others == ([] if fetched else ["lost 2 results that nobody has fetched"])
+
+
+def test_a_result_that_comes_during_the_end_can_still_be_fetched(nodes, tmp_path):
+    """Its time counts from when it came; who waits for it gets it."""
+    file, url = one_cluster(tmp_path)
+
+    async def main():
+        async with Command(nodes, file, "a", url, "--results-timeout-s", "0.4") as node:
+            await job(node, {"service_ms": 1000}, "j")
+            await node.busy()
+            node.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(5):
+                while not (await node.state())["draining"]:
+                    await nodes.turn()
+            assert await state_of(node, "j", "?wait_ms=4000") == "done"
+            status, said = await node.ended(3.0)
+            assert status == 0
+            told = said_of_the_end(said)
+            assert told[0].startswith("waits for 1 request under way, at most ")
+            assert not any(line.startswith("lost") for line in told)
+
+    nodes.run(main)
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", None), ("127.0.0.1", 70_000), ("x" * 70, 1)])

@@ -21,8 +21,11 @@ def entry_of(name, ref=1, *, body=b"body", asynchronous=False):
     return Entry(request, ref, body, asynchronous=asynchronous)
 
 
-def answer_of(size_bytes=0):
-    return Answer(Outcome.DONE, ("a",), result=b"x" * size_bytes if size_bytes else None)
+def answer_of(size_bytes=0, outcome=Outcome.DONE):
+    return Answer(outcome, ("a",), result=b"x" * size_bytes if size_bytes else None)
+
+
+AGAIN = (Outcome.FAILED, Outcome.EXPIRED, Outcome.UNKNOWN)
 
 
 class Twin:
@@ -34,6 +37,7 @@ class Twin:
         self.wanted = asynchronous
         self.ended_s = None
         self.size_bytes = 0
+        self.outcome = None
         self.dropped = False
 
 
@@ -45,10 +49,12 @@ class NamesUnderTest(RuleBasedStateMachine):
         self.limit, self.limit_bytes = limit, limit_kib * 1024
         self.names = Names(TTL_S, limit, self.limit_bytes)
         self.twins = []
+        self.ended = 0
         self.now_s = 100.0
 
     def twin(self, name):
-        """The newest of this name that is not forgotten; withdrawn ones are not in the list."""
+        """The newest of this name that is not forgotten; withdrawn ones are not in the list, and
+        what had another run after it is dropped."""
         for twin in reversed(self.twins):
             if twin.entry.name == name:
                 is_over = twin.ended_s is not None and self.now_s >= twin.ended_s + TTL_S
@@ -65,25 +71,51 @@ class NamesUnderTest(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("xyz"), keyed=st.booleans(), asynchronous=st.booleans())
     def a_request_comes(self, name, keyed, asynchronous):
-        twin, entry = self.twin(name), self.names.find(name, self.now_s)
-        assert entry is (twin and twin.entry)
+        before, entry = self.twin(name), self.names.find(name, self.now_s)
+        assert entry is (before and before.entry)
         if entry is not None:
-            return
+            runs_again = before.outcome in AGAIN
+            assert entry.may_run_again == runs_again
+            if not (runs_again and before.lasting and keyed):
+                return
+        self.open(name, keyed=keyed, asynchronous=asynchronous)
+
+    def open(self, name, *, keyed, asynchronous):
         entry = entry_of(name, body=b"body" if keyed else None, asynchronous=asynchronous)
         self.names.open(entry, self.now_s)
         self.twins.append(Twin(entry, lasting=keyed or asynchronous, asynchronous=asynchronous))
         self.sweep()
-        assert self.names.unfetched == sum(twin.wanted for twin in self.kept())
         held = {twin.entry.name for twin in self.twins if not twin.dropped}
         assert len(self.names) == len(held)
 
     @precondition(lambda self: self.under_way())
-    @rule(data=st.data(), size_bytes=st.sampled_from([0, 1, 1000, 3000, 9000]))
-    def one_ends(self, data, size_bytes):
+    @rule(data=st.data())
+    def one_is_accepted(self, data):
+        """Mostly at once, but nothing depends on when."""
         twin = data.draw(st.sampled_from(self.under_way()))
-        self.names.settle(twin.entry, answer_of(size_bytes), self.now_s)
+        self.names.accept(twin.entry)
+        self.drop_before(twin)
+        self.sweep()
+
+    def drop_before(self, twin):
+        """The run before of the same name, if this is another one."""
+        for other in self.kept():
+            other.dropped |= other is not twin and other.entry.name == twin.entry.name
+
+    @precondition(lambda self: self.under_way())
+    @rule(
+        data=st.data(),
+        size_bytes=st.sampled_from([0, 1, 1000, 3000, 9000]),
+        outcome=st.sampled_from(Outcome),
+    )
+    def one_ends(self, data, size_bytes, outcome):
+        twin = data.draw(st.sampled_from(self.under_way()))
+        self.drop_before(twin)
+        self.names.settle(twin.entry, answer_of(size_bytes, outcome), self.now_s)
         twin.ended_s, twin.size_bytes = self.now_s, ENTRY_BYTES + size_bytes
-        twin.order = sum(t.ended_s is not None for t in self.twins)
+        twin.outcome = outcome
+        self.ended += 1
+        twin.order = self.ended
         while len(self.kept()) > self.limit or self.bytes_kept() > self.limit_bytes:
             self.kept()[0].dropped = True
         self.sweep()
@@ -91,9 +123,11 @@ class NamesUnderTest(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way())
     @rule(data=st.data())
     def one_is_refused(self, data):
+        """What was known of the name before is known again, if it is still kept."""
         twin = data.draw(st.sampled_from(self.under_way()))
         self.names.withdraw(twin.entry)
         self.twins.remove(twin)
+        self.sweep()
 
     @precondition(lambda self: self.twins)
     @rule(data=st.data())
@@ -115,7 +149,9 @@ class NamesUnderTest(RuleBasedStateMachine):
         for twin in self.twins:
             if twin.ended_s is not None and self.now_s >= twin.ended_s + TTL_S:
                 twin.dropped = True
+        self.names.expire(self.now_s)
         self.names.check()
+        assert self.names.unfetched == sum(twin.wanted for twin in self.kept())
         for name in "xyz":
             twin = self.twin(name)
             assert self.names.find(name, self.now_s) is (twin and twin.entry)
@@ -209,3 +245,63 @@ def test_large_answers_without_a_name_go_earlier():
         *[False] * 3,
         *[True] * 3,
     ]
+
+
+@pytest.mark.parametrize("outcome", AGAIN)
+def test_what_failed_runs_again_in_the_same_place(outcome):
+    """The new run takes the old answer's place, its bytes and its claim to be fetched included; a
+    name that fails a thousand times pushes nobody out."""
+    names = Names(TTL_S, 2, 10**6)
+    other = entry_of("other")
+    names.open(other, 0.0)
+    names.settle(other, answer_of(), 0.0)
+    for number in range(1000):
+        entry = entry_of("k", number, asynchronous=True)
+        names.open(entry, 1.0)
+        names.accept(entry)
+        assert (names.find("k", 1.0), names.unfetched) == (entry, 0)
+        names.settle(entry, answer_of(10, outcome), 1.0)
+        assert entry.may_run_again
+        assert names.unfetched == 1
+        names.check()
+    assert names.find("other", 1.0) is other
+    assert len(names) == 2
+
+
+def test_a_run_that_is_refused_leaves_what_was_known_before():
+    """To be asked for, and to be fetched, for as long as it would have been kept anyway."""
+    names = Names(TTL_S, 10, 10**6)
+    failed = entry_of("k", asynchronous=True)
+    names.open(failed, 0.0)
+    names.settle(failed, answer_of(outcome=Outcome.FAILED), 0.0)
+    again = entry_of("k", 2)
+    names.open(again, 5.0)
+    assert names.find("k", 5.0) is again
+    names.withdraw(again)
+    assert names.find("k", 5.0) is failed
+    assert names.unfetched == 1
+    assert names.find("k", TTL_S) is None
+    names.expire(TTL_S)
+    names.check()
+    assert (len(names), names.unfetched) == (0, 0)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
+    """The run under way stays known; refused, there is nothing to go back to."""
+    names = Names(TTL_S, 1, 10**6)
+    failed, again, other = entry_of("k"), entry_of("k", 2), entry_of("other", 3)
+    names.open(failed, 0.0)
+    names.settle(failed, answer_of(outcome=Outcome.EXPIRED), 0.0)
+    names.open(again, 1.0)
+    names.open(other, 1.0)
+    names.settle(other, answer_of(), 1.0)
+    assert names.find("k", 1.0) is again
+    if refused:
+        names.withdraw(again)
+        assert names.find("k", 1.0) is None
+    else:
+        names.settle(again, answer_of(), 2.0)
+        assert names.find("k", 2.0) is again
+        assert names.find("other", 2.0) is None
+    names.check()

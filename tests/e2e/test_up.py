@@ -202,5 +202,25 @@ def test_a_second_signal_ends_a_drain(two, up, start, ask, until):
     began_s = time.monotonic()
     assert bed.end() == 0
     assert time.monotonic() - began_s < 2.0
+    waits = r"spillover: cluster a is ending: waits for 1 request under way, at most [0-9.]+ s more"
+    assert re.search(waits, bed.stderr)
+    bed.nothing_left()
+    assert not bed.temporary_directories()
+
+
+def test_results_that_nobody_fetches_do_not_hold_up_the_end_for_long(two, up, ask, until):
+    """What is awaited is said, and what was lost."""
+    bed, urls = up(two[0], "--results-timeout-s", "2")
+    headers = {"Prefer": "respond-async"}
+    status, shown = ask(f"{urls['a']}/requests", {"payload": {"service_ms": 1}}, headers)
+    assert (status, shown["state"]) == (202, "running")
+    until(lambda: ask(f"{urls['a']}/state")[1]["ledger"]["home"]["done"] == 1)
+    began_s = time.monotonic()
+    assert bed.end() == 0
+    assert time.monotonic() - began_s < 6.0
+    awaited, lost = bed.stderr.splitlines()
+    begin = "spillover: cluster a is ending: "
+    assert awaited == f"{begin}waits for 1 result that nobody has fetched, at most 2.0 s more"
+    assert lost == f"{begin}lost 1 result that nobody has fetched"
     bed.nothing_left()
     assert not bed.temporary_directories()

@@ -46,6 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long SIGTERM waits for what is under way (default 30)",
     )
+    parser.add_argument(
+        "--results-timeout-s",
+        type=at_least_zero,
+        default=5.0,
+        metavar="S",
+        help="how long of that it waits for asynchronous results to be fetched (default 5)",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
@@ -84,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         source=options.topology,
         drain_timeout_s=options.drain_timeout_s,
+        results_timeout_s=options.results_timeout_s,
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
     )

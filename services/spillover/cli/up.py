@@ -30,6 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
         help="how long the end waits for what is under way (default 30)",
     )  # fmt: skip
+    parser.add_argument(
+        "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
+        help="how long of that it waits for asynchronous results to be fetched (default 5)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +50,9 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         source=options.topology,
         seed=options.seed,
         drain_timeout_s=options.drain_timeout_s,
+        results_timeout_s=options.results_timeout_s,
         on_death=lambda node: _tell_death(bed, node),
+        on_ending=_tell_ending,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)
@@ -96,6 +102,10 @@ def _tell_ready(bed: Testbed, *, as_json: bool) -> None:
     print(f"  {first}/console  in a browser, live", file=sys.stderr)
     print(f"  spillover status {first}", file=sys.stderr)
     print(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'", file=sys.stderr)
+
+
+def _tell_ending(node: NodeProcess, words: str) -> None:
+    print(f"spillover: cluster {node.cluster} is ending: {words}", file=sys.stderr)
 
 
 def _tell_death(bed: Testbed, node: NodeProcess) -> None:

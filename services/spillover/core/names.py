@@ -1,8 +1,9 @@
 """What a home remembers of the requests that clients gave it: one entry for each name.
 
 An entry is opened when a request is accepted and keeps its answer for a while after the end, so
-that the same request under the same name gets the same answer and is not run again. What is not
-known here any more is a new request.
+that the same request under the same name gets the same answer and is not run again. What failed,
+expired or is unknown runs again instead: a new entry takes the place of the old one, which comes
+back if the new run is refused. What is not known here any more is a new request.
 
 Two windows bound what is kept. Answers to requests that came with a name, or that are fetched
 later, stay `ttl_s`, at most `limit` of them and `limit_bytes` in all. The others have been given to
@@ -14,10 +15,10 @@ Not here: who waits for an answer (the shell's business), and where a request is
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
-from spillover.model.request import Answer, Request
+from spillover.model.request import REPLAYED, Answer, Request
 
 BRIEF_LIMIT = 10_000
 BRIEF_LIMIT_BYTES = 32 * 1024 * 1024
@@ -59,6 +60,11 @@ class Entry:
         self.ended_s = 0.0
         self.waiters: tuple[Any, ...] = ()
 
+    @property
+    def may_run_again(self) -> bool:
+        """Whether the same request under this name is run anew rather than given this answer."""
+        return self.answer is not None and self.answer.outcome not in REPLAYED
+
 
 class Names:
     """Entries by name. `unfetched` counts answers of asynchronous requests that nobody has seen."""
@@ -80,7 +86,8 @@ class Names:
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._by_name: dict[str, Entry] = {}
-        self._lasting: deque[Entry] = deque()
+        # By name too: an entry leaves from the middle when another run has taken its place.
+        self._lasting: OrderedDict[str, Entry] = OrderedDict()
         self._brief: deque[Entry] = deque()
         self._bytes = 0
         self._brief_bytes = 0
@@ -97,16 +104,27 @@ class Names:
         return entry
 
     def open(self, entry: Entry, now_s: float) -> None:
-        """A request of this name, which `find` does not know, is under way."""
+        """A request of this name is to run. `find` does not know the name, or what it knows may
+        run again and came with a name; `accept` or `withdraw` follows."""
         self.expire(now_s)
         self._by_name[entry.name] = entry
 
+    def accept(self, entry: Entry) -> None:
+        """It runs, or has run: the answer to the run before is worth nothing any more."""
+        if self._lasting and self._lasting.get(entry.name, entry) is not entry:
+            self._drop_lasting(entry.name)
+
     def withdraw(self, entry: Entry) -> None:
-        """It was refused, which is not remembered."""
-        del self._by_name[entry.name]
+        """It was refused, which is not remembered; what was known before still is."""
+        before = self._lasting.get(entry.name)
+        if before is not None:
+            self._by_name[entry.name] = before
+        else:
+            del self._by_name[entry.name]
 
     def settle(self, entry: Entry, answer: Answer, now_s: float) -> None:
         """The request has ended."""
+        self.accept(entry)  # it may end before anybody is told that it runs
         entry.answer = answer
         entry.ended_s = now_s
         if not entry.lasting:
@@ -115,18 +133,18 @@ class Names:
             while len(self._brief) > BRIEF_LIMIT or self._brief_bytes > BRIEF_LIMIT_BYTES:
                 self._drop_brief()
             return
-        self._lasting.append(entry)
+        self._lasting[entry.name] = entry
         self._bytes += _size_bytes(answer)
         self.unfetched += not entry.fetched
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
-            self._drop_oldest()
+            self._drop_lasting(next(iter(self._lasting)))
         self.expire(now_s)
 
     def fetch(self, entry: Entry) -> None:
         """Somebody has been given the answer."""
         if not entry.fetched and entry.answer is not None:
             entry.fetched = True
-            self.unfetched -= self._by_name.get(entry.name) is entry
+            self.unfetched -= self._lasting.get(entry.name) is entry
 
     @property
     def kept_bytes(self) -> int:
@@ -139,23 +157,27 @@ class Names:
         while self._brief and self.kept_bytes > room_bytes:
             self._drop_brief()
         while self._lasting and self.kept_bytes > room_bytes:
-            self._drop_oldest()
+            self._drop_lasting(next(iter(self._lasting)))
 
     def check(self) -> None:
-        kept = [*self._lasting, *self._brief]
-        assert all(entry.answer is not None for entry in kept)
+        lasting = self._lasting.values()
+        assert all(entry.answer is not None for entry in (*lasting, *self._brief))
+        assert all(name in self._by_name for name in self._lasting)
         assert len(self._lasting) <= self._limit
         assert len(self._brief) <= BRIEF_LIMIT
-        assert self._bytes == sum(_size_bytes(entry.answer) for entry in self._lasting)
+        assert self._bytes == sum(_size_bytes(entry.answer) for entry in lasting)
         assert self._bytes <= self._limit_bytes
         assert self._brief_bytes == sum(_size_bytes(entry.answer) for entry in self._brief)
         assert self._brief_bytes <= BRIEF_LIMIT_BYTES
-        assert self.unfetched == sum(not entry.fetched for entry in self._lasting)
+        assert self.unfetched == sum(not entry.fetched for entry in lasting)
 
     def expire(self, now_s: float) -> None:
         """Drop what has been kept for long enough."""
-        while self._lasting and now_s >= self._lasting[0].ended_s + self._ttl_s:
-            self._drop_oldest()
+        while self._lasting:
+            oldest = next(iter(self._lasting.values()))
+            if now_s < oldest.ended_s + self._ttl_s:
+                break
+            self._drop_lasting(oldest.name)
         while self._brief and now_s >= self._brief[0].ended_s + self._ttl_s:
             self._drop_brief()
 
@@ -164,19 +186,20 @@ class Names:
         self._brief_bytes -= _size_bytes(entry.answer)
         self._forget(entry)
 
-    def _drop_oldest(self) -> None:
-        entry = self._lasting.popleft()
+    def _drop_lasting(self, name: str) -> None:
+        entry = self._lasting.pop(name)
         self._bytes -= _size_bytes(entry.answer)
         self.unfetched -= not entry.fetched
         self._forget(entry)
 
     def _forget(self, entry: Entry) -> None:
-        """An expired name may have been taken again since."""
+        """Its name may have been taken again since."""
         if self._by_name.get(entry.name) is entry:
             del self._by_name[entry.name]
 
 
 def _size_bytes(answer: Answer | None) -> int:
-    if answer is None or answer.result is None:
+    if answer is None:
         return ENTRY_BYTES
-    return ENTRY_BYTES + len(memoryview(answer.result))
+    parts = (answer.result, answer.upstream_body)
+    return ENTRY_BYTES + sum(len(memoryview(part)) for part in parts if part is not None)

@@ -24,6 +24,7 @@ from spillover.live.agreement import Peers
 from spillover.live.alarms import finest_alarm
 from spillover.live.allocator import FreedMemory
 from spillover.live.driver import Driver
+from spillover.live.ending import Left, wait_for_the_end
 from spillover.live.http1 import Response
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.memory_limit import default_held_limit_bytes
@@ -31,7 +32,7 @@ from spillover.live.moving import Moving
 from spillover.live.node_metrics import REFUSED, NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
-from spillover.live.reception import Reception
+from spillover.live.reception import FutureWaiter, Reception
 from spillover.live.report_streams import ReportStreams
 from spillover.live.request_log import log_request
 from spillover.live.timers import Timers
@@ -46,9 +47,6 @@ from spillover.model.topology import Topology
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
-
-
-LEFT_POLL_S = 0.5
 
 
 class NodeShell:
@@ -99,8 +97,6 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self._ends: dict[int, asyncio.Future[Answer]] = {}
-        """Of visits that somebody here has asked to cancel, by ref."""
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
         self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
         self._driver = Driver(
@@ -122,31 +118,16 @@ class NodeShell:
                 group.create_task(link.warm(), name=f"connections to {link.cluster}")
             await asyncio.shield(self._failed)
 
-    async def drain(self, timeout_s: float) -> int:
-        """Drain, and wait until nothing is left to run, to answer or to be fetched; how many
-        requests and answers were left at the limit."""
+    async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
+        """Drain, and wait until nothing is left to run, to answer or to be fetched; see
+        `ending.wait_for_the_end` for the limits."""
         self.feed(ev.Drain())
-        parts = (self.reception, self.visitors)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._left():
-                    for part in parts:
-                        part.settled.clear()
-                    waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]
-                    try:
-                        # Now and then also without a sign: answers nobody fetched grow old.
-                        await asyncio.wait(
-                            waits, timeout=LEFT_POLL_S, return_when=asyncio.FIRST_COMPLETED
-                        )
-                    finally:
-                        for wait in waits:
-                            wait.cancel()
-        except TimeoutError:
-            return self._left()
-        return 0
+        await wait_for_the_end(self.reception, self.visitors, timeout_s, results_timeout_s)
 
-    def _left(self) -> int:
-        return len(self.reception) + len(self.visitors) + self.reception.unfetched
+    @property
+    def left(self) -> Left:
+        """What would be lost if the node ended now."""
+        return Left.of(self.reception, self.visitors)
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server. Whoever still
@@ -162,8 +143,6 @@ class NodeShell:
         self.timers.close()
         self.reception.close()
         self.visitors.close()
-        for end in self._ends.values():
-            end.cancel()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -181,12 +160,13 @@ class NodeShell:
     async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
-        end = self._ends.get(visit.ref)
-        if end is None:
-            end = self._ends[visit.ref] = asyncio.get_running_loop().create_future()
+        waiter = FutureWaiter()
+        waits = self.visitors.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
-        await asyncio.wait([end], timeout=timeout_s)
-        return end.result() if end.done() and not end.cancelled() else None
+        if waits:
+            await asyncio.wait([waiter.future], timeout=timeout_s)
+            self.visitors.leave(visit.ref, waiter)
+        return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
         """Of a visit without an answer, also once the node has ended: whether it has surely not
@@ -262,8 +242,8 @@ class NodeShell:
             self.visitors.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
-        if self._ends and (end := self._ends.pop(command.ref, None)) is not None:
-            end.set_result(command.answer)
+        if command.origin != ev.HOME:
+            self.visitors.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))

@@ -7,6 +7,7 @@ opened when it is accepted, settled when its one answer is there.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
@@ -41,6 +42,12 @@ class FutureWaiter:
         else:
             self.future.set_result(answer)
 
+    @property
+    def answer(self) -> Answer | None:
+        """None if it is not there yet, or never will be."""
+        future = self.future
+        return future.result() if future.done() and not future.cancelled() else None
+
 
 class Reception:
     """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
@@ -65,6 +72,8 @@ class Reception:
         self._random = Random(os.urandom(32))
         self.settled = asyncio.Event()
         """Set whenever an answer has come or been fetched."""
+        self.result_s = -math.inf
+        """When the last answer came that nobody was there to take."""
 
     def __len__(self) -> int:
         """Requests that are under way."""
@@ -83,7 +92,8 @@ class Reception:
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
     ) -> Entry | ev.Refuse:
-        """Take a new request in; one that came without a name is given one here."""
+        """Take a request in, one that is new or may run again; one that came without a name is
+        given one here."""
         ref = self._next_ref()
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
@@ -98,7 +108,10 @@ class Reception:
         return self._taken(entry)
 
     def _taken(self, entry: Entry) -> Entry | ev.Refuse:
-        return entry if self._refusal is None else self._refusal
+        if self._refusal is not None:
+            return self._refusal
+        self._names.accept(entry)
+        return entry
 
     def wait(self, entry: Entry, waiter: Waiter) -> bool:
         """Have `waiter` called once with the answer, or with None if the node ends before. False
@@ -137,6 +150,8 @@ class Reception:
         waiters, entry.waiters = entry.waiters, ()
         for waiter in waiters:
             waiter(answer)
+        if not entry.fetched:
+            self.result_s = entry.ended_s
         self.settled.set()
         return entry
 

@@ -10,10 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from spillover.core import node_events as ev
 from spillover.live.outbox import Outbox, Parcel
+from spillover.live.reception import WAITERS_MAX, Waiter
 from spillover.model.request import Answer, Refusal, Request
 
 Settled: TypeAlias = Answer | ev.Refuse
@@ -49,6 +51,8 @@ class Visitors:
         self._outboxes = outboxes
         self._waiting: dict[int, Settling] = {}
         self._refs: dict[tuple[int, str], int] = {}
+        self._waiters: dict[int, tuple[Waiter, ...]] = {}
+        """Of those that somebody here asks for, by ref."""
         self.closed = False
         """Nothing is taken any more: the node ends."""
         self.settled = asyncio.Event()
@@ -77,6 +81,26 @@ class Visitors:
         refs = (self._refs.get((y, request_id)) for y in range(len(self._outboxes)))
         return next((ref for ref in refs if ref is not None), None)
 
+    def wait(self, ref: int, waiter: Waiter) -> bool:
+        """Have `waiter` called once with the answer to a visit under way, or with None if the node
+        ends before. False if too many wait for it."""
+        waiters = self._waiters.get(ref, ())
+        if len(waiters) >= WAITERS_MAX:
+            return False
+        self._waiters[ref] = (*waiters, waiter)
+        return True
+
+    def leave(self, ref: int, waiter: Waiter) -> None:
+        """Wait no longer."""
+        waiters = tuple(other for other in self._waiters.pop(ref, ()) if other is not waiter)
+        if waiters:
+            self._waiters[ref] = waiters
+
+    def ended(self, ref: int, answer: Answer) -> None:
+        """Tell those who wait; the answer itself is sent back when its delivery is done."""
+        for waiter in self._waiters.pop(ref, ()):
+            waiter(answer)
+
     def abandon(self, ref: int) -> None:
         """Its neighbor has gone or wants it no more; an answer that has not left never does."""
         future = self._waiting.get(ref)
@@ -97,6 +121,9 @@ class Visitors:
             future.cancel()
         self._waiting.clear()
         self._refs.clear()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in chain.from_iterable(waiters.values()):
+            waiter(None)
 
     def _arrive(self, ref: int, settled: Settled, sent_s: float) -> None:
         future = self._take_out(ref)

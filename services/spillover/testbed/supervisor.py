@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from typing import Self
 import httpx
 
 from spillover.inputs.topology_file import dump_topology
+from spillover.live.ending import ENDING
 from spillover.live.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
@@ -31,6 +32,7 @@ from spillover.testbed.ports import start_lock, with_addresses
 
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
+ENDING_POLL_S = 0.5
 LOG_TAIL_BYTES = 4096
 TOPOLOGY_FILE = "topology.yaml"
 EXIT_USAGE = 2
@@ -47,12 +49,19 @@ class NodeProcess:
 
     def last_words(self) -> str:
         """The last line with words in it that it wrote, for one-line reports."""
+        said = [line.strip() for line in self._tail() if any(map(str.isalpha, line))]
+        return said[-1] if said else "it said nothing"
+
+    def words_on_ending(self) -> str | None:
+        """What it said last of what it waits for at its end, or has lost."""
+        said = [line.partition(ENDING)[2] for line in self._tail() if ENDING in line]
+        return said[-1] if said else None
+
+    def _tail(self) -> list[str]:
         with self.log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LOG_TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if any(map(str.isalpha, line))]
-        return said[-1] if said else "it said nothing"
+            return file.read().decode("utf-8", "replace").splitlines()
 
     @property
     def was_killed(self) -> bool:
@@ -74,9 +83,10 @@ class Testbed:
     """All clusters of a topology as processes. As a context manager: ready on entry, all ended on
     exit. Raises InputError where a node found the input wrong, RunError where one did not start.
 
-    `on_death` is told of a node that ends while the testbed is up; the others go on. `source` is
-    what errors call the topology: its file, if it has one. `topology`, and with it `urls`, gets
-    its addresses at the start.
+    `on_death` is told of a node that ends while the testbed is up; the others go on. `on_ending` is
+    told what nodes say that they wait for when the testbed stops, and what they have lost.
+    `source` is what errors call the topology: its file, if it has one. `topology`, and with it
+    `urls`, gets its addresses at the start.
     """
 
     def __init__(
@@ -86,7 +96,9 @@ class Testbed:
         source: str | None = None,
         seed: int | None = None,
         drain_timeout_s: float = 30.0,
+        results_timeout_s: float = 5.0,
         on_death: Callable[[NodeProcess], None] | None = None,
+        on_ending: Callable[[NodeProcess, str], None] | None = None,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -97,7 +109,11 @@ class Testbed:
         self._source = topology.name if source is None else source
         self._seed = seed
         self._drain_timeout_s = drain_timeout_s
+        self._results_timeout_s = results_timeout_s
         self._on_death = on_death
+        self._on_ending = on_ending
+        self._told: dict[ClusterId, str] = {}
+        """What `on_ending` was last told of each node."""
         self._watching: list[asyncio.Task[None]] = []
         self._stopping = False
         self._all_dead = asyncio.Event()
@@ -149,7 +165,7 @@ class Testbed:
         waits = [asyncio.create_task(node.process.wait()) for node in self.nodes.values()]
         if waits:
             try:
-                await asyncio.wait(waits, timeout=grace_s + 3.0)
+                await self._all_ended(waits, grace_s + 3.0)
             finally:
                 self.kill()
                 await asyncio.wait(waits)
@@ -157,6 +173,21 @@ class Testbed:
             task.cancel()
         if self.directory is not None and not self.keeps_logs:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    async def _all_ended(self, waits: Collection[asyncio.Task[int]], timeout_s: float) -> None:
+        until_s = time.monotonic() + timeout_s
+        while waits and (rest_s := until_s - time.monotonic()) > 0:
+            _, waits = await asyncio.wait(waits, timeout=min(rest_s, ENDING_POLL_S))
+            for node in self.nodes.values():
+                self._tell_ending(node)
+
+    def _tell_ending(self, node: NodeProcess) -> None:
+        if self._on_ending is None:
+            return
+        words = node.words_on_ending()
+        if words is not None and words != self._told.get(node.cluster):
+            self._told[node.cluster] = words
+            self._on_ending(node, words)
 
     def kill(self) -> None:
         """End every node at once."""
@@ -169,6 +200,7 @@ class Testbed:
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self._drain_timeout_s)]
+        command += ["--results-timeout-s", str(self._results_timeout_s)]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]
         with log.open("wb") as output:

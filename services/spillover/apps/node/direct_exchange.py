@@ -1,6 +1,6 @@
-"""`POST /requests` without ASGI: one object is the request to the protocol that reads it and the
-exchange to whoever answers. How long its body may take, and what comes of it, is decided in
-`http_protocol`.
+"""`POST /requests` and `GET /requests/{id}` without ASGI: one object is the request to the protocol
+that reads it and the exchange to whoever answers. How long its body may take, and what comes of it,
+is decided in `http_protocol`.
 
 uvicorn makes a scope, a cycle and an event for every request. One that never gets a task needs none
 of them, and they cost more than the decision where it should run.
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from spillover.apps.node.exchange import ReplyTo
@@ -18,6 +20,10 @@ from spillover.live.write_batch import write_parts
 
 if TYPE_CHECKING:
     from spillover.apps.node.direct_path import DirectPath
+
+
+LOOKUP_PREFIX = "/requests/"
+"""What follows it is a request's name."""
 
 
 class _Nobody:
@@ -46,6 +52,8 @@ class DirectExchange(ReplyTo):
 
     method = "POST"
     path = "/requests"
+    raw_path = b"/requests"
+    query = b""
     message_event = _Nobody()
     waiting_for_100_continue = False
 
@@ -117,3 +125,26 @@ class DirectExchange(ReplyTo):
         else:
             protocol.writes.write(protocol.transport, head, body)
         protocol.on_response_complete()
+
+
+class DirectLookup(DirectExchange):
+    """`GET /requests/{id}`. Raises HttpParserError for a url that is none, as uvicorn does."""
+
+    __slots__ = ("path", "query", "raw_path")
+
+    method = "GET"
+
+    def __init__(
+        self,
+        protocol: DirectPath,
+        app: Any,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        keep_alive: bool,
+        url: bytes,
+    ) -> None:
+        super().__init__(protocol, app, headers, keep_alive=keep_alive)
+        parsed = httptools.parse_url(url)
+        self.raw_path: bytes = parsed.path
+        self.path: str = unquote(self.raw_path.decode("ascii"))
+        self.query: bytes = parsed.query or b""

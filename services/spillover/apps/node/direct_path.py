@@ -1,5 +1,6 @@
 """Which requests need no task, and how one is served without: `POST /requests` whose body comes in
-time. What is bounded of every connection is in `http_protocol`, which builds on this.
+time, and `GET /requests/{id}`, which may wait for long. What is bounded of every connection is in
+`http_protocol`, which builds on this.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from spillover.apps.node.direct_exchange import DirectExchange
+from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
 from spillover.apps.node.exchange import Exchange
 from spillover.apps.node.unread import UnreadAnswers
 from spillover.live.write_batch import WriteBatch
@@ -20,7 +21,7 @@ EXCHANGE = "spillover.exchange"
 
 DIRECT_PATH = DirectExchange.path
 """What is posted to it is given to the app's `direct`, if it has one, where it needs no waiting
-for."""
+for; so is what is asked for by GET behind LOOKUP_PREFIX."""
 
 DIRECT_BODY_BYTES = 262_144
 """A body for the direct path that is longer and has not come whole is read by the app."""
@@ -29,6 +30,7 @@ DIRECT_WITHIN_S = 0.02
 """So is one that takes longer. What comes in a few segments takes microseconds."""
 
 _DIRECT_URL = DIRECT_PATH.encode()
+_LOOKUP_URL = LOOKUP_PREFIX.encode()
 
 
 class DirectPath(UnreadAnswers):
@@ -64,18 +66,25 @@ class DirectPath(UnreadAnswers):
         """At the end of a head: whether the request may go without a task. It then waits until the
         data at hand is read; if it has come whole by then, it is served."""
         cycle, parser, app = self.cycle, self.parser, self._direct_app
+        is_post = self.url == _DIRECT_URL
         if (
-            self.url != _DIRECT_URL
+            not (is_post or self.url.startswith(_LOOKUP_URL))
             or app is None
             or self.expect_100_continue
             or not (cycle is None or cycle.response_complete)  # in a pipeline
-            or parser.get_method() != b"POST"
-            or parser.get_http_version() != "1.1"
+            or parser.get_method() != (b"POST" if is_post else b"GET")
         ):
             return False
-        headers, self.headers = self.headers, []  # trailers are no headers
-        keep_alive = parser.should_keep_alive()
-        self.cycle = self._put_off = DirectExchange(self, app, headers, keep_alive=keep_alive)
+        is_current = parser.get_http_version() == "1.1"
+        keep_alive = is_current and parser.should_keep_alive()
+        if is_post:
+            if not is_current:
+                return False
+            direct = DirectExchange(self, app, self.headers, keep_alive=keep_alive)
+        else:
+            direct = DirectLookup(self, app, self.headers, keep_alive=keep_alive, url=self.url)
+        self.headers = []  # trailers are no headers
+        self.cycle = self._put_off = direct
         return True
 
     def _make_scope(self, headers: list[tuple[bytes, bytes]]) -> Any:
@@ -129,8 +138,8 @@ class DirectPath(UnreadAnswers):
         """Go on with it as uvicorn does with all."""
         self._put_off = None
         scope = self._make_scope(direct.headers)
-        scope |= {"method": direct.method, "path": direct.path, "raw_path": _DIRECT_URL}
-        scope["query_string"] = b""
+        scope |= {"method": direct.method, "path": direct.path, "raw_path": direct.raw_path}
+        scope["query_string"] = direct.query
         cycle = RequestResponseCycle(
             scope=scope,
             transport=self.transport,

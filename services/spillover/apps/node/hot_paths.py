@@ -1,28 +1,31 @@
-"""The paths that carry the traffic, dispatched in front of FastAPI: `POST /requests` and what
-nodes say to each other. They do their own error handling; everything else goes on to the app.
+"""The paths that carry the traffic, dispatched in front of FastAPI: `POST /requests`, asking for
+one by its name, and what nodes say to each other. They do their own error handling; everything else
+goes on to the app.
 
-Measured reason: design, decision 1. What the answers mean is in `intake`, what neighbors say in
-`peer_paths`, what happens to a request in the machine.
+Measured reason: design, decision 1. What the answers mean is in `intake`, how one asks for a
+request in `lookups`, what neighbors say in `peer_paths`, what happens to a request in the machine.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 
 from spillover.apps.console.console import EVENTS_PATH, TAKE_OVER
-from spillover.apps.node.direct_exchange import DirectExchange
+from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
 from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
+from spillover.apps.node.internal_error import answer_internal_error
+from spillover.apps.node.lookups import LOOKUP_METHODS, Lookups
 from spillover.apps.node.peer_paths import PeerPaths
+from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
+from spillover.apps.node.waiting import Waiting
 from spillover.core.names import Entry
 from spillover.live import wire
-from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
 from spillover.live.reception import fingerprint
 from spillover.model.request import Answer, Outcome, Request
@@ -35,11 +38,7 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
 
 JSON_LINE = b"content-type: application/json\r\n"
-APPLIED_LINE = b"preference-applied: respond-async\r\n"
 REPLAYED_LINE = b"spillover-replayed: true\r\n"
-
-_log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
 
 
 class HotPaths:
@@ -57,26 +56,27 @@ class HotPaths:
         self.moving = shell.moving
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
+        self._lookups = Lookups(shell)
         peers = PeerPaths(shell)
-        self._routes: dict[str, tuple[str, HotPath]] = {
-            DIRECT_PATH: ("POST", self._post_request),
-            wire.FORWARD_PATH: ("POST", peers.forward),
-            wire.CANCEL_PATH: ("POST", peers.cancel),
-            wire.REPORTS_PATH: ("GET", peers.reports),
+        self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
+            DIRECT_PATH: (("POST",), self._post_request),
+            wire.FORWARD_PATH: (("POST",), peers.forward),
+            wire.CANCEL_PATH: (("POST",), peers.cancel),
+            wire.REPORTS_PATH: (("GET",), peers.reports),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Taken out: left there, each request would be a reference cycle.
         exchange: Exchange = scope.pop(EXCHANGE)
-        route = self._routes.get(scope["path"])
+        route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
             if scope["path"] == EVENTS_PATH:
                 scope[TAKE_OVER] = lambda: exchange.break_off
             await self._app(scope, receive, send)
             return
-        method, answer = route
+        methods, answer = route
         try:
-            _check_method(exchange, method)
+            _check_method(exchange, methods)
             await answer(exchange, send)
         except Problem as problem:
             exchange.refuse(problem)
@@ -86,9 +86,13 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     def direct(self, exchange: DirectExchange) -> None:
-        """`POST /requests` that came whole: taken now, and answered now or later."""
+        """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
+        or later."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
+            if isinstance(exchange, DirectLookup):
+                self._lookups.serve(exchange, exchange.query)
+                return
             headers = self._read_headers(exchange)
             body = exchange.take_body(self._payload_limit_bytes)
             if body is not None:
@@ -116,6 +120,19 @@ class HotPaths:
         self._serve(exchange, headers, body, received_s)
         await exchange.answered()
 
+    def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
+        """Of what is asked for by name, but not directly: in a pipeline, or by HEAD."""
+        path, method = scope["path"], scope["method"]
+        if not path.startswith(LOOKUP_PREFIX) or method == "DELETE":
+            return None
+        if path == LOOKUP_PREFIX and method not in LOOKUP_METHODS:
+            return None
+        return (*LOOKUP_METHODS, "DELETE"), self._get_request
+
+    async def _get_request(self, exchange: Exchange, _: Send) -> None:
+        self._lookups.serve(exchange, exchange.scope["query_string"])
+        await exchange.answered()
+
     def _read_headers(self, exchange: ReplyTo) -> Headers:
         headers = Headers()
         try:
@@ -138,16 +155,19 @@ class HotPaths:
             problem.id = problem.id or headers.key
             raise
         deadline_s = received_s + self._deadline_ms(headers) / 1e3
-        entry = self._reception.find(request.id) if request.keyed else None
+        reception, preferences = self._reception, headers.preferences
+        entry = reception.find(request.id) if request.keyed else None
         if entry is not None:
-            self._replay(exchange, entry, request, headers, deadline_s)
-            return
-        reception = self._reception
-        taken = reception.take(request, deadline_s, asynchronous=headers.asynchronous)
+            _check_same(entry, request)
+            if not entry.may_run_again:
+                self._replay(exchange, entry, preferences, deadline_s)
+                return
+        respond_async = preferences.respond_async
+        taken = reception.take(request, deadline_s, asynchronous=respond_async)
         if not isinstance(taken, Entry):
             raise problem_of(request.id, taken)
-        if headers.asynchronous:
-            self._answer_accepted(exchange, taken)
+        if respond_async:
+            self._wait_or_accept(exchange, taken, preferences, b"")
         elif taken.answer is not None:
             self._answer(exchange, taken, b"", taken.answer)
         else:
@@ -164,20 +184,42 @@ class HotPaths:
         self,
         exchange: ReplyTo,
         entry: Entry,
-        request: Request,
-        headers: Headers,
+        preferences: Preferences,
         deadline_s: float,
     ) -> None:
-        """A name that is known: wait for the first answer, or give it again."""
-        if entry.fingerprint != fingerprint(request):
-            detail = "this name was given to another request before"
-            raise Problem("conflict", detail, id=entry.name)
+        """A name that is known: wait for the answer of the run under way, or give it again."""
         if entry.answer is not None:
-            self._answer(exchange, entry, REPLAYED_LINE, entry.answer)
-        elif headers.asynchronous:
-            self._answer_accepted(exchange, entry, REPLAYED_LINE)
+            lines = REPLAYED_LINE + _waited_line(preferences)
+            self._answer(exchange, entry, lines, entry.answer)
+        elif preferences.respond_async:
+            self._wait_or_accept(exchange, entry, preferences, REPLAYED_LINE)
         else:
-            Joined(self._shell, exchange, entry, deadline_s, self._answer)
+            self._join(exchange, entry, deadline_s)
+
+    def _join(self, exchange: ReplyTo, entry: Entry, deadline_s: float) -> None:
+        """Have a client wait for the answer of the run under way, but no longer than its own
+        deadline or than it stays."""
+        on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
+        waiting = Waiting(self._reception, entry, on_answer, partial(_too_late, exchange, entry))
+        if not waiting.begin(self._shell, exchange, deadline_s):
+            detail = "too many wait for the answer to this request"
+            raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
+
+    def _wait_or_accept(
+        self, exchange: ReplyTo, entry: Entry, preferences: Preferences, lines: bytes
+    ) -> None:
+        """Asynchronous: the answer if it comes while the client would wait, else 202."""
+        wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
+        if wait_s:
+            on_answer = partial(self._answer, exchange, entry, lines + _waited_line(preferences))
+            on_late = partial(self._answer_accepted, exchange, entry, both % wait_s, lines)
+            if entry.answer is not None:
+                on_answer(entry.answer)
+                return
+            waiting = Waiting(self._reception, entry, on_answer, on_late)
+            if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
+                return
+        self._answer_accepted(exchange, entry, b"respond-async", lines)
 
     def _answer(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
         """Give the answer; without one the node has ended before. Called by the machine's shell,
@@ -200,74 +242,45 @@ class HotPaths:
             exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             return
         problem = problem_of(entry.name, answer)
-        if lines:
-            problem.headers.append((b"spillover-replayed", b"true"))
+        for line in lines.splitlines():
+            header, _, value = line.partition(b": ")
+            problem.headers.append((header, value))
         exchange.refuse(problem)
 
-    def _answer_accepted(self, exchange: ReplyTo, entry: Entry, lines: bytes = b"") -> None:
-        """202, and where to ask."""
+    def _answer_accepted(
+        self, exchange: ReplyTo, entry: Entry, applied: bytes, lines: bytes
+    ) -> None:
+        """202, and where to ask. Called by a timer too."""
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
-        lines = JSON_LINE + APPLIED_LINE + named + lines
+        lines = JSON_LINE + b"preference-applied: %b\r\n" % applied + named + lines
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
     def _internal_error(self, exchange: ReplyTo, name: str | None) -> None:
-        """Tell that there is a bug, with the story of the request if it was known by a name."""
-        story = [] if name is None else self._shell.story(name)
-        _log.exception(
-            Message(
-                "internal error",
-                request_id=name,
-                method=exchange.method,
-                path=exchange.path,
-                story=story or None,
-            )
-        )
-        internal = Problem("internal", "internal error; the node's log has the details", id=name)
-        if story:
-            internal.more["story"] = story
-        exchange.refuse(internal)
+        answer_internal_error(self._shell, exchange, name)
 
 
-class Joined:
-    """A client that asks for what is under way already: it waits for the first one's answer, but
-    no longer than its own deadline or than it stays."""
-
-    __slots__ = ("_answer", "_entry", "_exchange", "_shell", "_timer")
-
-    def __init__(
-        self,
-        shell: NodeShell,
-        exchange: ReplyTo,
-        entry: Entry,
-        deadline_s: float,
-        answer: Callable[[ReplyTo, Entry, bytes, Answer | None], None],
-    ) -> None:
-        if not shell.reception.wait(entry, self):
-            detail = "too many wait for the answer to this request"
-            raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
-        self._shell = shell
-        self._exchange = exchange
-        self._entry = entry
-        self._answer = answer
-        self._timer = shell.timers.at(deadline_s, self._too_late)
-        exchange.watch(self._leave)
-
-    def __call__(self, answer: Answer | None) -> None:
-        self._timer.cancel()
-        self._answer(self._exchange, self._entry, REPLAYED_LINE, answer)
-
-    def _leave(self) -> None:
-        self._timer.cancel()
-        self._shell.reception.leave(self._entry, self)
-
-    def _too_late(self, _: float) -> None:
-        self._shell.reception.leave(self._entry, self)
-        detail = "the first request of this name was still under way at the deadline"
-        self._exchange.refuse(Problem("deadline_exceeded", detail, id=self._entry.name))
+def _check_same(entry: Entry, request: Request) -> None:
+    """A name stays with what it was first given to, however often that runs."""
+    if entry.fingerprint != fingerprint(request):
+        detail = "this name was given to another request before"
+        raise Problem("conflict", detail, id=entry.name)
 
 
-def _check_method(exchange: Exchange, method: str) -> None:
-    if exchange.method != method:
-        detail = f"{exchange.method} {exchange.path}: expected {method}"
-        raise Problem("method_not_allowed", detail, headers=[(b"allow", method.encode())])
+def _waited_line(preferences: Preferences) -> bytes:
+    """What an answer that came in time says of the preference to wait for it so long."""
+    if not (preferences.respond_async and preferences.wait_s):
+        return b""
+    return b"preference-applied: wait=%d\r\n" % preferences.wait_s
+
+
+def _too_late(exchange: ReplyTo, entry: Entry) -> None:
+    detail = "the first request of this name was still under way at the deadline"
+    exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name))
+
+
+def _check_method(exchange: Exchange, methods: tuple[str, ...]) -> None:
+    if exchange.method not in methods:
+        detail = f"{exchange.method} {exchange.path}: expected {' or '.join(methods)}"
+        allow = ", ".join(methods).encode()
+        raise Problem("method_not_allowed", detail, headers=[(b"allow", allow)])

@@ -6,12 +6,12 @@ All that a client can get wrong is found here, before the machine hears of the r
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from spillover.apps.node.exchange import NO_ROOM, Framing
+from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_body import read_body
 from spillover.core.node_events import Refuse
@@ -86,9 +86,6 @@ _REFUSALS = {
 }
 
 
-_MILLISECONDS = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""As JSON writes them, and no float() more, which takes 5_000."""
-
 _MEANT = frozenset(
     {
         b"content-length",
@@ -102,6 +99,8 @@ _MEANT = frozenset(
     }
 )
 
+NO_PREFERENCES = Preferences()
+
 _SAID_ONCE = _MEANT - {b"expect", b"prefer", b"traceparent"}
 
 
@@ -111,9 +110,9 @@ class Headers:
 
     __slots__ = (
         "_given",
-        "asynchronous",
         "deadline_ms",
         "key",
+        "preferences",
         "priority",
         "traceparent",
         "type",
@@ -125,7 +124,7 @@ class Headers:
         self.type: str | None = None
         self.deadline_ms: float | None = None
         self.priority = 0
-        self.asynchronous = False
+        self.preferences = NO_PREFERENCES
         self.traceparent: str | None = None
 
     @property
@@ -152,7 +151,7 @@ class Headers:
                 raise Problem("invalid", "Spillover-Priority: expected one digit, 0 to 9")
             self.priority = int(priority)
         if (prefer := given.get(b"prefer")) is not None:
-            self.asynchronous = _prefers_respond_async(prefer)
+            self.preferences = read_preferences(prefer)
         if (traceparent := given.get(b"traceparent")) is not None:
             text = _text(traceparent)
             self.traceparent = text if is_traceparent(text) else None
@@ -266,12 +265,6 @@ def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes 
     return differing
 
 
-def _prefers_respond_async(value: bytes) -> bool:
-    """RFC 7240: preferences are separated by commas, their parameters by semicolons."""
-    preferences = value.lower().split(b",")
-    return any(p.partition(b";")[0].strip() == b"respond-async" for p in preferences)
-
-
 def _text(value: bytes) -> str:
     """A header's value as text: UTF-8, else latin-1, as older clients send it."""
     try:
@@ -290,7 +283,7 @@ def _name(field: str, text: str, length_max: int) -> str:
 
 
 def _deadline_ms(value: bytes) -> float:
-    deadline_ms = float(value) if _MILLISECONDS.fullmatch(value) else math.inf
+    deadline_ms = float(value) if MILLISECONDS.fullmatch(value) else math.inf
     if deadline_ms == math.inf:
         raise Problem(
             "invalid", "Spillover-Deadline-Ms: expected a number of milliseconds, 0 or more"

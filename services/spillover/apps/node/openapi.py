@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.apps.node.problems import STATUS_BY_REASON
 from spillover.live import wire
 from spillover.live.agreement import Terms
@@ -132,9 +133,10 @@ class Operation:
     parameters: tuple[dict[str, Any], ...] = field(default=())
 
 
-def header(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def header(name: str, schema: dict[str, Any], description: str = "") -> dict[str, Any]:
     """A header that may be left out."""
-    return {"name": name, "in": "header", "required": False, "schema": schema}
+    told = {"description": description} if description else {}
+    return {"name": name, "in": "header", "required": False, "schema": schema, **told}
 
 
 REQUEST_HEADERS = (
@@ -142,7 +144,12 @@ REQUEST_HEADERS = (
     header("Spillover-Deadline-Ms", {"type": "number", "minimum": 0}),
     header("Spillover-Type", {"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH_MAX}),
     header("Spillover-Priority", {"type": "integer", "minimum": 0, "maximum": 9}),
-    header("Prefer", {"type": "string", "examples": ["respond-async"]}),
+    header(
+        "Prefer",
+        {"type": "string", "examples": ["respond-async", "respond-async, wait=10"]},
+        "`respond-async`: 202 at once. With `wait=N`: the answer if it comes within N seconds "
+        f"(at most {WAIT_MAX_S}), else 202; `Preference-Applied` says what was applied.",
+    ),
     header("traceparent", {"type": "string"}),
 )
 
@@ -166,6 +173,25 @@ REPORTS_QUERY = (
 )
 """Who asks, whom it means to ask, and what its topology says of what the two share."""
 
+_LOOKUP_PARAMETERS = (
+    {"name": "request_id", "in": "path", "required": True, "schema": {"type": "string"}},
+    {
+        "name": "wait_ms",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "number", "minimum": 0},
+        "description": "Answer when the request has ended, or after this time with its state. "
+        f"More than {WAIT_MS_MAX} is taken as {WAIT_MS_MAX}. Answered at once where too many "
+        "wait for this request.",
+    },
+    header(
+        "Prefer",
+        {"type": "string", "examples": ["wait=10"]},
+        f"`wait=N`: the same in seconds, at most {WAIT_MAX_S}; `wait_ms` counts if both are given. "
+        "`Preference-Applied` says how long; it is missing where there was no waiting to be had.",
+    ),
+)
+
 HOT_PATHS: dict[str, dict[str, Operation]] = {
     "/requests": {
         "post": Operation(
@@ -178,6 +204,15 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
                 202: ("Accepted; `Location` tells where to ask (respond-async)", RequestStateView),
             },
             problems=(*REQUEST_PROBLEMS, "conflict"),
+        )
+    },
+    "/requests/{request_id}": {
+        "get": Operation(
+            summary="Where a request is, or how it ended; its home knows most",
+            operation_id="get_request",
+            parameters=_LOOKUP_PARAMETERS,
+            answers={200: ("As it is now, or at its end", RequestStateView)},
+            problems=("unknown_request", "invalid", "internal"),
         )
     },
     wire.FORWARD_PATH: {

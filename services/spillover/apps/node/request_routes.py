@@ -1,4 +1,4 @@
-"""Asking for requests by name, and cancelling them."""
+"""Cancelling requests by name; asking for them is in `lookups`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.responses import Response
 
+from spillover.apps.node.lookups import UNKNOWN
 from spillover.apps.node.openapi import RequestStateView, problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import request_view, visit_view
@@ -19,11 +20,9 @@ from spillover.live.reception import FutureWaiter
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""
 
-UNKNOWN = "no request of this name is known here, or no longer"
-
 
 def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
-    """`GET` and `DELETE /requests/{id}`."""
+    """`DELETE /requests/{id}`."""
 
     @app.post("/requests/", include_in_schema=False)
     async def post_nameless() -> Response:
@@ -33,19 +32,6 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
         200: {"model": RequestStateView},
         **problems("unknown_request"),
     }
-
-    @app.get("/requests/{request_id:path}", responses=told)
-    async def get_request(request_id: str) -> Response:
-        """Where the request is, or how it ended. Its home knows most, others what they hold."""
-        entry = shell.reception.find(request_id)
-        if entry is not None:
-            if entry.answer is not None:
-                shell.reception.fetch(entry)
-            return _json(request_view(shell, entry))
-        visit = shell.visit_of(request_id)
-        if visit is None:
-            raise Problem("unknown_request", UNKNOWN, request_id)
-        return _json(visit_view(shell, visit))
 
     accepted = {"model": RequestStateView, "description": "Not confirmed yet"}
 

@@ -45,6 +45,17 @@ def request_view(shell: NodeShell, entry: Entry) -> dict[str, Any]:
     return shown
 
 
+def ended_view(entry: Entry, problem: Problem) -> dict[str, Any]:
+    """The same of a request that will not be answered any more, for this reason."""
+    return {
+        "id": entry.name,
+        "state": "failed",
+        "type": entry.type,
+        "priority": entry.priority,
+        "problem": problem.fields(),
+    }
+
+
 def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> dict[str, Any]:
     """What a cluster that relays or runs a request knows of it; with its answer, how it ended."""
     shown = {

@@ -21,6 +21,7 @@ from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.live.allocator import keep_freed_memory
+from spillover.live.ending import tell_lost
 from spillover.live.listening import bind_socket
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
@@ -81,13 +82,16 @@ async def serve_node(
     seed: int | None = None,
     source: str | None = None,
     drain_timeout_s: float = 30.0,
+    results_timeout_s: float = 5.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
 ) -> None:
-    """Serve one cluster until SIGTERM or SIGINT, then drain and return. A second signal ends it
-    at once. With `end_with_stdin` it also ends when standard input does: the sign that whoever
-    started it has died. With `peer_bind` neighbors are served there, and nowhere else. Raises
-    InputError if an address cannot be bound, and what NodeShell raises, naming `source`.
+    """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
+    waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
+    of that. A second signal ends it at once. With `end_with_stdin` it also ends when standard
+    input does: the sign that whoever started it has died. With `peer_bind` neighbors are served
+    there, and nowhere else. Raises InputError if an address cannot be bound, and what NodeShell
+    raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(bind_socket(*bind))]
@@ -116,7 +120,9 @@ async def serve_node(
             gc.freeze()  # what is there now stays: the collector need not look at it again
             await _first(stop.wait(), end.wait(), running, serving)
             if not end.is_set():
-                await _first(_drain(shell, drain_timeout_s), end.wait(), running, serving)
+                drained = shell.drain(drain_timeout_s, results_timeout_s)
+                await _first(drained, end.wait(), running, serving)
+                tell_lost(shell.left)
         finally:
             await close_node(shell, servers, running, serving)
 
@@ -136,12 +142,6 @@ async def close_node(
     for server in servers:
         server.stop()
     await serving
-
-
-async def _drain(shell: NodeShell, timeout_s: float) -> None:
-    lost = await shell.drain(timeout_s)
-    if lost:
-        _log.warning(Message("requests were lost at the end", requests=lost))
 
 
 async def _first(*waits: Awaitable[object]) -> None:

@@ -1,0 +1,136 @@
+"""`GET /requests/{id}`: where a request is, or how it ended; at once, or when it has ended.
+
+Who waits costs no task: the machine's answer, the node's timer or the end of the connection calls
+back. What is shown of a request is in `request_view`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from spillover.apps.node.direct_exchange import LOOKUP_PREFIX
+from spillover.apps.node.exchange import ReplyTo
+from spillover.apps.node.internal_error import answer_internal_error
+from spillover.apps.node.preferences import read_preferences, read_wait_ms
+from spillover.apps.node.problems import Problem
+from spillover.apps.node.request_view import ended_view, node_ended, request_view, visit_view
+from spillover.apps.node.waiting import Waiting
+from spillover.core.names import Entry
+from spillover.core.visit import Visit
+from spillover.live.node_shell import NodeShell
+from spillover.model.request import Answer
+
+UNKNOWN = "no request of this name is known here, or no longer"
+
+JSON_LINE = b"content-type: application/json\r\n"
+
+LOOKUP_METHODS = ("GET", "HEAD")
+
+
+class _Wait(NamedTuple):
+    """How long to wait, and what to say of a preference that was followed."""
+
+    s: float = 0.0
+    lines: bytes = b""
+
+
+class Lookups:
+    """All of one node. What a request's home tells is complete; other clusters tell what they know
+    of what they hold."""
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+
+    def serve(self, exchange: ReplyTo, query: bytes) -> None:
+        """Answer now or later. Raises Problem."""
+        name = exchange.path.removeprefix(LOOKUP_PREFIX)
+        if not name:
+            detail = f"{exchange.method} {exchange.path}: expected {LOOKUP_PREFIX}{{id}}"
+            raise Problem("not_found", detail)
+        wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange, query)
+        entry = self._shell.reception.find(name)
+        if entry is not None:
+            self._serve_entry(exchange, entry, wait)
+            return
+        visit = self._shell.visit_of(name)
+        if visit is None:
+            raise Problem("unknown_request", UNKNOWN, name)
+        self._serve_visit(exchange, visit, wait)
+
+    def _serve_entry(self, exchange: ReplyTo, entry: Entry, wait: _Wait) -> None:
+        if entry.answer is None and wait.s:
+            waiting = Waiting(
+                self._shell.reception,
+                entry,
+                partial(self._entry_ended, exchange, entry, wait.lines),
+                partial(self._tell_entry, exchange, entry, wait.lines),
+            )
+            if self._begin(waiting, exchange, wait):
+                return
+            wait = _Wait()  # too many wait: the preference is not followed
+        self._tell_entry(exchange, entry, wait.lines)
+
+    def _serve_visit(self, exchange: ReplyTo, visit: Visit, wait: _Wait) -> None:
+        if wait.s:
+            waiting = Waiting(
+                self._shell.visitors,
+                visit.ref,
+                partial(self._tell_visit, exchange, visit, wait.lines),
+                partial(self._tell_visit, exchange, visit, wait.lines, None),
+            )
+            if self._begin(waiting, exchange, wait):
+                return
+            wait = _Wait()
+        self._tell_visit(exchange, visit, wait.lines, None)
+
+    def _begin(self, waiting: Waiting, exchange: ReplyTo, wait: _Wait) -> bool:
+        if not waiting.begin(self._shell, exchange, self._shell.now_s + wait.s):
+            return False
+        exchange.headers.clear()  # read, and the larger part of what a waiter would keep
+        return True
+
+    # --- telling: called by the shell or a timer, which a bug in here must not bring down -----
+
+    def _entry_ended(
+        self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None
+    ) -> None:
+        if answer is not None:
+            self._tell_entry(exchange, entry, lines)
+            return
+        # The node ends, and nobody will know more of the request than now.
+        has_not_run = self._shell.surely_never_ran(entry.ref)
+        shown = ended_view(entry, node_ended(entry.name, has_not_run=has_not_run))
+        exchange.answer_raw(200, JSON_LINE + lines, msgspec.json.encode(shown))
+
+    def _tell_entry(self, exchange: ReplyTo, entry: Entry, lines: bytes) -> None:
+        try:
+            if entry.answer is not None:
+                self._shell.reception.fetch(entry)
+            shown = msgspec.json.encode(request_view(self._shell, entry))
+            exchange.answer_raw(200, JSON_LINE + lines, shown)
+        except Exception:  # noqa: BLE001 - see above
+            answer_internal_error(self._shell, exchange, entry.name)
+
+    def _tell_visit(
+        self, exchange: ReplyTo, visit: Visit, lines: bytes, answer: Answer | None
+    ) -> None:
+        try:
+            shown = msgspec.json.encode(visit_view(self._shell, visit, answer))
+            exchange.answer_raw(200, JSON_LINE + lines, shown)
+        except Exception:  # noqa: BLE001 - see above
+            answer_internal_error(self._shell, exchange, visit.request.id)
+
+
+def _read_wait(exchange: ReplyTo, query: bytes) -> _Wait:
+    """The parameter counts before the preference. Raises Problem `invalid`."""
+    wait_ms = read_wait_ms(query) if query else None
+    if wait_ms is not None:
+        return _Wait(wait_ms / 1e3)
+    values = [value for name, value in exchange.headers if name == b"prefer"]
+    wait_s = read_preferences(b",".join(values)).wait_s if values else None
+    if wait_s is None:
+        return _Wait()
+    return _Wait(float(wait_s), b"preference-applied: wait=%d\r\n" % wait_s)

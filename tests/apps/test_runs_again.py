@@ -1,0 +1,222 @@
+"""A name after a failure: the same request under it runs again, once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from spillover.live import reception as reception_module
+
+ASYNC = (b"Prefer", b"respond-async")
+LONG = {"service_ms": 60_000}
+
+
+def keyed(*more):
+    return [(b"Idempotency-Key", b"k"), *more]
+
+
+def body(payload=None, **fields):
+    return json.dumps({"payload": payload, **fields}).encode()
+
+
+@pytest.fixture
+def flaky(monkeypatch):
+    """A handler that fails until it is told to work, and counts its runs."""
+
+    class Flaky:
+        def __init__(self):
+            self.runs = 0
+            self.works = False
+            self.held = None
+
+        async def run(self, _):
+            self.runs += 1
+            if self.held is not None:
+                await self.held.wait()
+            if not self.works:
+                raise RuntimeError("not yet")
+            return self.runs
+
+    handler = Flaky()
+    monkeypatch.setitem(sys.modules, "flaky_of_tests", handler)
+    return handler
+
+
+def with_node(nodes, check, *, limit=None, **fields):
+    """Run `check(node)` on one cluster whose handler is the flaky one."""
+
+    async def main():
+        cluster = {"handler": "python:flaky_of_tests:run"}
+        if limit is not None:
+            cluster["queue_limit"] = limit
+        topology = nodes.topology_of("a", clusters={"a": cluster}, **fields)
+        async with nodes.Federation(topology) as federation:
+            node = federation["a"]
+            await check(node)
+            node.shell.names.check()
+
+    nodes.run(main)
+
+
+def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
+    """By key or id. Each run is one accepted request of the ledger."""
+
+    async def check(node):
+        for number in range(3):
+            status, headers, problem = await node.send("POST", "/requests", body(1), keyed())
+            assert (status, problem["reason"]) == (502, "handler_failed")
+            assert b"spillover-replayed" not in headers
+            assert flaky.runs == number + 1
+        flaky.works = True
+        status, headers, answer = await node.send("POST", "/requests", body(1, id="k"))
+        assert (status, answer["result"], b"spillover-replayed" in headers) == (200, 4, False)
+        status, headers, answer = await node.send("POST", "/requests", body(1), keyed())
+        assert (status, answer["result"]) == (200, 4)
+        assert headers[b"spillover-replayed"] == b"true"
+        home = node.ledger.home
+        assert (home["accepted"], home["failed"], home["done"]) == (4, 3, 1)
+        assert len(node.shell.names) == 1
+
+    with_node(nodes, check)
+
+
+def test_another_body_is_a_conflict_after_a_failure_too(nodes, flaky):
+    """The name stays with what it was given to, for as long as it is remembered."""
+
+    async def check(node):
+        assert (await node.post(1, headers=keyed())).status == 502
+        status, _, problem = await node.send("POST", "/requests", body(2), keyed())
+        assert (status, problem["reason"]) == (409, "conflict")
+        assert flaky.runs == 1
+
+    with_node(nodes, check)
+
+
+def test_repeats_after_a_failure_run_once_at_a_time(nodes, flaky):
+    """The first runs; the others wait for it and get what it gets, a failure too."""
+
+    async def check(node):
+        assert (await node.post(1, headers=keyed())).status == 502
+        for works in (False, True):
+            flaky.works = works
+            flaky.held = asyncio.Event()
+            runs = flaky.runs
+            posts = [node.post(1, headers=keyed()) for _ in range(20)]
+            await nodes.until(lambda: len(waiters(node)) == 20 and node.machine.servers.busy)
+            flaky.held.set()
+            responses = await asyncio.gather(*posts)
+            assert {r.status for r in responses} == {200 if works else 502}
+            assert len({bytes(r.body) for r in responses}) == 1
+            assert sum(b"spillover-replayed" in r.headers for r in responses) == 19
+            assert flaky.runs == runs + 1
+
+    with_node(nodes, check)
+
+
+def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
+    """One more is refused, and is not run either."""
+    monkeypatch.setattr(reception_module, "WAITERS_MAX", 3)
+
+    async def check(node):
+        assert (await node.post(1, headers=keyed())).status == 502
+        flaky.held = asyncio.Event()
+        flaky.works = True
+        posts = [node.post(1, headers=keyed()) for _ in range(3)]
+        await nodes.until(lambda: flaky.runs == 2 and len(waiters(node)) == 3)
+        status, _, problem = await node.send("POST", "/requests", body(1), keyed())
+        assert (status, problem["reason"]) == (429, "queue_full")
+        flaky.held.set()
+        assert {r.status for r in await asyncio.gather(*posts)} == {200}
+
+    with_node(nodes, check)
+
+
+def waiters(node):
+    return node.shell.reception.find("k").waiters
+
+
+def test_whoever_asks_is_shown_the_last_run(nodes, flaky):
+    """Of asynchronous ones: failed, then running again, then done; each is fetched by itself."""
+
+    async def check(node):
+        reception = node.shell.reception
+        for works in (False, True):
+            flaky.works = works
+            flaky.held = asyncio.Event()
+            status, headers, shown = await node.send(
+                "POST", "/requests", body(1, id="k"), keyed(ASYNC)
+            )
+            assert (status, shown["state"]) == (202, "running")
+            assert b"spillover-replayed" not in headers
+            assert (await node.get("/requests/k"))[1]["state"] == "running"
+            assert reception.unfetched == 0
+            flaky.held.set()
+            await nodes.until(lambda: reception.unfetched == 1)
+            end = "done" if works else "failed"
+            if works:
+                assert (await node.get("/requests/k"))[1]["state"] == end
+                assert reception.unfetched == 0
+        assert flaky.runs == 2
+
+    with_node(nodes, check)
+
+
+def test_a_repeat_that_is_refused_changes_nothing(nodes, flaky):
+    """The failure can still be asked for, and the next repeat runs."""
+
+    async def check(node):
+        assert (await node.post(1, headers=keyed())).status == 502
+        flaky.held = asyncio.Event()
+        other = node.post(1, headers=[(b"Idempotency-Key", b"other")])
+        await nodes.until(lambda: node.machine.servers.busy)
+        status, _, problem = await node.send("POST", "/requests", body(1), keyed())
+        assert (status, problem["reason"]) == (429, "queue_full")
+        status, shown = await node.get("/requests/k")
+        assert (status, shown["state"]) == (200, "failed")
+        status, _, problem = await node.send("POST", "/requests", body(2), keyed())
+        assert (status, problem["reason"]) == (409, "conflict")
+        status, _, shown = await node.send("DELETE", "/requests/k")
+        assert (status, shown["state"]) == (200, "failed"), "what has ended stays as it ended"
+        flaky.works = True
+        flaky.held.set()
+        assert (await other).status == 200
+        assert (await node.post(1, headers=keyed())).status == 200
+
+    with_node(nodes, check, limit=0)
+
+
+def test_cancelling_a_run_after_a_failure(nodes, flaky):
+    """A cancel is a word that holds: it is given again."""
+
+    async def check(node):
+        assert (await node.post(1, headers=keyed())).status == 502
+        flaky.held = asyncio.Event()
+        post = node.post(1, headers=keyed())
+        await nodes.until(lambda: node.machine.servers.busy)
+        assert (await node.send("DELETE", "/requests/k"))[2]["state"] == "cancelled"
+        assert (await post).status == 409
+        status, headers, problem = await node.send("POST", "/requests", body(1), keyed())
+        assert (status, problem["reason"]) == (409, "cancelled")
+        assert headers[b"spillover-replayed"] == b"true"
+        assert flaky.runs == 2
+
+    with_node(nodes, check)
+
+
+def test_what_expired_runs_again(nodes):
+    """With more time the second time."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            node = federation["a"]
+            late = keyed((b"Spillover-Deadline-Ms", b"5"))
+            payload = {"service_ms": 50}
+            status, _, problem = await node.send("POST", "/requests", body(payload), late)
+            assert (status, problem["reason"]) == (504, "deadline_exceeded")
+            status, _, answer = await node.send("POST", "/requests", body(payload), keyed())
+            assert (status, answer["result"]) == (200, payload)
+
+    nodes.run(main)

@@ -1,0 +1,439 @@
+"""Waiting for a request to end: by GET, and by a POST that would rather not wait for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import socket
+import time
+import tracemalloc
+
+import pytest
+
+from spillover.apps.node import preferences
+from spillover.apps.node.preferences import Preferences, read_preferences
+from spillover.live import reception as reception_module
+from spillover.live import visitors as visitors_module
+
+LONG = {"service_ms": 60_000}
+
+WAIT = 400
+
+HEADERS = b"""\
+User-Agent: python-httpx/0.28.1\r
+Accept: */*\r
+Accept-Encoding: gzip, deflate\r
+Connection: keep-alive\r
+traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r
+"""
+
+
+def body(payload=None, **fields):
+    return json.dumps({"payload": payload, **fields}).encode()
+
+
+def with_node(nodes, check, **fields):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", **fields)) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+async def accepted(node, payload, name="k", prefer=b"respond-async"):
+    status, _, shown = await node.send(
+        "POST", "/requests", body(payload, id=name), [(b"Prefer", prefer)]
+    )
+    assert status == 202
+    return shown
+
+
+def waiters(node, name="k"):
+    entry = node.shell.reception.find(name)
+    return () if entry is None else entry.waiters
+
+
+def lookup(node, target="/requests/k", headers=()):
+    return asyncio.ensure_future(node.send("GET", target, b"", headers))
+
+
+@pytest.mark.parametrize("how", ["query", "prefer", "both"])
+def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
+    """With the state as usual, which counts as fetched; the preference is confirmed."""
+
+    async def check(node):
+        await accepted(node, {"service_ms": 80})
+        target = "/requests/k" if how == "prefer" else "/requests/k?wait_ms=9000"
+        headers = [] if how == "query" else [(b"Prefer", b"wait=9")]
+        status, sent, shown = await lookup(node, target, headers)
+        assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 80})
+        applied = b"wait=9" if how == "prefer" else None
+        assert sent.get(b"preference-applied") == applied
+        assert node.shell.reception.unfetched == 0
+        assert not len(node.shell.reception)
+
+    with_node(nodes, check)
+
+
+def test_a_get_that_has_waited_long_enough_is_told_how_it_stands(nodes):
+    """Neither earlier nor forgotten later."""
+
+    async def check(node):
+        await accepted(node, LONG)
+        began_s = time.monotonic()
+        status, _, shown = await lookup(node, "/requests/k?wait_ms=50.5")
+        assert time.monotonic() - began_s >= 0.05
+        assert (status, shown["state"]) == (200, "running")
+        assert not waiters(node)
+        assert (await node.send("DELETE", "/requests/k"))[0] == 200
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize("name", ["a b/ö", "100%", "q?x=1"])
+def test_names_of_all_kinds_can_be_waited_for(nodes, name):
+    """As they stand in `Location`."""
+
+    async def check(node):
+        body_of = body({"service_ms": 30}, id=name)
+        _, headers, _ = await node.send(
+            "POST", "/requests", body_of, [(b"Prefer", b"respond-async")]
+        )
+        where = headers[b"location"].decode()
+        status, _, shown = await lookup(node, f"{where}?x=%31&wait_ms=9e3")
+        assert (status, shown["id"], shown["state"]) == (200, name, "done")
+
+    with_node(nodes, check)
+
+
+def test_what_has_ended_is_told_at_once(nodes):
+    """However long one would wait; what failed too."""
+
+    async def check(node):
+        assert (await node.post({"service_ms": 1}, id="k")).status == 200
+        headers = [(b"Prefer", b"wait=60")]
+        status, sent, shown = await lookup(node, headers=headers)
+        assert (status, shown["state"]) == (200, "done")
+        assert sent[b"preference-applied"] == b"wait=60"
+        late = [(b"Spillover-Deadline-Ms", b"1")]
+        await node.send("POST", "/requests", body(LONG, id="late"), late)
+        status, _, shown = await lookup(node, "/requests/late?wait_ms=60000")
+        assert (status, shown["state"]) == (200, "expired")
+        status, _, problem = await lookup(node, "/requests/nobody?wait_ms=60000")
+        assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("wait_ms=-1", "wait_ms=x", "wait_ms=", "wait_ms=nan", "wait_ms=inf", "wait_ms=1e999"),
+        *("wait_ms=5_0", "wait_ms=1&wait_ms=2", "wait_ms=0x10", "wait%5Fms=-1", "wait_ms=%C3%B6"),
+        "&".join("x" for _ in range(101)) + "&wait_ms=1",
+    ],
+)
+def test_a_parameter_that_is_wrong_is_refused(nodes, query):
+    """In one line that names it."""
+
+    async def check(node):
+        status, _, problem = await lookup(node, f"/requests/k?{query}")
+        assert (status, problem["reason"]) == (422, "invalid")
+        assert problem["detail"].startswith(("wait_ms: expected ", "query: expected at most"))
+        assert "\n" not in problem["detail"]
+
+    with_node(nodes, check)
+
+
+def test_a_preference_that_is_not_understood_is_ignored(nodes):
+    """Answered at once, and nothing is said to have been applied."""
+
+    async def check(node):
+        await accepted(node, LONG)
+        for value in (
+            b"wait",
+            b"wait=-1",
+            b"wait=x",
+            b"wait=1.5",
+            b"wait=\xff",
+            b"handling=strict",
+        ):
+            status, sent, shown = await lookup(node, headers=[(b"Prefer", value)])
+            assert (status, shown["state"]) == (200, "running")
+            assert b"preference-applied" not in sent
+        await node.send("DELETE", "/requests/k")
+
+    with_node(nodes, check)
+
+
+def test_waits_are_cut_to_the_longest(nodes, monkeypatch):
+    """Which is told where a preference was followed."""
+    monkeypatch.setattr(preferences, "WAIT_MAX_S", 1)
+    monkeypatch.setattr(preferences, "WAIT_MS_MAX", 50)
+
+    async def check(node):
+        await accepted(node, LONG)
+        for value in (b"wait=7", b"wait=" + b"9" * 5000):
+            _, sent, shown = await lookup(node, headers=[(b"Prefer", value)])
+            assert (shown["state"], sent[b"preference-applied"]) == ("running", b"wait=1")
+        assert (await lookup(node, "/requests/k?wait_ms=1e300"))[2]["state"] == "running"
+        await node.send("DELETE", "/requests/k")
+
+    with_node(nodes, check)
+
+
+@pytest.mark.parametrize(
+    ("value", "respond_async", "wait_s"),
+    [
+        (b"", False, None),
+        (b"respond-async", True, None),
+        (b"Respond-Async , WAIT = 5", True, 5),
+        (b"wait=5,respond-async;x=1", True, 5),
+        (b"wait=5;x, wait=7", False, 5),
+        (b'wait="5"', False, 5),
+        (b'x="a, wait=3, \\" respond-async", wait=4', False, 4),
+        (b'x="never closed, wait=3', False, None),
+        (b"respond-async; wait=5", True, None),
+        (b"respond-async=no", False, None),
+        (b"wait=0", False, 0),
+        (b"wait=0060", False, 60),
+        (b"wait=61", False, 60),
+        (b"wait=" + b"9" * 60_000, False, 60),
+        (b"wait=x, wait=5", False, None),
+        (b'"\\' * 30_000, False, None),
+        (b",;=" * 20_000, False, None),
+    ],
+)
+def test_preferences_are_read_as_rfc_7240_has_them(value, respond_async, wait_s):
+    """The first of a name counts, also if it means nothing; lists may be long, strange or both."""
+    assert read_preferences(value) == Preferences(respond_async, wait_s)
+
+
+def test_a_waiter_that_leaves_is_forgotten(nodes):
+    """The request goes on."""
+
+    async def check(node):
+        await accepted(node, LONG)
+        gone = node.client.request("GET", "/requests/k?wait_ms=60000", timeout_s=10)
+        await nodes.until(lambda: len(waiters(node)) == 1)
+        gone.cancel()
+        await nodes.until(lambda: not waiters(node))
+        assert node.machine.servers.busy == 1
+        await node.send("DELETE", "/requests/k")
+
+    with_node(nodes, check)
+
+
+def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
+    """With the state; that nothing was applied shows why."""
+    monkeypatch.setattr(reception_module, "WAITERS_MAX", 2)
+
+    async def check(node):
+        await accepted(node, LONG)
+        waiting = [lookup(node, headers=[(b"Prefer", b"wait=60")]) for _ in range(2)]
+        await nodes.until(lambda: len(waiters(node)) == 2)
+        status, sent, shown = await lookup(node, headers=[(b"Prefer", b"wait=60")])
+        assert (status, shown["state"]) == (200, "running")
+        assert b"preference-applied" not in sent
+        headers = [(b"Prefer", b"respond-async, wait=60")]
+        status, sent, shown = await node.send("POST", "/requests", body(LONG, id="k"), headers)
+        assert (status, sent[b"preference-applied"]) == (202, b"respond-async")
+        await node.send("DELETE", "/requests/k")  # 202: it cannot wait for the end either
+        assert {(await one)[2]["state"] for one in waiting} == {"cancelled"}
+
+    with_node(nodes, check)
+
+
+def test_a_node_that_ends_answers_those_who_wait(nodes):
+    """With what the request comes to then: nobody will know more."""
+
+    async def check(node):
+        for name in ("runs", "waits"):
+            await accepted(node, LONG, name)
+        asking = [lookup(node, f"/requests/{n}?wait_ms=60000") for n in ("runs", "waits")]
+        await nodes.until(lambda: waiters(node, "runs") and waiters(node, "waits"))
+        closing = asyncio.ensure_future(node.shell.close())
+        shown = [await one for one in asking]
+        assert [(s, told["state"], told["problem"]["reason"]) for s, _, told in shown] == [
+            (200, "failed", "outcome_unknown"),
+            (200, "failed", "draining"),
+        ]
+        await closing
+
+    with_node(nodes, check)
+
+
+def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
+    """Each tells what it knows at the end, after a while, and when too many ask."""
+    monkeypatch.setattr(visitors_module, "WAITERS_MAX", 1)
+
+    async def main():
+        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology) as federation:
+            a, b = federation["a"], federation["b"]
+            blocker = a.post(LONG, id="x")
+            await nodes.until(lambda: a.machine.servers.busy)
+            post = a.post({"service_ms": 150}, id="k")
+            await nodes.until(lambda: b.machine.servers.busy)
+            waiting = lookup(b, "/requests/k?wait_ms=9000")
+            await nodes.until(lambda: b.shell.visitors._waiters)
+            status, sent, shown = await lookup(b, headers=[(b"Prefer", b"wait=9")])
+            assert (status, shown["state"]) == (200, "running")
+            assert b"preference-applied" not in sent
+            shown = (await waiting)[2]
+            assert (shown["state"], shown["result"]) == ("done", {"service_ms": 150})
+            assert shown["path"] == ["a", "b"]
+            assert (await post).status == 200
+            post = a.post(LONG, id="l")
+            await nodes.until(lambda: b.machine.servers.busy)
+            assert (await lookup(b, "/requests/l?wait_ms=20"))[2]["state"] == "running"
+            assert not b.shell.visitors._waiters, "nothing is kept of it"
+            gone = b.client.request("GET", "/requests/l?wait_ms=60000", timeout_s=10)
+            await nodes.until(lambda: b.shell.visitors._waiters)
+            gone.cancel()
+            await nodes.until(lambda: not b.shell.visitors._waiters)
+            waiting = lookup(b, "/requests/l?wait_ms=60000")
+            await nodes.until(lambda: b.shell.visitors._waiters)
+            await b.shell.close()
+            status, _, shown = await waiting
+            assert (status, shown["state"]) == (200, "running"), "its home decides again"
+            for name in ("x", "l"):
+                await a.send("DELETE", f"/requests/{name}")
+            await asyncio.gather(blocker, post)
+
+    nodes.run(main)
+
+
+def test_an_asynchronous_post_may_wait_a_little(nodes):
+    """200 if the answer comes in time, else 202; what was applied is said. Repeats do as well."""
+
+    async def check(node):
+        short, long = {"service_ms": 20}, {"service_ms": 1300}
+        soon = [(b"Prefer", b"respond-async, wait=9")]
+        status, sent, answer = await node.send("POST", "/requests", body(short), soon)
+        assert (status, answer["result"]) == (200, short)
+        assert sent[b"preference-applied"] == b"wait=9"
+        assert node.shell.reception.unfetched == 0
+        late = [(b"Prefer", b"wait=1"), (b"Prefer", b"respond-async")]
+        status, sent, shown = await node.send("POST", "/requests", body(long, id="k"), late)
+        assert (status, shown["state"]) == (202, "running")
+        assert sent[b"preference-applied"] == b"respond-async, wait=1"
+        assert sent[b"location"] == b"/requests/k"
+        status, sent, answer = await node.send("POST", "/requests", body(long, id="k"), soon)
+        assert (status, answer["result"]) == (200, long)
+        assert sent[b"preference-applied"] == b"wait=9"
+        assert sent[b"spillover-replayed"] == b"true"
+
+    with_node(nodes, check)
+
+
+def test_a_problem_that_comes_in_time_says_what_was_applied(nodes):
+    """As an answer does."""
+
+    async def check(node):
+        headers = [(b"Prefer", b"respond-async, wait=9"), (b"Spillover-Deadline-Ms", b"30")]
+        status, sent, problem = await node.send("POST", "/requests", body(LONG, id="k"), headers)
+        assert (status, problem["reason"]) == (504, "deadline_exceeded")
+        assert sent[b"preference-applied"] == b"wait=9"
+
+    with_node(nodes, check)
+
+
+def test_an_asynchronous_post_whose_client_leaves_goes_on(nodes):
+    """It waited for the answer, not the work for it."""
+
+    async def check(node):
+        headers = [(b"Prefer", b"respond-async, wait=60")]
+        post = node.post({"service_ms": 80}, id="k", headers=headers)
+        await nodes.until(lambda: len(waiters(node)) == 1)
+        post.cancel()
+        await nodes.until(lambda: not waiters(node))
+        shown = (await lookup(node, "/requests/k?wait_ms=9000"))[2]
+        assert shown["state"] == "done"
+
+    with_node(nodes, check)
+
+
+def test_hundreds_of_waiters_cost_little_and_no_task(nodes):
+    """At most 2 KiB each besides the connection, which one has who asks without waiting too. As
+    many as fit into the usual limit of open files, with both their ends here."""
+
+    async def check(node):
+        await accepted(node, LONG)
+        address = ("127.0.0.1", int(node.url.rpartition(":")[2]))
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(address)) for _ in range(WAIT)]
+            for client in clients:
+                client.sendall(b"GET /requests/k HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await received(client)).endswith(b"}")
+            tasks = len(asyncio.all_tasks())
+            tracemalloc.start()
+            stack.callback(tracemalloc.stop)
+            gc.collect()
+            before_bytes, _ = tracemalloc.get_traced_memory()
+            ask = b"GET /requests/k?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n" + HEADERS + b"\r\n"
+            for client in clients:
+                client.sendall(ask)
+            await nodes.until(lambda: len(waiters(node)) == WAIT)
+            gc.collect()
+            held_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+            assert held_bytes <= WAIT * 2048
+            assert len(asyncio.all_tasks()) == tasks
+            assert not node.server.server_state.tasks
+            await node.send("DELETE", "/requests/k")
+            for client in clients:
+                assert b'"state":"cancelled"' in await received(client)
+        await nodes.until(lambda: len(node.server.server_state.connections) <= 1)
+
+    with_node(nodes, check)
+
+
+async def received(client):
+    """What comes on a socket, while the node runs in the same loop."""
+    client.setblocking(False)
+    return await asyncio.get_running_loop().sock_recv(client, 4096)
+
+
+async def raw(node, *segments):
+    """Bytes to a connection of its own, and all that comes back until it is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2]))
+    for segment in segments:
+        writer.write(segment)
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_waiting_over_other_kinds_of_connections(nodes):
+    """HTTP/1.0 as from many proxies, in a pipeline, with a body; HEAD does not wait."""
+
+    async def check(node):
+        get = b"GET /requests/%b?wait_ms=9000 HTTP/1.1\r\nHost: x\r\n"
+        close = b"Connection: close\r\n\r\n"
+        for number, (first, *rest) in enumerate(
+            (
+                [b"GET /requests/k0?wait_ms=9000 HTTP/1.0\r\n\r\n"],
+                [get % b"k1" + b"\r\n" + get % b"k1" + close],
+                [get % b"k2" + b"Content-Length: 3\r\n" + close, b"a", b"bc"],
+                [
+                    get % b"%6b3" + b"Transfer-Encoding: chunked\r\n" + close,
+                    b"1\r\na\r\n",
+                    b"0\r\n\r\n",
+                ],
+            )
+        ):
+            await accepted(node, {"service_ms": 100}, f"k{number}")
+            answer = await raw(node, first, *rest)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close\r\n" in answer
+            assert answer.count(b'"state":"done"') == (2 if number == 1 else 1)
+        await accepted(node, LONG)
+        answer = await raw(node, b"HEAD" + (get % b"k")[3:] + close)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\r\n\r\n")
+        await node.send("DELETE", "/requests/k")
+
+    with_node(nodes, check)
