@@ -41,6 +41,9 @@ class DirectPath(HttpToolsProtocol):
     cycle: RequestResponseCycle | DirectExchange | None  # type: ignore[assignment]
     """None before the first head."""
 
+    is_of_page = False
+    """Whether the head that is read tells that a browser sends it."""
+
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         can_go_on = hasattr(HttpToolsProtocol, "_start_asgi_task")  # of uvicorn's inner life
@@ -67,6 +70,7 @@ class DirectPath(HttpToolsProtocol):
             self.url != _DIRECT_URL
             or app is None
             or self.expect_100_continue
+            or self.is_of_page  # who may ask is checked behind `HotPaths.__call__`
             or not (cycle is None or cycle.response_complete)  # in a pipeline
             or parser.get_method() != b"POST"
             or parser.get_http_version() != "1.1"
