@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 
+from spillover.cli.parsing import add_allow_origin
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import RunError
 from spillover.model.topology import POLICY_NAMES, Topology
@@ -30,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
         help="how long the end waits for what is under way (default 30)",
     )  # fmt: skip
+    add_allow_origin(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,6 +48,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         source=options.topology,
         seed=options.seed,
         drain_timeout_s=options.drain_timeout_s,
+        allowed_origins=options.allow_origin,
         on_death=lambda node: _tell_death(bed, node),
     )
     stop = asyncio.Event()

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +85,7 @@ class Testbed:
         source: str | None = None,
         seed: int | None = None,
         drain_timeout_s: float = 30.0,
+        allowed_origins: Sequence[str] = (),
         on_death: Callable[[NodeProcess], None] | None = None,
     ) -> None:
         self.topology = topology
@@ -96,6 +97,7 @@ class Testbed:
         self._source = topology.name if source is None else source
         self._seed = seed
         self._drain_timeout_s = drain_timeout_s
+        self._allowed_origins = allowed_origins
         self._on_death = on_death
         self._watching: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -168,6 +170,8 @@ class Testbed:
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self._drain_timeout_s)]
+        for origin in self._allowed_origins:
+            command += ["--allow-origin", origin]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]
         with log.open("wb") as output:

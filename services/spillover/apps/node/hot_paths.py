@@ -17,6 +17,7 @@ from spillover.apps.node.direct_exchange import DirectExchange
 from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
+from spillover.apps.node.pages import Pages
 from spillover.apps.node.peer_paths import PeerPaths
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
@@ -49,8 +50,9 @@ class HotPaths:
     which answers them when their time comes, without a task that waits.
     """
 
-    def __init__(self, app: AsgiApp, shell: NodeShell) -> None:
+    def __init__(self, app: AsgiApp, shell: NodeShell, pages: Pages) -> None:
         self._app = app
+        self._pages = pages
         self._shell = shell
         self._reception = shell.reception
         self.writes = shell.writes
@@ -67,6 +69,11 @@ class HotPaths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Taken out: left there, each request would be a reference cycle.
         exchange: Exchange = scope.pop(EXCHANGE)
+        if exchange.is_of_page:
+            admitted = self._admit(exchange, send)
+            if admitted is None:
+                return
+            send = admitted
         route = self._routes.get(scope["path"])
         if route is None:
             if scope["path"] == EVENTS_PATH:
@@ -84,8 +91,18 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._internal_error(exchange, None)
 
+    def _admit(self, exchange: Exchange, send: Send) -> Send | None:
+        """See `Pages.admit`."""
+        try:
+            return self._pages.admit(exchange, send)
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - as above
+            self._internal_error(exchange, None)
+        return None
+
     def direct(self, exchange: DirectExchange) -> None:
-        """`POST /requests` that came whole: taken now, and answered now or later."""
+        """`POST /requests` that came whole: taken now, and answered now or later. Of no page."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
             headers = self._read_headers(exchange)

@@ -162,7 +162,9 @@ class BoundedProtocol(DirectPath):
         self._in_head = False
         cycle = self.cycle
         assert isinstance(cycle, RequestResponseCycle)  # noqa: S101 - it was made just now
-        cycle.scope[EXCHANGE] = Exchange(self, cycle)  # type: ignore[literal-required]
+        exchange = Exchange(self, cycle)
+        exchange.is_of_page = self.is_of_page
+        cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
         if self.expect_100_continue and cycle.scope["path"] != DIRECT_PATH:
             # Answered before it is asked for, the body may come or not: what follows means nothing.
             cycle.keep_alive = False

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
+from spillover.apps.heads import FOR_HEAD
 from spillover.apps.node.openapi import RequestStateView, problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import request_view, visit_view
@@ -31,15 +33,15 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
     told: dict[int | str, dict[str, Any]] = {
         200: {"model": RequestStateView},
-        **problems("unknown_request"),
+        **problems("unknown_request", "another_site"),
     }
 
     @app.get("/requests/{request_id:path}", responses=told)
-    async def get_request(request_id: str) -> Response:
+    async def get_request(request_id: str, http: HttpRequest) -> Response:
         """Where the request is, or how it ended. Its home knows most, others what they hold."""
         entry = shell.reception.find(request_id)
         if entry is not None:
-            if entry.answer is not None:
+            if entry.answer is not None and FOR_HEAD not in http.scope:
                 shell.reception.fetch(entry)
             return _json(request_view(shell, entry))
         visit = shell.visit_of(request_id)

@@ -81,6 +81,7 @@ async def serve_node(
     drain_timeout_s: float = 30.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
+    allowed_origins: frozenset[str] = frozenset(),
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return. A second signal ends it
     at once. With `end_with_stdin` it also ends when standard input does: the sign that whoever
@@ -97,7 +98,7 @@ async def serve_node(
         _on_signals(stop, end)
         if end_with_stdin:
             _on_stdin_end(end)
-        app = create_app(shell, testbed=testbed)
+        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicDoor(app), PeerDoor(app)]
         servers = [NodeServer(app) for app in apps]
         running = asyncio.create_task(shell.run())
