@@ -18,8 +18,9 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from spillover.apps.node.direct_exchange import DirectExchange
-from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE, DirectPath
+from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
+from spillover.apps.node.half_closed import HalfClosed, KeepsHalfClosed
 from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import WriteBatch
 
@@ -35,7 +36,7 @@ _SEEN_HERE = frozenset(
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: *([0-9]{1,15})")
 
 
-class BoundedProtocol(DirectPath):
+class BoundedProtocol(KeepsHalfClosed):
     """uvicorn's protocol, which by itself takes a head of any size and waits for it forever.
 
     Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
@@ -85,6 +86,8 @@ class BoundedProtocol(DirectPath):
         self._unset_body_timer()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
+        if isinstance(self.transport, HalfClosed):
+            self.transport.stop()
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -244,6 +247,12 @@ class BoundedProtocol(DirectPath):
         if not self._in_head and self._body_timer is not None:  # from a pipeline: now it is read
             self._unset_body_timer()
             self._set_body_timer()
+        if self._half_closed and not self.pipeline:
+            if cycle.more_body:  # which never comes
+                cycle.disconnected = True
+                self._close()
+                return
+            self._begin_answer(cycle)
         super()._start_asgi_task(cycle, app)
 
     def _watch_body(self) -> None:
