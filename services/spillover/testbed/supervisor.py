@@ -2,17 +2,15 @@
 
 A node ends with its standard input, which this process holds open: even a supervisor that is
 killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
-removed at the end, unless a node failed by itself.
+removed at the end, unless a node failed by itself; where there is no end, by the next testbed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ from spillover.inputs.topology_file import dump_topology
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import start_lock, with_addresses
 
 READY_WITHIN_S = 60.0
@@ -91,6 +90,7 @@ class Testbed:
         self.topology = topology
         self.directory: Path | None = None
         """Where the nodes' logs are, from the start to the end."""
+        self._owned: OwnedDirectory | None = None
         self.keeps_logs = False
         """Whether the logs outlive the testbed: so if a node ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
@@ -127,7 +127,9 @@ class Testbed:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
         async with start_lock(READY_WITHIN_S):
             self.topology = with_addresses(self.topology, self._source)
-            self.directory = Path(tempfile.mkdtemp(prefix="spillover-"))
+            remove_leftovers()
+            self._owned = OwnedDirectory()
+            self.directory = self._owned.path
             file = self.directory / TOPOLOGY_FILE
             file.write_text(dump_topology(self.topology), encoding="utf-8")
             for cluster in self.topology.cluster_ids:
@@ -156,8 +158,9 @@ class Testbed:
                 await asyncio.wait(waits)
         for task in self._watching:
             task.cancel()
-        if self.directory is not None and not self.keeps_logs:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._owned is not None:
+            end = self._owned.keep if self.keeps_logs else self._owned.remove
+            end()
 
     def kill(self) -> None:
         """End every node at once."""
