@@ -133,7 +133,7 @@ def test_nothing_overtakes_an_answer_that_is_ready_at_once(nodes, status, reques
 
 @at_once
 def test_who_only_closes_its_own_half_still_reads_what_is_ready_at_once(nodes, status, request_):
-    """As of `nc -N`. Who has to wait for the answer counts as gone."""
+    """As of `nc -N`. Who has to wait for the answer: see test_half_closed.py."""
 
     async def check(node):
         for _ in range(10):

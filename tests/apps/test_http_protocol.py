@@ -207,3 +207,53 @@ def test_bytes_that_are_no_http_get_a_problem(nodes):
         problem_in(await talk(node, b"hello, node\r\n\r\n"), 400, "malformed")
 
     with_node(nodes, check)
+
+
+TE, CHUNKS = b"Transfer-Encoding: ", b"1\r\n1\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("start", [b"POST /requests", b"PUT /admin/policy", b"POST /nowhere"])
+@pytest.mark.parametrize(
+    ("version", "lines", "expected"),
+    [
+        (b"1.1", b"", b"Host"),
+        (b"1.1", b"Host: x\r\nHost: x\r\n", b"Host"),
+        (b"1.1", b"Host: x\r\nhOST: y\r\n", b"Host"),
+        (b"1.0", b"Host: x\r\nHost: y\r\n", b"Host"),
+        (b"1.1", b"Host: x\r\n" + TE + b"gzip\r\n", b"chunked"),
+        (b"1.1", b"Host: x\r\n" + TE + b"gzip, chunked\r\n", b"chunked"),
+        (b"1.1", b"Host: x\r\n" + TE + b"gzip\r\n" + TE + b"chunked\r\n", b"chunked"),
+        (b"1.1", b"Host: x\r\n" + TE + b"chunked, chunked\r\n", b""),
+        (b"1.1", b"Host: x\r\n" + TE + b"chunked\r\nContent-Length: 11\r\n", b""),
+        (b"1.1", b"Host: x\r\nContent-Length: 11\r\n" + TE + b"chunked\r\n", b""),
+        (b"1.0", b"Host: x\r\n" + TE + b"chunked\r\n", b"chunked"),
+    ],
+)
+def test_what_may_be_read_in_two_ways_is_refused(nodes, start, version, lines, expected):
+    """Whom a request is for, and where it ends: a proxy may have read it in the other way. Nothing
+    of it runs, nor what comes behind it."""
+
+    async def check(node):
+        message = b"%b HTTP/%b\r\n%b\r\n" % (start, version, lines)
+        behind = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n"
+        answer = await talk(node, message + CHUNKS + behind + b'{"payload":1}')
+        problem_in(answer, 400, "malformed")
+        assert expected in answer
+        assert node.ledger.home["accepted"] == 0
+
+    with_node(nodes, check)
+
+
+def test_what_cannot_be_read_in_two_ways_is_served(nodes):
+    """HTTP/1.0 knows no Host; trailers say nothing of a request's end; names in any case."""
+    body = b'd\r\n{"payload":1}\r\n0\r\n'
+
+    async def check(node):
+        assert (await talk(node, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        post = b"POST /requests HTTP/1.1\r\nhost:\r\n"
+        for lines in (b"transfer-encoding: Chunked\r\n", TE + b" chunked \r\n"):
+            trailers = b"Host: y\r\n\r\n"
+            answer = await talk(node, post + lines + b"\r\n" + body + trailers + GET + CLOSE)
+            assert answer.count(b"HTTP/1.1 200") == 2, answer
+
+    with_node(nodes, check)

@@ -131,7 +131,7 @@ async def describe():
     topology = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
     shell = NodeShell(topology, "a")
     scope = {"type": "http", "method": "GET", "path": "/openapi.json", "headers": []}
-    scope |= {"query_string": b"", "root_path": "", EXCHANGE: None}
+    scope |= {"query_string": b"", "root_path": "", EXCHANGE: SimpleNamespace(is_of_page=False)}
     await create_app(shell, testbed=True)(scope, receive, send)
     await shell.close()
     return json.loads(b"".join(parts))

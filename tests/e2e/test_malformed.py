@@ -104,14 +104,16 @@ BROKEN = [
     b"\x16\x03\x01\x02\x00\x01\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"GET /state HTTP/9.9\r\n\r\n", b"get /state HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.0\r\n\r\n",
     b"GET  /state HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.1\n\n",
-    b"GET http://x:99999/state HTTP/1.1\r\n\r\n", b"CONNECT x:1 HTTP/1.1\r\n\r\n",
+    b"GET http://x:99999/state HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"CONNECT x:1 HTTP/1.1\r\n\r\n",
     b"GET /\xff\xc3\xa9 HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.1\r\nA b: c\r\n\r\n",
     b"GET /state HTTP/1.1\r\n: c\r\n\r\n", b"GET /st\x00 HTTP/1.1\r\n\r\n",
     b"GET /state HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", b"GET /state HTTP/1.1\r\nA: \x00\r\n\r\n",
     b"GET /state HTTP/1.1\r\n" + b"A: b\r\n" * 9000, b"GET /" + b"x" * 70_000,
-    b"GET /state HTTP/1.1\rA: b\r\r", b"HEAD /state HTTP/1.1\r\n\r\n",
-    b"HEAD /nowhere HTTP/1.1\r\n\r\n", b"HEAD /requests HTTP/1.1\r\n\r\n",
-    b"GET /state HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    b"GET /state HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+    b"GET /state HTTP/1.1\rA: b\r\r", b"HEAD /state HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"HEAD /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", b"HEAD /requests HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /state HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
 ]  # fmt: skip
 
 FRAMINGS = [
@@ -134,23 +136,30 @@ CHUNKS = [
 SEEDS = [
     b"POST /requests HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n" + BODY,
     (
-        b"POST /requests HTTP/1.1\r\nIdempotency-Key: k\r\nSpillover-Deadline-Ms: 100\r\n"
-        b"Spillover-Priority: 3\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n%b\r\n0\r\n\r\n" % BODY
+        b"POST /requests HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n"
+        b"Spillover-Deadline-Ms: 100\r\nSpillover-Priority: 3\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nd\r\n%b\r\n0\r\n\r\n" % BODY
     ),
     b"GET /requests/k HTTP/1.1\r\nHost: a\r\n\r\n",
     b"DELETE /requests/k HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /state HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\nGET /explain/k HTTP/1.1\r\n\r\n",
     (
-        b"POST /peer/v1/forward HTTP/1.1\r\nContent-Length: 66\r\n\r\n"
+        b"GET /state HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n"
+        b"GET /explain/k HTTP/1.1\r\nHost: a\r\n\r\n"
+    ),
+    (
+        b"POST /peer/v1/forward HTTP/1.1\r\nHost: a\r\nContent-Length: 66\r\n\r\n"
         b'{"sender":"b","id":"f-2","path":["b"],"remaining_ms":9,"payload":1}'
     ),
-    b'POST /peer/v1/cancel HTTP/1.1\r\nContent-Length: 27\r\n\r\n{"sender": "b", "id": "f-2"}',
     (
-        b"POST /peer/v1/federation HTTP/1.1\r\nContent-Length: 59\r\n\r\n"
+        b"POST /peer/v1/cancel HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\n"
+        b'{"sender": "b", "id": "f-2"}'
+    ),
+    (
+        b"POST /peer/v1/federation HTTP/1.1\r\nHost: a\r\nContent-Length: 59\r\n\r\n"
         b'{"query":"q","sender":"b","visited":["b"],"remaining_ms":9}'
     ),
-    b'PUT /admin/policy HTTP/1.1\r\nContent-Length: 18\r\n\r\n{"policy": "paper"}',
-    b"GET /peer/v1/reports?from=z HTTP/1.1\r\n\r\n",
+    b'PUT /admin/policy HTTP/1.1\r\nHost: a\r\nContent-Length: 18\r\n\r\n{"policy": "paper"}',
+    b"GET /peer/v1/reports?from=z HTTP/1.1\r\nHost: a\r\n\r\n",
 ]
 
 
@@ -159,7 +168,7 @@ def framed(draw: Random) -> bytes:
     kind = draw.randrange(4)
     if kind == 0:
         method, path = draw.choice(METHODS), draw.choice(ODD_PATHS)
-        return b"%b %b HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}" % (method, path)
+        return b"%b %b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}" % (method, path)
     path = draw.choice(list(FIELDS))
     values = {name: GOOD[name] for name in FIELDS[path] if name in GOOD}
     headers = b""
@@ -174,7 +183,7 @@ def framed(draw: Random) -> bytes:
     if kind == 3:
         lines = [(draw.choice(ODD_HEADERS), draw.choice(ODD_VALUES)) for _ in range(2)]
         # An Expect or a Connection that means something changes how the answer ends.
-        lines = [line for line in lines if line[0] not in (b"Connection", b"Upgrade")]
+        lines = [line for line in lines if line[0] not in (b"Connection", b"Upgrade", b"Host")]
         headers = b"".join(b"%b: %b\r\n" % line for line in lines if b"\x7f" not in line[1])
     method = b"PUT" if path.startswith(b"/admin") else b"POST"
     head = b"%b %b HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n"
@@ -187,7 +196,7 @@ def loose(draw: Random) -> bytes:
     if kind == 0:
         return draw.choice(BROKEN)
     if kind == 1:
-        head = b"POST %b HTTP/1.1\r\n" % draw.choice(list(FIELDS))
+        head = b"POST %b HTTP/1.1\r\nHost: a\r\n" % draw.choice(list(FIELDS))
         tail = draw.choice(CHUNKS) if draw.random() < 0.5 else BODY
         return head + draw.choice(FRAMINGS) + b"\r\n\r\n" + tail
     message = bytearray(draw.choice(SEEDS))

@@ -54,6 +54,20 @@ def test_nodes_do_not_outlive_a_supervisor_that_was_killed(up):
     bed.nothing_left(within_s=2.0)
 
 
+def test_what_a_killed_supervisor_left_the_next_one_removes(up):
+    """Its logs and its topology; not what one has that is up."""
+    killed, _ = up("ring5")
+    killed.end(signal.SIGKILL)
+    killed.nothing_left(within_s=2.0)
+    (directory,) = killed.temporary_directories()
+    first, _ = up("ring5")
+    assert not directory.exists()
+    second, _ = up("ring5")
+    assert len(first.temporary_directories()) == len(second.temporary_directories()) == 1
+    assert (first.end(signal.SIGTERM), second.end(signal.SIGTERM)) == (0, 0)
+    assert not first.temporary_directories() + second.temporary_directories()
+
+
 def test_one_node_may_die(up, until, spillover):
     """One line tells of a node that was killed; the others go on and know it; the last one's end
     is the testbed's."""

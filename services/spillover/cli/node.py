@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import address
+from spillover.cli.parsing import add_allow_origin, address
 from spillover.inputs.topology_file import load_topology
 from spillover.live.logs import configure_logs
 from spillover.model.errors import InputError
@@ -53,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )
+    add_allow_origin(parser)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
@@ -94,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
         results_timeout_s=options.results_timeout_s,
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
+        allowed_origins=frozenset(options.allow_origin),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)

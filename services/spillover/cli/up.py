@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 
+from spillover.cli.parsing import add_allow_origin
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import RunError
 from spillover.model.topology import POLICY_NAMES, Topology
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )  # fmt: skip
+    add_allow_origin(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,6 +53,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         seed=options.seed,
         drain_timeout_s=options.drain_timeout_s,
         results_timeout_s=options.results_timeout_s,
+        allowed_origins=options.allow_origin,
         on_death=lambda node: _tell_death(bed, node),
         on_ending=_tell_ending,
     )

@@ -2,19 +2,17 @@
 
 A node ends with its standard input, which this process holds open: even a supervisor that is
 killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
-removed at the end, unless a node failed by itself.
+removed at the end, unless a node failed by itself; where there is no end, by the next testbed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +26,7 @@ from spillover.live.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import start_lock, with_addresses
 
 READY_WITHIN_S = 60.0
@@ -97,12 +96,14 @@ class Testbed:
         seed: int | None = None,
         drain_timeout_s: float = 30.0,
         results_timeout_s: float = 5.0,
+        allowed_origins: Sequence[str] = (),
         on_death: Callable[[NodeProcess], None] | None = None,
         on_ending: Callable[[NodeProcess, str], None] | None = None,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
         """Where the nodes' logs are, from the start to the end."""
+        self._owned: OwnedDirectory | None = None
         self.keeps_logs = False
         """Whether the logs outlive the testbed: so if a node ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
@@ -110,6 +111,7 @@ class Testbed:
         self._seed = seed
         self._drain_timeout_s = drain_timeout_s
         self._results_timeout_s = results_timeout_s
+        self._allowed_origins = allowed_origins
         self._on_death = on_death
         self._on_ending = on_ending
         self._told: dict[ClusterId, str] = {}
@@ -142,7 +144,9 @@ class Testbed:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
         async with start_lock(READY_WITHIN_S):
             self.topology = with_addresses(self.topology, self._source)
-            self.directory = Path(tempfile.mkdtemp(prefix="spillover-"))
+            remove_leftovers()
+            self._owned = OwnedDirectory()
+            self.directory = self._owned.path
             file = self.directory / TOPOLOGY_FILE
             file.write_text(dump_topology(_sharing_memory(self.topology)), encoding="utf-8")
             for cluster in self.topology.cluster_ids:
@@ -171,8 +175,9 @@ class Testbed:
                 await asyncio.wait(waits)
         for task in self._watching:
             task.cancel()
-        if self.directory is not None and not self.keeps_logs:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._owned is not None:
+            end = self._owned.keep if self.keeps_logs else self._owned.remove
+            end()
 
     async def _all_ended(self, waits: Collection[asyncio.Task[int]], timeout_s: float) -> None:
         until_s = time.monotonic() + timeout_s
@@ -201,6 +206,8 @@ class Testbed:
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self._drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
+        for origin in self._allowed_origins:
+            command += ["--allow-origin", origin]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]
         with log.open("wb") as output:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+
+from spillover.apps.sites import address_of, goes_by, host_of, is_localhost, tells_own_origin
 
 OVER_THE_NETWORK = (
     "This page came over the network, where operators cannot be told from clients. Use the command "
@@ -39,56 +40,23 @@ class Operators:
     def why_not(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """Why whoever opened the page may not operate; None if they may. `client` is the other end
         of the connection."""
-        host = _host_of(f"//{headers.get('host', '')}")
+        host = host_of(headers)
         if not self.testbed:
             through = any(name in headers for name in _ADDED_BY_PROXIES)
             if through or not _is_local(client) or not _is_local(host):
                 return OVER_THE_NETWORK
-        if host != "localhost" and host not in self.own_names and _address(host) is None:
-            return FOREIGN_NAME
-        return None
+        return None if goes_by(host, self.own_names) else FOREIGN_NAME
 
     def why_not_now(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """The same of a request that changes something: it must be one of this very page."""
         site = headers.get("sec-fetch-site", "same-origin")
-        origin = _origin_of(headers)
-        if site != "same-origin" or not origin or origin != headers.get("host"):
+        if site != "same-origin" or not tells_own_origin(headers):
             return OTHER_SITE
         return self.why_not(client, headers)
 
 
-def is_of_another_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for a page that is not of this service. Programs, which tell no
-    origin, are of none."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return True
-    return "origin" in headers and _origin_of(headers) != headers.get("host")
-
-
-def _origin_of(headers: Mapping[str, str]) -> str:
-    """Host and port of the page that asks; empty if it tells none, or none that can be read."""
-    try:
-        return urlsplit(headers.get("origin", "")).netloc
-    except ValueError:
-        return ""
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _address(host: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host or "")
-    except ValueError:
-        return None
-
-
 def _is_local(host: str | None) -> bool:
-    address = _address(host)
+    address = address_of(host or "")
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return host == "localhost" or (address is not None and address.is_loopback)
+    return is_localhost(host or "") or (address is not None and address.is_loopback)

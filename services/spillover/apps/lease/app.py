@@ -11,12 +11,16 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from spillover import __version__
-from spillover.apps.console.operators import is_of_another_site
+from spillover.apps.heads import HeadAsGet
 from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
+from spillover.apps.sites import Site
 from spillover.live.lease_metrics import LeaseMetrics
 from spillover.live.lease_report import GroupReport
+
+SITE = Site()
+"""A member has no name in its configuration."""
 
 NOT_READY = ("joining", "id_taken", "draining", "redis_down")
 
@@ -35,6 +39,7 @@ def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
     app.state.console = lease_console(report)
     app.state.console.mount(app)
     add_problem_handlers(app)
+    app.add_middleware(HeadAsGet)  # many a health checker asks so
     _describe_problems(app)
     return app
 
@@ -49,21 +54,19 @@ def _add_state_routes(app: FastAPI, report: GroupReport) -> None:
     @app.post("/admin/drain", status_code=202, responses=problems("another_site"))
     async def drain(request: Request) -> MemberState:
         """Hand everything over and leave; then the process ends with status 0."""
-        if is_of_another_site(request.headers):
-            raise Problem("another_site", "expected no request of another site's page")
+        reason = SITE.why_not_operate(request.headers)
+        if reason is not None:
+            raise Problem("another_site", reason)
         report.member.drain_soon()
         return member_state(report)
 
 
 def _add_probes(app: FastAPI, report: GroupReport, metrics: LeaseMetrics) -> None:
-    # HEAD too: many a health checker asks with it.
-    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """200 as long as the process can answer."""
         return {"status": "ok"}
 
-    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", responses=problems(*NOT_READY))
     async def readyz() -> dict[str, str]:
         """200 while the member takes part."""

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
-from spillover.apps.console.operators import is_of_another_site
 from spillover.apps.node.cold_bodies import StrictBody, described_body, read_json
 from spillover.apps.node.openapi import problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
+from spillover.apps.sites import Site
 from spillover.core.node_events import Drain, PolicySet, Resume
 from spillover.live.node_shell import NodeShell
 from spillover.model.ids import ClusterId
@@ -32,15 +32,21 @@ class LinkBody(StrictBody):
     cut: bool | None = None
 
 
-def _of_no_other_site(request: Request) -> None:
-    """Whatever site an operator's browser has open must not operate the nodes that it can reach."""
-    if is_of_another_site(request.headers):
-        raise Problem("another_site", "expected no request of another site's page")
+def guard_of(site: Site) -> list[Any]:
+    """The dependencies of whatever operates: whatever site an operator's browser has open must not
+    operate the nodes that it can reach."""
+
+    def of_no_other_site(request: Request) -> None:
+        reason = site.why_not_operate(request.headers)
+        if reason is not None:
+            raise Problem("another_site", reason)
+
+    return [Depends(of_no_other_site)]
 
 
-def add_admin_routes(app: FastAPI, shell: NodeShell, *, testbed: bool) -> None:
+def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: bool) -> None:
     """Add them; links can be spoiled only in a `testbed`."""
-    guard = [Depends(_of_no_other_site)]
+    guard = guard_of(site)
     _add_link_route(app, shell, guard, testbed=testbed)
 
     def state() -> NodeState:

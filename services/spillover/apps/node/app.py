@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from spillover import __version__
+from spillover.apps.heads import HeadAsGet
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.cold_bodies import described_body, read_json
 from spillover.apps.node.console_view import node_console
@@ -24,6 +26,7 @@ from spillover.apps.node.federation import (
 )
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.apps.node.openapi import add_hot_paths, problems
+from spillover.apps.node.pages import Pages
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_routes import add_request_routes
 from spillover.apps.node.views import (
@@ -33,15 +36,18 @@ from spillover.apps.node.views import (
     explanation,
     node_state,
 )
+from spillover.apps.sites import Site
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
-def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
+def create_app(
+    shell: NodeShell, *, testbed: bool = False, allowed_origins: frozenset[str] = frozenset()
+) -> AsgiApp:
     """The whole service of a node: hot paths in front, FastAPI behind. In a `testbed` operators
-    may spoil its links."""
+    may spoil its links. Pages of `allowed_origins` may make requests; see `sites`."""
     app = FastAPI(
         title=f"Spillover node {shell.cluster.id}",
         version=__version__,
@@ -53,13 +59,16 @@ def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
     add_request_routes(app, shell)
     federation = Federation(shell)
     _add_federation_routes(app, federation)
-    add_admin_routes(app, shell, testbed=testbed)
-    app.state.console = node_console(shell, federation, testbed=testbed)
+    name = urlsplit(shell.cluster.url or "").hostname
+    site = Site(frozenset({name} if name else ()), allowed_origins)
+    add_admin_routes(app, shell, site, testbed=testbed)
+    app.state.console = node_console(shell, federation, site.own_names, testbed=testbed)
     app.state.console.mount(app)
     shell.on_close.append(app.state.console.close)
     _add_problem_handlers(app)
+    app.add_middleware(HeadAsGet)
     add_hot_paths(app)
-    return HotPaths(PeerVersions(app), shell)
+    return HotPaths(PeerVersions(app), shell, Pages(site))
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
@@ -76,14 +85,11 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
             raise Problem("unknown_request", "no decision about it is remembered here", request_id)
         return found
 
-    # HEAD too: many a health checker asks with it.
-    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """200 as long as the process can answer."""
         return {"status": "ok"}
 
-    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", responses=problems("draining", "no_servers"))
     async def readyz() -> dict[str, str]:
         """200 while new requests are accepted."""
@@ -115,7 +121,7 @@ def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
         wire.FEDERATION_PATH,
         summary="Between neighbors: the states of the clusters behind this one",
         openapi_extra=described_body(FederationQuery),
-        responses=problems("not_a_neighbor", "invalid", "too_large"),
+        responses=problems("not_a_neighbor", "another_site", "invalid", "too_large"),
     )
     async def answer_federation(request: Request) -> GatheredStates:
         query = await read_json(request, FederationQuery, QUERY_LIMIT_BYTES)

@@ -6,7 +6,6 @@ Only what the page draws, since it is sent several times a second. Nothing is kn
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,13 +23,14 @@ DECISIONS_MAX = 30
 """In one update. Beyond 150 a second the page misses some."""
 
 
-def node_console(shell: NodeShell, federation: Federation, *, testbed: bool) -> Console:
-    """The console of one node, to be mounted on its app."""
+def node_console(
+    shell: NodeShell, federation: Federation, own_names: frozenset[str], *, testbed: bool
+) -> Console:
+    """The console of one node, to be mounted on its app; `own_names` as in `sites.Site`."""
 
     async def look() -> bytes:
         return await _update(shell, federation)
 
-    name = urlsplit(shell.cluster.url or "").hostname
     return Console(
         "node",
         {
@@ -42,7 +42,7 @@ def node_console(shell: NodeShell, federation: Federation, *, testbed: bool) -> 
         look,
         period_s=PERIOD_S,
         actions={"drain": lambda: shell.feed(Drain()), "resume": lambda: shell.feed(Resume())},
-        operators=Operators(testbed=testbed, own_names=frozenset({name} if name else ())),
+        operators=Operators(testbed=testbed, own_names=own_names),
     )
 
 

@@ -44,6 +44,9 @@ class DirectPath(UnreadAnswers):
     cycle: RequestResponseCycle | DirectExchange | None  # type: ignore[assignment]
     """None before the first head."""
 
+    is_of_page = False
+    """Whether the head that is read tells that a browser sends it."""
+
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         can_go_on = hasattr(HttpToolsProtocol, "_start_asgi_task")  # of uvicorn's inner life
@@ -71,6 +74,7 @@ class DirectPath(UnreadAnswers):
             not (is_post or self.url.startswith(_LOOKUP_URL))
             or app is None
             or self.expect_100_continue
+            or self.is_of_page  # who may ask is checked behind `HotPaths.__call__`
             or not (cycle is None or cycle.response_complete)  # in a pipeline
             or parser.get_method() != (b"POST" if is_post else b"GET")
         ):

@@ -93,7 +93,17 @@ class ReplyTo(ABC):
 class Exchange(ReplyTo):
     """One that has a task. Made by the protocol, taken out of the scope once."""
 
-    __slots__ = ("_cycle", "_protocol", "begun_s", "headers", "method", "path", "scope")
+    __slots__ = (
+        "_cycle",
+        "_protocol",
+        "begun_s",
+        "header_lines",
+        "headers",
+        "is_of_page",
+        "method",
+        "path",
+        "scope",
+    )
 
     def __init__(self, protocol: DirectPath, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
@@ -103,6 +113,10 @@ class Exchange(ReplyTo):
         self.path = cycle.scope["path"]
         self.headers: list[tuple[bytes, bytes]] = cycle.scope["headers"]  # type: ignore[assignment]
         self.begun_s: float | None = None
+        self.is_of_page = False
+        """Whether its head tells that a browser sends it."""
+        self.header_lines = b""
+        """That go with the answer, whatever it is."""
 
     @property
     def came_whole(self) -> bool:
@@ -194,6 +208,7 @@ class Exchange(ReplyTo):
             close = True
             header_lines += b"connection: close\r\n"
         cycle.waiting_for_100_continue = False
+        header_lines += self.header_lines
         head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
         if self.method == "HEAD":
             body = b""

@@ -19,6 +19,7 @@ from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_larg
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.internal_error import answer_internal_error
 from spillover.apps.node.lookups import LOOKUP_METHODS, Lookups
+from spillover.apps.node.pages import Pages
 from spillover.apps.node.peer_paths import PeerPaths
 from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.problems import Problem
@@ -48,8 +49,9 @@ class HotPaths:
     which answers them when their time comes, without a task that waits.
     """
 
-    def __init__(self, app: AsgiApp, shell: NodeShell) -> None:
+    def __init__(self, app: AsgiApp, shell: NodeShell, pages: Pages) -> None:
         self._app = app
+        self._pages = pages
         self._shell = shell
         self._reception = shell.reception
         self.writes = shell.writes
@@ -68,6 +70,11 @@ class HotPaths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Taken out: left there, each request would be a reference cycle.
         exchange: Exchange = scope.pop(EXCHANGE)
+        if exchange.is_of_page:
+            admitted = self._admit(exchange, send)
+            if admitted is None:
+                return
+            send = admitted
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
             if scope["path"] == EVENTS_PATH:
@@ -85,9 +92,19 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._internal_error(exchange, None)
 
+    def _admit(self, exchange: Exchange, send: Send) -> Send | None:
+        """See `Pages.admit`."""
+        try:
+            return self._pages.admit(exchange, send)
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - as above
+            self._internal_error(exchange, None)
+        return None
+
     def direct(self, exchange: DirectExchange) -> None:
         """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
-        or later."""
+        or later. Of no page."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
             if isinstance(exchange, DirectLookup):

@@ -18,8 +18,9 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from spillover.apps.node.direct_exchange import DirectExchange
-from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE, DirectPath
+from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
+from spillover.apps.node.half_closed import HalfClosed, KeepsHalfClosed
 from spillover.apps.node.problems import Problem
 from spillover.live.write_batch import WriteBatch
 
@@ -27,10 +28,15 @@ HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
 head that begins right behind another request may be longer by what came with that one."""
 
+_SEEN_HERE = frozenset(
+    {b"host", b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site", b"sec-fetch-mode"}
+)
+"""Headers that mean something to the connection, or tell that a browser asks for a page."""
+
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: *([0-9]{1,15})")
 
 
-class BoundedProtocol(DirectPath):
+class BoundedProtocol(KeepsHalfClosed):
     """uvicorn's protocol, which by itself takes a head of any size and waits for it forever.
 
     Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
@@ -64,6 +70,10 @@ class BoundedProtocol(DirectPath):
         """The node's own, since it is what all its connections have in common that counts."""
         self._in_head = False
         """Whether the parser is at the end of a head, so that a request is started now."""
+        self._hosts = 0
+        """`Host` lines of the head that is read."""
+        self._why_malformed: str | None = None
+        """What is wrong with that head although it is HTTP."""
         self.on_gone: Callable[[], None] | None = None
         """Called once when the connection is lost; whoever answers sets it back."""
 
@@ -76,6 +86,8 @@ class BoundedProtocol(DirectPath):
         self._unset_body_timer()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
+        if isinstance(self.transport, HalfClosed):
+            self.transport.stop()
         super().connection_lost(exc)
         if self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -104,13 +116,33 @@ class BoundedProtocol(DirectPath):
         self._head_begun = True
         self.url = b""
         self.expect_100_continue = False
+        self.is_of_page = False
         self.headers = []
+        self._hosts = 0
+        self._why_malformed = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, which looks for `Expect` alone. Called for trailers too, which are not
+        looked at any more."""
+        name = name.lower()
+        if name in _SEEN_HERE:
+            if name == b"host":
+                self._hosts += 1
+            elif name == b"expect":
+                self.expect_100_continue |= value.lower() == b"100-continue"
+            elif name != b"transfer-encoding":
+                self.is_of_page = True
+            elif value.strip().lower() != b"chunked" or self.parser.get_http_version() == "1.0":
+                self._why_malformed = "Transfer-Encoding: expected chunked alone, in HTTP/1.1"
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._head_begun = False
         self._head_bytes = 0
         self._unset_timer()
         parser = self.parser
+        if self._hosts != 1 or self._why_malformed is not None:
+            self._check_head(parser.get_http_version())
         if parser.should_upgrade():
             self._same_without_upgrade = self._written_anew()
             return
@@ -118,6 +150,15 @@ class BoundedProtocol(DirectPath):
         self._discarded_bytes = 0
         if not self._puts_off():
             self._start_with_cycle()
+
+    def _check_head(self, version: str) -> None:
+        """Refuse what others on the way may have read differently (RFC 9112, sections 3.2 and 6):
+        where a request ends, and whom it is meant for. A body of two lengths is no HTTP already to
+        the parser. Raises HttpParserError."""
+        if self._why_malformed is None and self._hosts != 1 and (self._hosts or version != "1.0"):
+            self._why_malformed = f"Host: expected once, got it {self._hosts} times"
+        if self._why_malformed is not None:
+            raise httptools.HttpParserError(self._why_malformed)
 
     def _start_with_cycle(self) -> None:
         """As uvicorn does. The app's task, if it was made, runs later."""
@@ -127,7 +168,9 @@ class BoundedProtocol(DirectPath):
         self._in_head = False
         cycle = self.cycle
         assert isinstance(cycle, RequestResponseCycle)  # noqa: S101 - it was made just now
-        cycle.scope[EXCHANGE] = Exchange(self, cycle)  # type: ignore[literal-required]
+        exchange = Exchange(self, cycle)
+        exchange.is_of_page = self.is_of_page
+        cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
         if self.expect_100_continue and cycle.scope["path"] != DIRECT_PATH:
             # Answered before it is asked for, the body may come or not: what follows means nothing.
             cycle.keep_alive = False
@@ -207,6 +250,12 @@ class BoundedProtocol(DirectPath):
         if not self._in_head and self._body_timer is not None:  # from a pipeline: now it is read
             self._unset_body_timer()
             self._set_body_timer()
+        if self._half_closed and not self.pipeline:
+            if cycle.more_body:  # which never comes
+                cycle.disconnected = True
+                self._close()
+                return
+            self._begin_answer(cycle)
         super()._start_asgi_task(cycle, app)
 
     def _watch_body(self) -> None:
@@ -218,7 +267,7 @@ class BoundedProtocol(DirectPath):
         try:
             self._parse(data)
         except httptools.HttpParserError:
-            self.send_400_response("expected HTTP/1.1")
+            self.send_400_response(self._why_malformed or "expected HTTP/1.1")
 
     def _is_one_request(self, data: bytes) -> bool:
         """Whether all that follows a head of allowed size is its body, which is not worth being

@@ -107,7 +107,7 @@ class Lookups:
 
     def _tell_entry(self, exchange: ReplyTo, entry: Entry, lines: bytes) -> None:
         try:
-            if entry.answer is not None:
+            if entry.answer is not None and exchange.method != "HEAD":  # which has no body
                 self._shell.reception.fetch(entry)
             shown = msgspec.json.encode(request_view(self._shell, entry))
             exchange.answer_raw(200, JSON_LINE + lines, shown)

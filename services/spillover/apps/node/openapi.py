@@ -154,7 +154,15 @@ REQUEST_HEADERS = (
 )
 
 REQUEST_PROBLEMS = (
-    *("malformed", "deadline_exceeded", "body_too_slow", "cancelled", "too_large", "invalid"),
+    *(
+        "malformed",
+        "another_site",
+        "deadline_exceeded",
+        "body_too_slow",
+        "cancelled",
+        "too_large",
+        "invalid",
+    ),
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
 )
 
@@ -230,7 +238,10 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             operation_id="post_cancel",
             body=CancelView,
             answers={200: ("What came of it is in the answer to the request", CancelAnswerView)},
-            problems=("not_a_neighbor", "invalid", "too_large", "body_too_slow", "internal"),
+            problems=(
+                *("not_a_neighbor", "another_site", "invalid", "too_large", "body_too_slow"),
+                "internal",
+            ),
         )
     },
     wire.REPORTS_PATH: {
@@ -239,7 +250,7 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             operation_id="get_reports",
             parameters=REPORTS_QUERY,
             answers={200: ("Reports, and empty objects as signs of life", "application/x-ndjson")},
-            problems=("not_a_neighbor", "invalid", "not_ready"),
+            problems=("not_a_neighbor", "another_site", "invalid", "not_ready"),
         )
     },
 }

@@ -30,7 +30,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
     told: dict[int | str, dict[str, Any]] = {
         200: {"model": RequestStateView},
-        **problems("unknown_request"),
+        **problems("unknown_request", "another_site"),
     }
 
     accepted = {"model": RequestStateView, "description": "Not confirmed yet"}

@@ -85,6 +85,7 @@ async def serve_node(
     results_timeout_s: float = 5.0,
     testbed: bool = False,
     end_with_stdin: bool = False,
+    allowed_origins: frozenset[str] = frozenset(),
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
@@ -103,7 +104,7 @@ async def serve_node(
         _on_signals(stop, end)
         if end_with_stdin:
             _on_stdin_end(end)
-        app = create_app(shell, testbed=testbed)
+        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicDoor(app), PeerDoor(app)]
         servers = [NodeServer(app) for app in apps]
         _watch_files(shell, servers)

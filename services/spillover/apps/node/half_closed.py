@@ -1,0 +1,116 @@
+"""A client that has closed its half of the connection behind its request: does it wait for the
+answer, or is it gone? To the machine that it was connected to both look the same, until something
+is sent: a client that is gone answers with a reset, and the next write fails.
+
+So the answer is begun early, a byte at a time: what every answer begins with is known before it is.
+A client that waits gets the answer that it would have got, to the byte (decision 0033).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from spillover.apps.node.direct_exchange import DirectExchange
+from spillover.apps.node.direct_path import DirectPath
+from spillover.apps.node.doors import PEER_PREFIX
+from spillover.live.write_batch import Buffer
+
+BEGINNING = b"HTTP/1.1 "
+"""Of every answer, interim ones too."""
+
+BEGUN_AT_S = (0.0, 0.005, 0.05, 0.25, 1.0, 3.0, 8.0, 20.0, 45.0)
+"""When each byte of it is sent, from the client's end on. Who is gone by one of them is found out
+by the next, or by the one after that if the way there and back takes longer. The first are close
+together, since most who are gone are gone from the start."""
+
+
+class HalfClosed:
+    """In place of the transport of such a connection, from when it has one answer left to give.
+
+    It fails as the transport does: whoever answers is told by `connection_lost`.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._begun_s = loop.time()
+        self._sent = 0
+        """Bytes of the answer that is to come."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._send_next()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: Buffer) -> None:
+        """The answer, or the first part of it, and then what follows."""
+        self._transport.write(self._rest_of(data))
+
+    def writelines(self, parts: Iterable[Buffer]) -> None:
+        """As `write`; the first part is at least the status line."""
+        first, *others = parts
+        self._transport.writelines((self._rest_of(first), *others))
+
+    def stop(self) -> None:
+        """Send nothing more by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rest_of(self, data: Buffer) -> Buffer:
+        self.stop()
+        sent, self._sent = self._sent, 0
+        return data[sent:]
+
+    def _send_next(self) -> None:
+        self._timer = None
+        if self._transport.is_closing():
+            return
+        sent = self._sent
+        self._transport.write(BEGINNING[sent : sent + 1])
+        self._sent = sent + 1
+        if self._sent < len(BEGUN_AT_S):
+            due_s = self._begun_s + BEGUN_AT_S[self._sent]
+            self._timer = self._loop.call_at(due_s, self._send_next)
+
+
+class KeepsHalfClosed(DirectPath):
+    """uvicorn's protocol, which by itself closes whatever the other side has closed its half of."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self._half_closed = False
+        """Whether the other side sends nothing more, and waits for answers, or is gone."""
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The other side sends nothing more. Whether to keep the connection: for answers to whole
+        requests that have not begun. Neighbors do not end theirs before they have the answer."""
+        self.writes.flush()  # what closes now takes nothing along that is answered
+        cycle = self.cycle
+        if cycle is None or self.scheme == "https":  # TLS has no halves
+            return False
+        if not self.pipeline:
+            awaited = not (cycle.more_body or cycle.response_started or cycle.response_complete)
+            if not awaited or _is_of_neighbor(cycle):
+                return False
+            self._begin_answer(cycle)
+        self._half_closed = True
+        cycle.keep_alive = False  # the last one; those before it are behind each other as ever
+        return True
+
+    def _begin_answer(self, cycle: RequestResponseCycle | DirectExchange) -> None:
+        """The last one on this connection, to see whether anybody is there to read it."""
+        self.writes.flush()  # the answer before it
+        transport = HalfClosed(self.transport, self.loop)
+        self.transport = cast("asyncio.Transport", transport)
+        if isinstance(cycle, RequestResponseCycle):
+            cycle.transport = self.transport
+
+
+def _is_of_neighbor(cycle: RequestResponseCycle | DirectExchange) -> bool:
+    path = cycle.path if isinstance(cycle, DirectExchange) else cycle.scope["path"]
+    return path.startswith(PEER_PREFIX)

@@ -1,0 +1,87 @@
+"""What pages in browsers may do at `/requests` and under `/peer/`: nothing, unless they are of this
+node or of an origin that is allowed to use it. Programs do not come by here.
+
+Pages of allowed origins are told so in every answer, since their browsers ask for that (CORS), and
+also before a request that no form could make. Nothing ever goes with what a browser keeps for this
+node: there are no cookies. Only for clients' requests: what neighbors and operators say is for no
+page of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from spillover.apps.node.doors import PEER_PREFIX, Send
+from spillover.apps.node.exchange import Exchange
+from spillover.apps.node.problems import Problem
+from spillover.apps.sites import ANY_ORIGIN, Site
+
+REQUESTS = "/requests"
+
+PREFLIGHT_S = 600
+"""So long browsers may remember what they were allowed."""
+
+_ALLOWED_METHODS = "GET, HEAD, POST, DELETE"
+_ALLOWED_HEADERS = (
+    "content-type, idempotency-key, prefer, spillover-deadline-ms, spillover-priority, "
+    "spillover-type, traceparent, tracestate"
+)
+_SHOWN_HEADERS = (
+    "location, preference-applied, retry-after, spillover-replayed, spillover-request-id"
+)
+
+
+class Pages:
+    """The rule for one node."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def admit(self, exchange: Exchange, send: Send) -> Send | None:
+        """What to send the answer with; None if the request is answered. Raises Problem
+        `another_site`."""
+        path, headers = exchange.path, Headers(raw=exchange.headers)
+        if path.startswith(PEER_PREFIX):
+            reason = self._site.why_not_operate(headers)
+        elif path == REQUESTS or path.startswith(f"{REQUESTS}/"):
+            reason = self._site.why_not_use(exchange.method, headers)
+        else:
+            return send
+        if reason is not None:
+            raise Problem("another_site", reason)
+        if path.startswith(PEER_PREFIX) or not self._site.allows(headers):
+            return send
+        told = self._allowance(headers["origin"])
+        exchange.header_lines = b"".join([b"%b: %b\r\n" % header for header in told])
+        if exchange.method == "OPTIONS":
+            exchange.answer(200, _PREFLIGHT, b"")
+            return None
+        return _telling(told, send)
+
+    def _allowance(self, origin: str) -> list[tuple[bytes, bytes]]:
+        shown = (b"access-control-expose-headers", _SHOWN_HEADERS.encode())
+        if ANY_ORIGIN in self._site.allowed:
+            return [(b"access-control-allow-origin", b"*"), shown]
+        # As it was given to this node, for it is one of those.
+        return [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin"), shown]
+
+
+_PREFLIGHT = [
+    (b"access-control-allow-methods", _ALLOWED_METHODS.encode()),
+    (b"access-control-allow-headers", _ALLOWED_HEADERS.encode()),
+    (b"access-control-max-age", b"%d" % PREFLIGHT_S),
+]
+
+
+def _telling(told: list[tuple[bytes, bytes]], send: Send) -> Send:
+    """Of answers that do not come through the exchange."""
+
+    async def send_told(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *told]}
+        await send(message)
+
+    return send_told

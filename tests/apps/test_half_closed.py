@@ -1,0 +1,269 @@
+"""A client that closes its half of a connection behind its request, and one that is gone: the same
+at first, over real sockets on both event loops. The first gets its answer, the second cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import sys
+
+import pytest
+import uvloop
+
+from spillover.apps.node import half_closed
+from spillover.apps.node.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
+from spillover.live.write_batch import write_parts
+
+LINGER_NOT = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: close with a reset."""
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def with_node(request, nodes):
+    """Runs a check with a running node, on either loop."""
+
+    def run(check, **fields):
+        async def main():
+            async with nodes.Federation(nodes.topology_of("a", "b", **fields)) as federation:
+                await check(federation["a"])
+                assert (await federation["a"].get("/healthz"))[0] == 200
+
+        nodes.run(main, request.param)
+
+    return run
+
+
+def post(service_ms, *lines, version=b"1.1", path=b"/requests"):
+    content = json.dumps({"payload": {"service_ms": service_ms}}).encode()
+    head = b"POST %b HTTP/%b\r\nHost: x\r\n%b" % (path, version, b"".join(lines))
+    return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(content), content)
+
+
+async def connect(node):
+    return await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2]))
+
+
+async def half_close(node, *segments):
+    """Send, close that half, and read all that comes."""
+    reader, writer = await connect(node)
+    for segment in segments:
+        writer.write(segment)
+        await asyncio.sleep(0)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def statuses(answers):
+    """Of each answer, whole ones in a row and nothing else."""
+    found = []
+    while answers:
+        head, separator, rest = answers.partition(b"\r\n\r\n")
+        assert separator
+        assert head.startswith(BEGINNING)
+        found.append(int(head.split()[1]))
+        lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        size = int(lines[b"content-length"])
+        assert len(rest) >= size
+        answers = rest[size:]
+    return found
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [(), (b"Idempotency-Key: k\r\n",), (b"Origin: http://localhost:1\r\n",)],
+    ids=["direct", "keyed", "as a task"],
+)
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_who_only_closes_its_half_gets_the_answer(with_node, lines, version):
+    """Just as it would be otherwise, however long it takes."""
+    status = 403 if lines and lines[0].startswith(b"Origin") else 200
+
+    async def check(node):
+        for service_ms in (0, 3, 30, 300):
+            answer = await half_close(node, post(service_ms, *lines, version=version))
+            assert statuses(answer) in ([status], [409])  # the key has another body from then on
+        assert node.ledger.home["cancelled"] == 0
+
+    with_node(check)
+
+
+def test_answers_that_come_late(with_node, monkeypatch, nodes):
+    """When all of the beginning has been sent before there is an answer, also to a route behind the
+    hot ones, and to one that is refused late."""
+    monkeypatch.setattr(half_closed, "BEGUN_AT_S", tuple(i * 1e-3 for i in range(len(BEGUN_AT_S))))
+
+    async def check(node):
+        assert statuses(await half_close(node, post(200))) == [200]
+        node.post({"service_ms": 5000}, headers=[(b"Idempotency-Key", b"long")])
+        await nodes.until(lambda: node.machine.servers.busy == 1)
+        delete = b"DELETE /requests/long HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert statuses(await half_close(node, delete)) == [200]
+        late = post(5000, b"Spillover-Deadline-Ms: 200\r\n")
+        assert statuses(await half_close(node, late)) == [504]
+
+    with_node(check)
+
+
+@pytest.mark.parametrize("size", [0, 100, 1_000_000])
+@pytest.mark.parametrize("begun", [1, 9])
+def test_an_answer_that_has_begun_arrives_once(size, begun, monkeypatch):
+    """Written in one part or in several, in one piece or through a full buffer."""
+    monkeypatch.setattr(half_closed, "BEGUN_AT_S", (0.0,) * begun)
+
+    async def main():
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+        half = HalfClosed(transport, loop)
+        assert await reader.readexactly(begun) == BEGINNING[:begun]
+        body = b"x" * size
+        write_parts(half, b"HTTP/1.1 200 OK\r\n\r\n", body)
+        half.write(b"and more")
+        half.close()
+        async with asyncio.timeout(10.0):
+            assert await reader.read() == b"HTTP/1.1 200 OK\r\n\r\n"[begun:] + body + b"and more"
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_all_that_were_sent_are_answered(with_node):
+    """In a pipeline, in order; what was not sent whole is not, and holds up nothing."""
+
+    async def check(node):
+        get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        whole = post(50) + get + post(20) + post(10)
+        assert statuses(await half_close(node, whole)) == [200] * 4
+        assert statuses(await half_close(node, whole + post(10)[:-1])) == [200] * 4
+        assert statuses(await half_close(node, whole + post(10)[:20])) == [200] * 4
+        assert statuses(await half_close(node, post(50) + post(10)[:20])) == [200]
+        assert node.ledger.home["accepted"] == node.ledger.home["done"]
+
+    with_node(check)
+
+
+def test_who_sends_less_than_a_request_is_gone(with_node):
+    """There is nothing to answer."""
+
+    async def check(node):
+        chunked = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n"
+        for part in (b"", b"G", post(1)[:-1], post(1)[:30], chunked):
+            assert await half_close(node, part) == b""
+        assert node.ledger.home["accepted"] == 0
+
+    with_node(check)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("as_task", [False, True])
+def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset, as_task):
+    """With a reset, or with a mere end, which is all that the kernel sends when a client is killed.
+    A keyed one goes on."""
+
+    async def check(node):
+        for key in (b"", b"Idempotency-Key: k\r\n"):
+            _, writer = await connect(node)
+            message = post(60_000, key)
+            cut = len(message) - 5 if as_task else len(message)
+            writer.write(message[:cut])
+            if as_task:
+                await asyncio.sleep(0.05)
+            writer.write(message[cut:])
+            await nodes.until(lambda: node.machine.servers.busy == 1)
+            if reset:
+                opened = writer.get_extra_info("socket")
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            writer.close()
+            await nodes.until(lambda: len(node.server.server_state.connections) <= LINKED)
+            if not key:
+                await nodes.until(lambda: node.ledger.home["cancelled"] == 1)
+        assert node.machine.servers.busy == 1
+        assert (await node.send("DELETE", "/requests/k"))[0] == 200
+
+    with_node(check)
+
+
+LINKED = 12
+"""Connections that a neighbor and the test's client may have open."""
+
+
+def test_who_goes_later_cancels_too(with_node, nodes):
+    """It has closed its half, waited, read that an answer begins, and then given up."""
+
+    async def check(node):
+        for wait_for in (1, 2, 3):
+            reader, writer = await connect(node)
+            writer.write(post(60_000))
+            writer.write_eof()
+            begun = await reader.readexactly(wait_for)
+            assert begun == BEGINNING[:wait_for]
+            assert node.machine.servers.busy == 1
+            writer.close()
+            await nodes.until(lambda n=wait_for: node.ledger.home["cancelled"] == n)
+        assert node.machine.servers.busy == 0
+
+    with_node(check)
+
+
+CLIENT = """
+import socket, sys, time
+opened = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+opened.sendall(bytes.fromhex(sys.argv[2]))
+time.sleep(60)
+"""
+
+
+def test_a_process_that_is_killed_is_gone(with_node, nodes):
+    """As `curl` after Ctrl-C, or worse."""
+
+    async def check(node):
+        port = node.url.rpartition(":")[2]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CLIENT, port, post(60_000).hex()
+        )
+        await nodes.until(lambda: node.machine.servers.busy == 1)
+        process.kill()
+        await process.wait()
+        await nodes.until(lambda: node.ledger.home["cancelled"] == 1)
+
+    with_node(check)
+
+
+def test_a_request_that_was_handed_on_is_recalled_at_once(with_node, nodes):
+    """Neighbors close a connection only to say that they do not wait any more: nothing is sent on
+    it to find that out."""
+
+    async def check(node):
+        forward = {"sender": "b", "id": "x", "path": ["b"], "remaining_ms": 60_000}
+        content = json.dumps(forward | {"payload": {"service_ms": 60_000}}).encode()
+        reader, writer = await connect(node)
+        head = b"POST /peer/v1/forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(content) + content)
+        await nodes.until(lambda: node.machine.servers.busy == 1)
+        writer.write_eof()
+        assert await reader.read() == b""
+        await nodes.until(lambda: node.ledger.foreign["cancelled"] == 1)
+        writer.close()
+
+    with_node(check)
+
+
+def test_who_listens_to_a_stream_and_closes_its_half_is_gone(with_node, nodes):
+    """Its answer has begun, so that nothing could be found out by beginning it."""
+
+    async def check(node):
+        reader, writer = await connect(node)
+        writer.write(b"GET /console/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"hello")
+        tasks = node.server.server_state.tasks
+        before = len(tasks)
+        writer.write_eof()
+        await nodes.until(lambda: len(tasks) < before)
+        writer.close()
+
+    with_node(check)
