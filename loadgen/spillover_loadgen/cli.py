@@ -24,7 +24,8 @@ from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover_loadgen import display, driver, results
-from spillover_loadgen.option_types import OneLineParser, above_zero
+from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.record import Outcome, Record
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 
@@ -35,7 +36,7 @@ _FILES_WANTED = 60_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status of the contract's section 1."""
     try:
-        options = _parser().parse_args(argv)
+        options = make_parser().parse_args(argv)
         status: int = options.command(options)
     except InputError as error:
         _tell(error)
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
+    """The parser of the command and its own commands."""
     parser = OneLineParser(prog="spillover-loadgen", description="Open-loop load for Spillover.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser(

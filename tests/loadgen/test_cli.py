@@ -115,7 +115,11 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "usage: the following arguments are required: COMMAND"),
+        (["rnu"], "usage: unknown command 'rnu', did you mean run?"),
+        (
+            ["run", "--targt", "a=http://h:1"],
+            "usage: unknown option --targt, did you mean --target",
+        ),
         (["run", "--workload", "bursts"], "usage: the following arguments are required: --target"),
         (["run", "--target", "a=http://h:1"], "usage: one of the arguments --workload --trace"),
         (["--target", "a"], "usage: --target: expected CLUSTER=URL, got 'a'"),
@@ -136,7 +140,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         (["--deadline-ms", "soon"], "usage: --deadline-ms: expected a finite number, got 'soon'"),
         (["--seed", "1.5"], "usage: --seed: expected a whole number, got '1.5'"),
         (["--out", "/nowhere/x"], "--out: expected a file that can be written, got '/nowhere/x'"),
-        (["--dead", "5"], "usage: unrecognized arguments: --dead"),
+        (["--dead", "5"], "usage: unknown option --dead, did you mean --deadline-ms?"),
         (
             ["run", "--target", "a=http://h:1", "--workload", "poisson", "--duration-s", "1"],
             "--rate: expected with --workload poisson, got none",
@@ -166,7 +170,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
     ],
 )
 def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
-    if arguments and arguments[0] != "run":
+    if arguments[0].startswith("-"):
         whole = ["run", "--workload", "bursts", "--target", "z=http://h:1", *arguments]
     else:
         whole = arguments
@@ -175,3 +179,12 @@ def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
     assert told.out == ""
     assert told.err.startswith(f"spillover-loadgen: {message}")
     assert told.err.count("\n") == 1
+
+
+def test_alone_it_prints_its_help(capfd):
+    """As does its one command when asked to."""
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    told = capfd.readouterr()
+    assert (ended.value.code, told.err) == (0, "")
+    assert told.out.startswith("usage: spillover-loadgen [-h] COMMAND ...")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import address
+from spillover.cli.parsing import add_log_format, address
 from spillover.inputs.topology_file import load_topology
 from spillover.live.logs import configure_logs
 from spillover.model.errors import InputError
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long SIGTERM waits for what is under way (default 30)",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )
