@@ -27,7 +27,7 @@ def open_console(*, stderr: bool = True) -> Console:
 
 def show_table(console: Console, table: Table) -> None:
     """With every word of it: where the terminal is too narrow it wraps lines, and cuts none."""
-    least = Measurement.get(console, console.options, table).minimum
+    least = Measurement.get(console, console.options.update(max_width=WIDE), table).minimum
     console.width = max(console.width, least)
     console.print(table)
 
