@@ -165,9 +165,9 @@ def test_the_first_port(tmp_path, spillover, until):
         (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
         bed = spillover("up", "one.yaml", "--json", "--port", str(port), cwd=tmp_path)
         url = bed.ready()["a"]
+        shifted = url.rpartition(":")[2]
         assert re.fullmatch(
-            rf"spillover: ports? {port}.* not free, shifted to the next that are: {url}\n",
-            bed.stderr,
+            rf"spillover: ports? {port}.* not free; shifted to {shifted}\n", bed.stderr
         )
         assert bed.end() == 0
     again = spillover("up", "one.yaml", "--json", "--port", url.rpartition(":")[2], cwd=tmp_path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +29,7 @@ def test_each_start_waits_longer_and_one_is_the_last():
     dying = Revival()
     waits = [dying.delay_s(0.5) for _ in range(len(DELAYS_S) + 2)]
     assert waits == [*DELAYS_S, None, None]
-    assert all(0 < one < other for one, other in zip(DELAYS_S, DELAYS_S[1:], strict=False))
+    assert all(0 < one < other for one, other in pairwise(DELAYS_S))
 
 
 def test_who_was_well_begins_anew():
@@ -88,6 +90,7 @@ def test_a_node_that_fails_at_every_start_is_given_up(broken):
         assert bed.directory is not None
         logs = sorted(path.name for path in bed.directory.iterdir())
         assert logs == ["0-a.log", "topology.yaml"]
+        shutil.rmtree(bed.directory)
 
     asyncio.run(story())
 
@@ -114,6 +117,5 @@ def test_where_none_can_be_started_it_is_told(broken):
             broken.rename(directory)
 
     asyncio.run(story())
-    assert (
-        told[1:] == ["no other one can be started: No such file or directory: it said nothing"] * 2
-    )
+    problem = "no other one can be started: No such file or directory: it said nothing"
+    assert told[1:] == [problem, problem]

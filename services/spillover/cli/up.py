@@ -9,6 +9,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Sequence
 
 from spillover.cli.parsing import whole_number_in
 from spillover.cli.typed_lines import typed_lines
@@ -127,11 +128,15 @@ def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
     """That clusters are not where they were expected to be, since others are there."""
     ports = passed_over(wanted, bed.topology, first_port)
     if ports:
-        named = ", ".join(map(str, ports[:PORTS_NAMED]))
-        more = f" and {len(ports) - PORTS_NAMED} more" if len(ports) > PORTS_NAMED else ""
+        urls = [bed.urls[cluster.id] for cluster in wanted.clusters if cluster.url is None]
+        chosen = _named([url.rpartition(":")[2] for url in urls])
         word = "port" if len(ports) == 1 else "ports"
-        shifted = ", ".join(bed.urls[one.id] for one in wanted.clusters if one.url is None)
-        _say(f"{word} {named}{more} not free, shifted to the next that are: {shifted}")
+        _say(f"{word} {_named(list(map(str, ports)))} not free; shifted to {chosen}")
+
+
+def _named(ports: Sequence[str]) -> str:
+    more = len(ports) - PORTS_NAMED
+    return ", ".join(ports[:PORTS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
