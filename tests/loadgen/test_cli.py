@@ -29,7 +29,8 @@ def run(*arguments):
 
 
 def targets(node):
-    return ["--target", f"a={node.url}", "--target", f"b={node.url}"]
+    """Both clusters at the one that is scripted, which cannot be either."""
+    return ["--target", f"a={node.url}", "--target", f"b={node.url}", "--no-check"]
 
 
 @pytest.mark.alone  # on a busy machine it warns of requests that left late
@@ -105,6 +106,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"
         arguments = ["--target", f"a={url}", "--target", f"b={url}", "--duration-s", "1"]
+        arguments.append("--no-check")
         assert main(["run", *arguments, "--trace", trace, "--json"]) == 1
     told = capfd.readouterr()
     assert json.loads(told.out)["outcomes"]["unreachable"] == 2
@@ -179,6 +181,51 @@ def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
     assert told.out == ""
     assert told.err.startswith(f"spillover-loadgen: {message}")
     assert told.err.count("\n") == 1
+
+
+BRIEF = ("--workload", "poisson", "--rate", "20", "--duration-s", "0.2")
+
+
+def refusal(capfd, *arguments):
+    """What is said of targets that are not what they should be."""
+    assert main(["run", *arguments, *BRIEF, "--json"]) == 2
+    told = capfd.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    return told.err
+
+
+def test_a_target_is_asked_who_it_is(node, capfd, tmp_path):
+    """Before anything is sent."""
+    assert main(["run", "--target", f"a={node.url}", *BRIEF, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["outcomes"]["ok"] == len(node.received) > 0
+    sent = len(node.received)
+    assert refusal(capfd, "--target", f"a={node.url}", "--target", f"b={node.url}") == (
+        f"spillover-loadgen: --target: expected cluster b at {node.url}, found cluster a there\n"
+    )
+    node.is_called = None
+    out = tmp_path / "out.jsonl"
+    out.write_text("an earlier run")
+    refusal(capfd, "--target", f"a={node.url}", "--out", str(out))
+    assert out.read_text() == "an earlier run"
+    assert refusal(capfd, "--target", f"a={node.url}") == (
+        "spillover-loadgen: --target: expected cluster a at "
+        f"{node.url}, found no Spillover node there\n"
+    )
+    assert len(node.received) == sent
+    node.is_called = "a"
+    assert main(["run", "--target", f"a={node.url}", "--out", str(out), *BRIEF]) == 0
+    assert len(out.read_text().splitlines()) == len(node.received) - sent
+
+
+def test_a_target_that_does_not_answer(capfd):
+    """One line, and exit status 2."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{holder.getsockname()[1]}"
+        said = refusal(capfd, "--target", f"a={url}")
+    assert said.startswith(
+        f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
+    )
 
 
 def test_alone_it_prints_its_help(capfd):
