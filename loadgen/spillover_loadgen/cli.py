@@ -19,14 +19,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from spillover.live.http1 import HttpClient
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover_loadgen import display, driver, results
-from spillover_loadgen.option_types import OneLineParser, above_zero
+from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.record import Outcome, Record
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
+from spillover_loadgen.targets import check_targets, target
 
 INTERRUPTED = 130
 _FILES_WANTED = 60_000
@@ -35,7 +36,7 @@ _FILES_WANTED = 60_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status of the contract's section 1."""
     try:
-        options = _parser().parse_args(argv)
+        options = make_parser().parse_args(argv)
         status: int = options.command(options)
     except InputError as error:
         _tell(error)
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
+    """The parser of the command and its own commands."""
     parser = OneLineParser(prog="spillover-loadgen", description="Open-loop load for Spillover.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser(
@@ -66,11 +68,16 @@ def _parser() -> argparse.ArgumentParser:
 def _add_sending_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--target",
-        type=_target,
+        type=target,
         action="append",
         required=True,
         metavar="CLUSTER=URL",
         help="where a cluster's requests go; repeat it for each cluster, in their order",
+    )
+    run.add_argument(
+        "--no-check",
+        action="store_true",
+        help="do not ask each target first whether it is that cluster",
     )
     run.add_argument("--no-keys", action="store_true", help="send no idempotency keys")
     run.add_argument(
@@ -78,17 +85,6 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--out", metavar="FILE", help="write one JSON line for each request")
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
-
-
-def _target(text: str) -> tuple[ClusterId, str]:
-    cluster, _, url = text.partition("=")
-    if not cluster or not url:
-        raise argparse.ArgumentTypeError(f"expected CLUSTER=URL, got {text!r}")
-    try:
-        HttpClient(url)
-    except InputError as error:
-        raise argparse.ArgumentTypeError(error.expected) from None
-    return ClusterId(cluster), url
 
 
 def _targets(options: argparse.Namespace) -> dict[ClusterId, str]:
@@ -105,6 +101,8 @@ def _run(options: argparse.Namespace) -> int:
     schedule, duration_s = read_schedule(options, list(targets))
     with ExitStack() as stack:
         out = stack.enter_context(_open_out(options.out)) if options.out else None
+        if not options.no_check:
+            asyncio.run(check_targets(targets))
         records, interrupted = _measure(schedule, targets, options)
         result = results.summary(
             records,
@@ -118,6 +116,8 @@ def _run(options: argparse.Namespace) -> int:
         else:
             display.print_summary(result)
         if out is not None:
+            with suppress(OSError):  # a pipe holds nothing of an earlier run
+                out.truncate(0)
             results.write_json_lines(records, out)
     return _status(result)
 
@@ -181,8 +181,9 @@ def _raise_file_limit() -> None:
 
 
 def _open_out(path: str) -> BinaryIO:
+    """What is there stays until there is something to put in its place."""
     try:
-        return Path(path).open("wb")
+        return Path(path).open("ab")
     except OSError as error:
         raise InputError(
             "--out", "", f"expected a file that can be written, got {path!r}: {error.strerror}"

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from spillover_loadgen.record import Outcome
+from spillover_loadgen.terminal import open_console, say
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[int, int, int], None] | None]:
     """Yields what tells the bar the numbers sent, done and in total; None without a terminal."""
-    console = Console(stderr=True)
+    console = open_console()
     if not console.is_terminal:
         yield None
         return
@@ -49,10 +49,10 @@ def print_summary(result: dict[str, Any]) -> None:
         table.add_row(cluster, *_cells(figures))
     table.add_section()
     table.add_row("all", *_cells(result))
-    console = Console(stderr=True)
+    console = open_console()
     console.print(table)
     for reason, count in result["reasons"].items():
-        console.print(f"{count} not ok: {reason}", markup=False, highlight=False)
+        say(console, f"{count} not ok: {reason}")
 
 
 def _cells(figures: dict[str, Any]) -> list[str]:

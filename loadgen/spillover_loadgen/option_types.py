@@ -1,5 +1,5 @@
-"""Reading command lines: argument types that say what they expected, and a parser that tells usage
-errors in one line. Both `spillover-loadgen` and `spillover` read their options with these.
+"""Argument types that say what they expected. Both `spillover-loadgen` and `spillover` read their
+options with these, by the parser in `parsing`.
 
 What the options mean is not known here.
 """
@@ -8,16 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import NoReturn
-
-from spillover.model.errors import InputError
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Tells a usage error in one line, as an InputError, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError("usage", "", message.removeprefix("argument "))
 
 
 def above_zero(text: str) -> float:

@@ -64,9 +64,7 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         help="multiply the schedule's times and service times, and where clusters are simulated "
         "all of theirs; 2 is twice as slow",
     )
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, help="of the workload (default %(default)s)"
-    )
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the workload")
 
 
 def _add_azure_options(parser: argparse.ArgumentParser) -> None:

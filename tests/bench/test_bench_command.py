@@ -13,6 +13,7 @@ import pytest
 from spillover.bench import catalog
 from spillover.bench.node import STAGES
 from spillover.cli import main
+from spillover.model.extras import how_to_get
 
 BENCH = [sys.executable, "-m", "spillover", "bench", "node", "--quick"]
 ROW_FIELDS = {"case", "value", "unit", "runs", "peer", "peer_value", "ratio"}
@@ -90,7 +91,7 @@ def test_a_missing_package_is_told_in_one_line(monkeypatch, capsys):
     """The extra is not part of the core install."""
     monkeypatch.setattr(catalog, "_PACKAGES", ("aiohttp", "no_such_package"))
     assert main(["bench", "node"]) == 2
-    expected = "no_such_package: expected for benchmarks: pip install 'spillover[bench]'"
+    expected = f"no_such_package: a benchmark needs {how_to_get('bench')}\n"
     assert expected in capsys.readouterr().err
 
 

@@ -94,9 +94,20 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["nonsense"], "invalid choice: 'nonsense' (choose from"),
-        (["--nonsense"], "the following arguments are required: COMMAND"),
+        (["nonsense"], "unknown command 'nonsense', expected one of demo, up, node, "),
+        (["statsu"], "unknown command 'statsu', did you mean status?"),
+        (["lease", "dmeo"], "unknown command 'dmeo', did you mean demo?"),
+        (["sim", "overfow"], "unknown command 'overfow', did you mean overflow?"),
+        (["--nonsense"], "unknown option --nonsense; spillover --help names those known"),
+        (["--versoin"], "unknown option --versoin, did you mean --version?"),
+        (["-x"], "unknown option -x; spillover --help names those known"),
+        # Before what is missing: it may be missing because it is misspelled.
+        (["node", "--toplogy", "t.yaml"], "unknown option --toplogy, did you mean --topology?"),
+        (["up", "--drain", "3"], "unknown option --drain, did you mean --drain-timeout-s?"),
+        (["up", "--polcy=paper"], "unknown option --polcy, did you mean --policy?"),
+        (["up", "-policy", "paper"], "unknown option -policy, did you mean --policy?"),
+        (["up", "--policy", "papr"], "--policy: invalid choice: 'papr', did you mean paper? ("),
+        (["lease", "run", "--gruop", "g"], "unknown option --gruop, did you mean --group?"),
         (["up", "not-there.yaml"], "expected a built-in topology (ring5, chord5, "),
         (["up", "."], "expected a file, got a directory"),
         (["up", "--policy", "greedy"], "--policy: invalid choice: 'greedy'"),

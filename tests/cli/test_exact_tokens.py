@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 
 import pytest
 
 from spillover.cli import main
 from spillover.cli.models import exact_tokens
+from spillover.model.extras import how_to_get
 
 POOL = """\
 servers: [{id: s1, rate: 1}, {id: s2, rate: 4}]
@@ -147,9 +149,5 @@ def refused(capsys, options, complaint):
 
 def test_without_the_extra(monkeypatch, capsys):
     """It is named."""
-    monkeypatch.setattr(exact_tokens, "find_spec", lambda _: None)
-    refused(
-        capsys,
-        ["--pool", "comte8"],
-        "numpy: exact tokens needs the extra `sim`: pip install 'spillover[sim]'",
-    )
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    refused(capsys, ["--pool", "comte8"], f"numpy: exact tokens needs {how_to_get('sim')}")

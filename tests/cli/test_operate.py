@@ -11,11 +11,11 @@ from spillover.cli import main
 
 
 def run_command(capsys, *arguments):
-    """(exit status, what is on stdout as JSON, stderr)."""
+    """(exit status, stdout, stderr); stdout as the one object that it is, where that is asked."""
     capsys.readouterr()
     status = main(arguments)
     out, err = capsys.readouterr()
-    return status, json.loads(out) if out else None, err
+    return status, json.loads(out) if "--json" in arguments else out, err
 
 
 async def keep_busy(federation, service_ms):
@@ -46,7 +46,7 @@ def test_drain_and_resume(running, nodes, capsys):
         assert err.splitlines()[-1] == "cluster a is drained"
         assert run.ask(wait_for, sent) == [200, 200]
         status, out, err = run_command(capsys, "resume", url)
-        assert (status, out, err) == (0, None, "cluster a accepts requests\n")
+        assert (status, out, err) == (0, "cluster a accepts requests\n", "")
         status, state, _ = run_command(capsys, "resume", url, "--json")
         assert (status, state["draining"]) == (0, False)
 
@@ -97,9 +97,9 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         assert told["clusters"]["b"]["decisions"]
         assert told["clusters"]["a"]["story"][0]["event"] == "decided"
 
-        status, _, err = run_command(capsys, "explain", url, name)
-        lines = [line.rstrip() for line in err.splitlines()]
-        assert status == 0
+        status, out, err = run_command(capsys, "explain", url, name)
+        lines = [line.rstrip() for line in out.splitlines()]
+        assert (status, err) == (0, "")
         assert lines[:2] == ["cluster a", "  handed on to b"]
         assert lines[2].startswith("    policy two-choice: N ")
         assert lines[3].split() == ["neighbor", "age", "N", "P", "R", "delay", "weight"]
@@ -110,8 +110,8 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         run.ask(stop_b)
         status, told, _ = run_command(capsys, "explain", url, name, "--json")
         assert (status, told["clusters"]["b"]["problem"]) == (0, "unreachable")
-        _, _, err = run_command(capsys, "explain", url, name)
-        assert err.rstrip().endswith("does not answer")
+        _, out, _ = run_command(capsys, "explain", url, name)
+        assert out.rstrip().endswith("does not answer")
 
 
 async def be_refused(federation):
@@ -135,8 +135,8 @@ def test_a_story_is_told_in_its_order(running, nodes, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     with running(nodes.topology_of("a", "b")) as run:
         name = run.ask(be_refused)
-        _, _, err = run_command(capsys, "explain", run.urls["a"], name)
-        at = [err.index(words) for words in ("handed on to b", "refused by b", "kept", "ended")]
+        _, out, _ = run_command(capsys, "explain", run.urls["a"], name)
+        at = [out.index(words) for words in ("handed on to b", "refused by b", "kept", "ended")]
         assert at == sorted(at)
 
 
@@ -144,9 +144,10 @@ def test_where_nothing_may_be_kept_no_servers_are_counted(running, nodes, capsys
     """A drain decides the queue again; what finds no neighbor stays."""
     with running(nodes.topology_of("a", policy="isolated")) as run:
         sent = run.ask(keep_busy, 200)
-        run_command(capsys, "drain", run.urls["a"])
-        _, _, err = run_command(capsys, "explain", run.urls["a"], "busy1")
-        lines = [line.strip() for line in err.splitlines()]
+        _, out, _ = run_command(capsys, "drain", run.urls["a"])
+        assert out == "cluster a is drained\n"
+        _, out, _ = run_command(capsys, "explain", run.urls["a"], "busy1")
+        lines = [line.strip() for line in out.splitlines()]
         assert lines[1] == "kept, it joined the queue"
         assert lines[2].startswith("policy isolated: N 0, m 1, P 1.000")
         assert lines[3] == "kept for want of a neighbor that takes it"
@@ -159,7 +160,7 @@ def test_a_request_that_nobody_knows(running, nodes, capsys):
     """Exit status 1 and one line."""
     with running(nodes.topology_of("a")) as run:
         status, out, err = run_command(capsys, "explain", run.urls["a"], "nothing")
-        assert (status, out) == (1, None)
+        assert (status, out) == (1, "")
         assert err == "spillover: cluster a knows of no request 'nothing'\n"
 
 
@@ -169,6 +170,6 @@ def test_nobody_there(command, free_url, capsys):
     rest = ["x"] if command == ["explain"] else []
     assert run_command(capsys, *command, free_url, *rest) == (
         1,
-        None,
+        "",
         f"spillover: no Spillover node answers at {free_url}\n",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from spillover import __version__
-from spillover.cli import COMMANDS, main
+from spillover.cli import COMMANDS, main, make_parser
 from spillover.cli.parsing import node_url
+from spillover_loadgen.cli import make_parser as loadgen_parser
+from spillover_loadgen.parsing import shown_default
 
 
 def ask(capsys, *arguments):
@@ -35,6 +38,48 @@ def test_help_names_every_command(capsys):
 def test_every_command_has_help(command, capsys):
     """And help never starts anything."""
     assert ask(capsys, command, "--help").startswith(f"usage: spillover {command}")
+
+
+@pytest.mark.parametrize("words", [[], ["lease"], ["sim"], ["exact"], ["topology"]])
+def test_without_a_command_there_is_help(words, capsys):
+    """On stdout, exit status 0: whoever types only that wants to know what there is."""
+    assert ask(capsys, *words) == ask(capsys, *words, "--help")
+
+
+def test_help_is_a_command_too(capsys):
+    """As people know it from elsewhere."""
+    assert ask(capsys, "help", "lease", "run") == ask(capsys, "lease", "run", "--help")
+    assert ask(capsys, "help") == ask(capsys, "--help")
+
+
+def parsers():
+    """(name, parser) of each command, and of the commands below it."""
+    found = [(command, children(make_parser(command))[command]) for command in COMMANDS]
+    found.append(("spillover-loadgen", loadgen_parser()))
+    for name, parser in found:
+        found += [(f"{name} {child}", one) for child, one in children(parser).items()]
+    return found
+
+
+def children(parser):
+    return next((dict(a.choices) for a in parser._actions if a.nargs == argparse.PARSER), {})
+
+
+@pytest.mark.parametrize(("name", "parser"), parsers(), ids=lambda value: str(value)[:40])
+def test_help_tells_of_every_option_and_its_default(name, parser, monkeypatch):
+    """Also of those that somebody adds."""
+    monkeypatch.setenv("COLUMNS", "500")
+    lines = parser.format_help().splitlines()
+    for action in parser._actions:
+        if not action.option_strings or action.default is argparse.SUPPRESS:
+            continue
+        assert action.help, (name, action.option_strings)
+        described = next(
+            line for line in lines if line.strip().startswith(action.option_strings[0])
+        )
+        default = shown_default(action)
+        assert default is None or default in described, (name, action.option_strings)
+        assert "None" not in described
 
 
 def test_version(capsys):

@@ -173,17 +173,17 @@ sys.exit(main(sys.argv[2:]))
         (
             "numpy,numba",
             ("plan", "--topology", "ring5", *POISSON, "--p99-ms", "90"),
-            "spillover: numba: the fast engine needs the extra `sim`: pip install",
+            "spillover: numba: the fast engine needs the extra `sim`: ",
         ),
         (
             "numpy,numba",
             (*SIM, "--engine", "fast"),
-            "spillover: numba: the fast engine needs the extra `sim`: pip install",
+            "spillover: numba: the fast engine needs the extra `sim`: ",
         ),
         (
             "numpy",
             (*SIM, "--plot", "x.png"),
-            "spillover: --plot: drawing needs the extra `report`: pip install",
+            "spillover: numpy: drawing needs the extra `report`: ",
         ),
     ],
 )

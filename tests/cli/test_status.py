@@ -84,9 +84,10 @@ def test_a_federation_with_holes(running, nodes, capsys, monkeypatch):
         assert main(["status", run.urls["a"], "--json"]) == 0
         out, err = capsys.readouterr()
         assert main(["status", run.urls["b"]]) == 0
-        table = capsys.readouterr().err.splitlines()
+        table, told = capsys.readouterr()
+        table = table.splitlines()
         run.ask(put_right)
-    assert (err, out.count("\n")) == ("", 1)
+    assert (err, told, out.count("\n")) == ("", "", 1)
     federation = json.loads(out)
     assert federation["clusters"]["c"] == {"unreachable": True, "last_seen_s": None}
     assert federation["clusters"]["a"]["stuck"] == 1
@@ -112,6 +113,66 @@ def test_a_federation_with_holes(running, nodes, capsys, monkeypatch):
         ["b", "0/1", "0", "1.00", table[2].split()[4], "0", "two-choice", "a", "up"],
         ["c", "unreachable"],
     ]
+
+
+def state_of(cluster, **more):
+    """What an older node says, and what newer ones add."""
+    return {
+        "cluster": cluster, "servers": 2, "busy": 1, "queue_length": 3, "ledger": {},
+        "accept_probability": 0.5, "neighborhood_accept_probability": 1.0, "forwards": 7,
+        "policy": "paper", "draining": False, "drained": False, "neighbors": [], **more,
+    }  # fmt: skip
+
+
+def rows_of(clusters, capsys):
+    """The words of each row of the table; nothing but the table is told."""
+    body = json.dumps({"clusters": clusters, "links": []}).encode()
+    with answering(lambda _: body) as url:
+        assert main(["status", url]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert not {"None", "True", "False"} & set(out.split())
+    return [line.split() for line in out.splitlines()]
+
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_what_fails_is_shown_where_it_is_told(columns, capsys, monkeypatch):
+    """Health and counts have columns if a node tells them; a dash stands for those that do not."""
+    monkeypatch.setenv("COLUMNS", columns)
+    neighbors = [{"id": "b", "alive": True, "degraded": True}, {"id": "c", "alive": False}]
+    told = {"health": "recovering", "failed": 4, "rejected": 0, "refused": 12}
+    clusters = {
+        "a": state_of("a", neighbors=neighbors, **told),
+        "b": state_of("b", degraded=True, failed=1),
+        "c": state_of("c"),
+        "d": {"unreachable": True, "last_seen_s": 3.4},
+    }
+    rows = rows_of(clusters, capsys)
+    if columns == "40":  # neighbors below each other, but no word is cut
+        assert {word for row in rows for word in row} >= {"forwards", "b(degraded)", "recovering"}
+        return
+    assert rows == [
+        [
+            *("cluster", "busy", "N", "P", "R", "forwards", "failed", "rejected", "refused"),
+            *("health", "policy", "neighbors", "state"),
+        ],
+        [
+            *("a", "1/2", "3", "0.50", "1.00", "7", "4", "0", "12", "recovering", "paper"),
+            *("b(degraded)", "c?", "up"),
+        ],
+        ["b", "1/2", "3", "0.50", "1.00", "7", "1", "–", "–", "degraded", "paper", "up"],  # noqa: RUF001 - as shown
+        ["c", "1/2", "3", "0.50", "1.00", "7", "–", "–", "–", "–", "paper", "up"],  # noqa: RUF001 - as shown
+        ["d", "unreachable", "3", "s"],
+    ]
+
+
+def test_older_nodes_have_the_table_they_had(capsys, monkeypatch):
+    """And a row is a line, however wide: what reads it has no screen."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    many = [{"id": f"a-neighbor-with-a-long-name-{n}", "alive": True} for n in range(9)]
+    head, row = rows_of({"a": state_of("a", neighbors=many)}, capsys)
+    assert head == ["cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state"]
+    assert row[-10:] == [*(neighbor["id"] for neighbor in many), "up"]
 
 
 async def spoil(federation):

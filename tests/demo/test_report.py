@@ -14,7 +14,7 @@ from spillover.demo.model import DemoResult, RunResult, Sample
 from spillover.demo.report import report_page, write_report
 from spillover.demo.speedup import speedups
 from spillover.demo.tables import MISSING
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.statistics import summarize
 from spillover.model.topology import Cluster, Link, Topology
@@ -248,7 +248,7 @@ def test_report_is_written_where_asked(tmp_path: Path) -> None:
 def test_missing_matplotlib_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra `report` the user reads how to get it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RunError, match=r"pip install 'spillover\[report\]'"):
+    with pytest.raises(InputError, match=r"pip install 'spillover\[report\]'"):
         report_page(small_result())
 
 

@@ -25,7 +25,7 @@ def killed(up, generate, watch, until, held, tmp_path):
     """
 
     def run_it(*options):
-        bed, urls = up("ring5", "--seed", "1")
+        bed, urls = up("ring5", "--seed", "1", "--no-restart")
         out = tmp_path / "records.jsonl"
         load = generate(
             urls, "--workload", "bursts", "--duration-s", "8", "--seed", "1",

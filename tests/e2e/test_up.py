@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import socket
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -71,26 +73,121 @@ def test_what_a_killed_supervisor_left_the_next_one_removes(up):
 def test_one_node_may_die(up, until, spillover):
     """One line tells of a node that was killed; the others go on and know it; the last one's end
     is the testbed's."""
-    bed, urls = up("ring5")
+    bed, urls = up("ring5", "--no-restart")
     nodes = bed.nodes()
     os.kill(nodes["b"], signal.SIGKILL)
     until(lambda: bed.stderr.endswith("\n"), 2.0)
-    assert bed.stderr == "spillover: cluster b is gone (killed by SIGKILL); the others go on\n"
+    log = json.loads(bed.stdout)["logs"]["b"]
+    assert bed.stderr == (
+        f"spillover: cluster b is gone (killed by SIGKILL); the others go on (log {log})\n"
+    )
     federation = spillover("status", urls["a"], "--json").result()
     assert federation["clusters"]["b"]["unreachable"] is True
     assert federation["clusters"]["b"]["last_seen_s"] < 10
     assert sorted(federation["clusters"]) == ["a", "b", "c", "d", "e"]
     table = spillover("status", urls["a"])
     assert table.process.wait(10) == 0
-    assert re.search(r"b .* unreachable \d+ s *\n", table.stderr)
+    assert re.search(r"b .* unreachable \d+ s *\n", table.stdout)
+    assert table.stderr == ""
     until(lambda: _neighbor(spillover, urls["a"], "b")["alive"] is False, 5.0)
     for cluster in "acde":
         os.kill(nodes[cluster], signal.SIGKILL)
     assert bed.process.wait(3) == 1
     assert bed.stderr.count("is gone (killed by SIGKILL)") == 5
-    assert re.search(r"is gone \(killed by SIGKILL\)\nspillover: no node is left\n$", bed.stderr)
+    last = r"is gone \(killed by SIGKILL\) \(log \S+\)\nspillover: no node is left\n$"
+    assert re.search(last, bed.stderr)
     bed.nothing_left()
     assert not bed.temporary_directories()
+
+
+def test_a_node_that_dies_comes_back(up, until, ask):
+    """After a second, at its own port, with a new epoch; its neighbors hear it again. What is told
+    of it is a line each, and its log goes on."""
+    bed, urls = up("ring5")
+    epoch = ask(f"{urls['b']}/state")[1]["ledger"]["epoch"]
+    log = Path(json.loads(bed.stdout)["logs"]["b"])
+    said = log.read_text()
+    os.kill(bed.nodes()["b"], signal.SIGKILL)
+    until(lambda: bed.stderr.count("\n") == 2, 20.0)
+    assert bed.stderr == (
+        "spillover: cluster b is gone (killed by SIGKILL); the others go on; it starts again in 1 s"
+        f" (log {log})\nspillover: cluster b is back at {urls['b']} (log {log})\n"
+    )
+    assert ask(f"{urls['b']}/state")[1]["ledger"]["epoch"] != epoch
+    until(lambda: all(n["alive"] for n in ask(f"{urls['a']}/state")[1]["neighbors"]))
+    assert log.read_text().startswith(said)
+    assert bed.stdout.count("\n") == 1
+    bed.look()
+    assert bed.end() == 0
+    bed.nothing_left()
+    assert not bed.temporary_directories()
+
+
+def test_a_node_that_was_told_to_end_stays_away(up, until):
+    """It has not crashed."""
+    bed, _ = up("ring5")
+    os.kill(bed.nodes()["b"], signal.SIGTERM)
+    until(lambda: bed.stderr.endswith("\n"))
+    assert bed.stderr.startswith(
+        "spillover: cluster b is gone (exit status 0); the others go on; its last words: "
+    )
+    assert "starts again" not in bed.stderr
+    assert bed.end() == 0
+    bed.nothing_left()
+
+
+def test_who_types_r_has_them_back(start, spillover, until, ask, two):
+    """At the terminal: at once, also what was left dead, or was told to end; other words are told
+    what there is."""
+    ours, theirs = pty.openpty()
+    try:
+        bed = spillover("up", two[0], "--json", "--no-restart", stdin=theirs)
+        urls = bed.ready()
+        os.write(ours, b"r\n")
+        until(lambda: "all nodes run, none is started" in bed.stderr)
+        os.write(ours, b"help\n")
+        until(lambda: "expected r and Enter" in bed.stderr)
+        os.kill(bed.nodes()["b"], signal.SIGTERM)
+        until(lambda: "cluster b is gone" in bed.stderr)
+        os.write(ours, b"r\n")
+        until(lambda: "spillover: starting b again\n" in bed.stderr)
+        until(lambda: f"cluster b is back at {urls['b']}" in bed.stderr, 20.0)
+        assert ask(f"{urls['b']}/state")[1]["cluster"] == "b"
+        bed.look()
+        assert bed.end() == 0
+        bed.nothing_left()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_the_end_comes_while_a_node_is_to_come_back(up, until):
+    """Nobody starts it any more."""
+    bed, _ = up("ring5")
+    os.kill(bed.nodes()["b"], signal.SIGKILL)
+    until(lambda: "it starts again in 1 s" in bed.stderr)
+    assert bed.end() == 0
+    bed.nothing_left()
+    assert bed.stderr.count("\n") == 1
+    assert not bed.temporary_directories()
+
+
+def test_the_first_port(tmp_path, spillover, until):
+    """Given by --port; that others have it is said, with where the clusters are instead."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
+        bed = spillover("up", "one.yaml", "--json", "--port", str(port), cwd=tmp_path)
+        url = bed.ready()["a"]
+        shifted = url.rpartition(":")[2]
+        assert re.fullmatch(
+            rf"spillover: ports? {port}.* not free; shifted to {shifted}\n", bed.stderr
+        )
+        assert bed.end() == 0
+    again = spillover("up", "one.yaml", "--json", "--port", url.rpartition(":")[2], cwd=tmp_path)
+    assert again.ready() == {"a": url}
+    assert again.end() == 0
+    assert again.stderr == ""
 
 
 def _neighbor(spillover, url, neighbor):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from spillover.live.workers import dask_session
 from spillover.live.workers.calls import RESULT_LIMIT_BYTES
 from spillover.live.workers.make import make_workers
 from spillover.model.errors import InputError
+from spillover.model.extras import how_to_get
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
@@ -343,5 +345,5 @@ def test_an_address_where_no_scheduler_is(
 
 def test_without_the_extra(monkeypatch):
     """What to install."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert complaint_of("127.0.0.1:1").endswith("pip install 'spillover[dask]'")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert complaint_of("127.0.0.1:1").endswith(f"handler: Dask needs {how_to_get('dask')}")

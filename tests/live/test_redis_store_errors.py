@@ -10,6 +10,7 @@ import pytest
 
 from spillover.live.redis_store import RedisLeaseStore
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.model.extras import how_to_get
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
@@ -234,4 +235,4 @@ except InputError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "redis: leases need the extra `leases`: pip install 'spillover[leases]'\n"
+    assert done.stdout == f"redis: a lease group needs {how_to_get('leases')}\n"

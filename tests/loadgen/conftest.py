@@ -32,7 +32,11 @@ class ScriptedNode:
     `garbage`  200 without a node's answer
     `reset`    the connection breaks after the request was read
     `stall`    200, but not before `release`
+
+    Asked for its state it is the cluster of `is_called`; if that is None it is no node.
     """
+
+    is_called: str | None = "a"
 
     received: list[Received] = field(default_factory=list)
     connections: int = 0
@@ -87,6 +91,11 @@ class ScriptedNode:
         # The client may leave when it likes.
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while received := await _read(reader):
+                if received.path == "/state":
+                    writer.write(
+                        _plain({} if self.is_called is None else {"cluster": self.is_called})
+                    )
+                    continue
                 with self._changed:
                     self.received.append(received)
                     self._changed.notify_all()
@@ -118,8 +127,14 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
     while line := (await reader.readline()).decode().strip():
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    body = await reader.readexactly(int(headers["content-length"]))
-    return Received(time.monotonic(), start.decode().split()[1], headers, json.loads(body))
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    told = json.loads(body) if body else {}
+    return Received(time.monotonic(), start.decode().split()[1], headers, told)
+
+
+def _plain(told: dict) -> bytes:
+    body = json.dumps(told).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def _answer_body(received: Received) -> bytes:

@@ -29,7 +29,8 @@ def run(*arguments):
 
 
 def targets(node):
-    return ["--target", f"a={node.url}", "--target", f"b={node.url}"]
+    """Both clusters at the one that is scripted, which cannot be either."""
+    return ["--target", f"a={node.url}", "--target", f"b={node.url}", "--no-check"]
 
 
 @pytest.mark.alone  # on a busy machine it warns of requests that left late
@@ -105,6 +106,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"
         arguments = ["--target", f"a={url}", "--target", f"b={url}", "--duration-s", "1"]
+        arguments.append("--no-check")
         assert main(["run", *arguments, "--trace", trace, "--json"]) == 1
     told = capfd.readouterr()
     assert json.loads(told.out)["outcomes"]["unreachable"] == 2
@@ -115,7 +117,11 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "usage: the following arguments are required: COMMAND"),
+        (["rnu"], "usage: unknown command 'rnu', did you mean run?"),
+        (
+            ["run", "--targt", "a=http://h:1"],
+            "usage: unknown option --targt, did you mean --target",
+        ),
         (["run", "--workload", "bursts"], "usage: the following arguments are required: --target"),
         (["run", "--target", "a=http://h:1"], "usage: one of the arguments --workload --trace"),
         (["--target", "a"], "usage: --target: expected CLUSTER=URL, got 'a'"),
@@ -136,7 +142,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
         (["--deadline-ms", "soon"], "usage: --deadline-ms: expected a finite number, got 'soon'"),
         (["--seed", "1.5"], "usage: --seed: expected a whole number, got '1.5'"),
         (["--out", "/nowhere/x"], "--out: expected a file that can be written, got '/nowhere/x'"),
-        (["--dead", "5"], "usage: unrecognized arguments: --dead"),
+        (["--dead", "5"], "usage: unknown option --dead, did you mean --deadline-ms?"),
         (
             ["run", "--target", "a=http://h:1", "--workload", "poisson", "--duration-s", "1"],
             "--rate: expected with --workload poisson, got none",
@@ -166,7 +172,7 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
     ],
 )
 def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
-    if arguments and arguments[0] != "run":
+    if arguments[0].startswith("-"):
         whole = ["run", "--workload", "bursts", "--target", "z=http://h:1", *arguments]
     else:
         whole = arguments
@@ -175,3 +181,57 @@ def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
     assert told.out == ""
     assert told.err.startswith(f"spillover-loadgen: {message}")
     assert told.err.count("\n") == 1
+
+
+BRIEF = ("--workload", "poisson", "--rate", "20", "--duration-s", "0.2")
+
+
+def refusal(capfd, *arguments):
+    """What is said of targets that are not what they should be."""
+    assert main(["run", *arguments, *BRIEF, "--json"]) == 2
+    told = capfd.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    return told.err
+
+
+def test_a_target_is_asked_who_it_is(node, capfd, tmp_path):
+    """Before anything is sent."""
+    assert main(["run", "--target", f"a={node.url}", *BRIEF, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["outcomes"]["ok"] == len(node.received) > 0
+    sent = len(node.received)
+    assert refusal(capfd, "--target", f"a={node.url}", "--target", f"b={node.url}") == (
+        f"spillover-loadgen: --target: expected cluster b at {node.url}, found cluster a there\n"
+    )
+    node.is_called = None
+    out = tmp_path / "out.jsonl"
+    out.write_text("an earlier run")
+    refusal(capfd, "--target", f"a={node.url}", "--out", str(out))
+    assert out.read_text() == "an earlier run"
+    assert refusal(capfd, "--target", f"a={node.url}") == (
+        "spillover-loadgen: --target: expected cluster a at "
+        f"{node.url}, found no Spillover node there\n"
+    )
+    assert len(node.received) == sent
+    node.is_called = "a"
+    assert main(["run", "--target", f"a={node.url}", "--out", str(out), *BRIEF]) == 0
+    assert len(out.read_text().splitlines()) == len(node.received) - sent
+
+
+def test_a_target_that_does_not_answer(capfd):
+    """One line, and exit status 2."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{holder.getsockname()[1]}"
+        said = refusal(capfd, "--target", f"a={url}")
+    assert said.startswith(
+        f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
+    )
+
+
+def test_alone_it_prints_its_help(capfd):
+    """As does its one command when asked to."""
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    told = capfd.readouterr()
+    assert (ended.value.code, told.err) == (0, "")
+    assert told.out.startswith("usage: spillover-loadgen [-h] COMMAND ...")

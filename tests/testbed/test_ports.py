@@ -11,7 +11,7 @@ import pytest
 from spillover.inputs.builtin import builtin_topology
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Cluster, Topology
-from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
+from spillover.testbed.ports import FIRST_PORT, passed_over, start_lock, with_addresses
 
 
 @pytest.fixture
@@ -70,6 +70,34 @@ def test_an_address_of_elsewhere_cannot_be_bound():
     """A testbed runs on this machine only."""
     with pytest.raises(InputError, match=r"clusters\[0\].url"):
         with_addresses(topology("http://192.0.2.1:8101"), "file")
+
+
+def test_the_first_port_is_the_user_s(occupied):
+    """What is in use after it is passed over, and told."""
+    wanted = topology(None, None)
+    chosen = with_addresses(wanted, "file", occupied)
+    assert ports(chosen)[0] > occupied
+    skipped = passed_over(wanted, chosen, occupied)
+    assert skipped[0] == occupied
+    assert not set(skipped) & set(ports(chosen))
+    assert passed_over(wanted, chosen, ports(chosen)[0]) == list(
+        range(ports(chosen)[0] + 1, ports(chosen)[1])
+    )
+
+
+def test_what_the_file_gives_is_not_passed_over():
+    """A cluster that has its url by the file takes its port from nobody."""
+    free = ports(with_addresses(topology(None, None, None), "file"))
+    wanted = topology(None, f"http://127.0.0.1:{free[0]}")
+    chosen = with_addresses(wanted, "file", free[0])
+    assert free[0] not in passed_over(wanted, chosen, free[0])
+    assert passed_over(wanted, wanted.with_urls({"c0": "http://127.0.0.1:70"}), 69) == [69]
+
+
+def test_no_port_is_left():
+    """One line."""
+    with pytest.raises(RunError, match="no free port between 65535 and 65535"):
+        with_addresses(topology(None, None), "file", 65_535)
 
 
 def test_one_starts_at_a_time():

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
-from importlib.util import find_spec
 
 from spillover.bench.machine import describe_machine
 from spillover.bench.model import BenchResult, Plan, Stage
 from spillover.bench.session import Session
-from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 
 BENCHES = {
     "leases": "spillover.bench.leases",
@@ -30,15 +29,19 @@ _MEASURED = {
 """Packages whose versions a reader of the figures wants to know."""
 
 _PACKAGES = ("aiohttp", "psutil")
+_MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "leases": {"leases": ("redis",)},
+    "sim": {"sim": ("numba", "numpy")},
+}
+"""By benchmark and extra. Peers that are missing are left out of the comparison."""
 
 
 def run_bench(name: str, plan: Plan, say: Callable[[str], None]) -> BenchResult:
     """Run one of `BENCHES`. Raises InputError if a package is missing or `plan.case` names
     nothing, RunError if something that is measured fails."""
-    for package in _PACKAGES:
-        if find_spec(package) is None:
-            expected = "expected for benchmarks: pip install 'spillover[bench]'"
-            raise InputError(package, "", expected)
+    check_extra("a benchmark", "bench", *_PACKAGES)
+    for extra, packages in _MORE_PACKAGES.get(name, {}).items():
+        check_extra(f"bench {name}", extra, *packages)
     stages: tuple[Stage, ...] = importlib.import_module(BENCHES[name]).STAGES
     session = Session(plan, say)
     machine = describe_machine(_MEASURED[name])

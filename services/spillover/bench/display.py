@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from spillover.bench.model import BenchResult
+from spillover_loadgen.terminal import open_console, say
 
 MISSING = "\N{EN DASH}"
 
@@ -23,21 +22,21 @@ class Display:
     """Lines and the closing table, on stderr."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
+        self.console = open_console()
 
     def say(self, line: str) -> None:
-        self.console.print(escape(line), highlight=False, style="dim")
+        say(self.console, line, style="dim")
 
     def show(self, result: BenchResult) -> None:
         machine = result.machine
         self.console.print(_table(result))
-        self.console.print(
+        say(
+            self.console,
             f"On {machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
             f"Python {machine['python']}; load when it began {machine['load_1min']}.",
-            highlight=False,
         )
         for note in result.notes:
-            self.console.print(escape(note), highlight=False)
+            say(self.console, note)
 
 
 def _table(result: BenchResult) -> Table:

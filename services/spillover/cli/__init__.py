@@ -2,6 +2,7 @@
 so that a node loads nothing that it does not run.
 
 Exit status (contract, section 1): 0 done, 1 the run failed, 2 bad usage or input, 130 interrupted.
+`spillover` alone, and a command that lacks the name of its own command, print help and exit 0.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from dataclasses import dataclass
 
 from spillover import __version__
 from spillover.model.errors import InputError, SpilloverError
-from spillover_loadgen.option_types import OneLineParser
+from spillover_loadgen.parsing import OneLineParser
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+EPILOG = """\
+`spillover COMMAND --help` tells more of each. Exit status: 0 done, 1 the run itself failed, 2 bad
+usage or bad input, 130 interrupted.
+"""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -81,21 +87,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:  # as people know it from others
+        arguments = [*arguments[1:], "--help"]
+    parser = make_parser(arguments[0] if arguments else "")
+    options: argparse.Namespace = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def make_parser(named: str) -> OneLineParser:
+    """The parser of all commands, which knows the options of the one that is named."""
     overview = OneLineParser(
-        prog="spillover", description="Queues of many sites that act like one."
+        prog="spillover", description="Queues of many sites that act like one.", epilog=EPILOG
     )
     overview.add_argument("--version", action="version", version=f"spillover {__version__}")
     commands = overview.add_subparsers(metavar="COMMAND", required=True, dest="command")
-    named = arguments[0] if arguments else ""
     for name, command in COMMANDS.items():
         parser = commands.add_parser(name, help=command.summary, description=command.summary)
         if name == named:
             module = importlib.import_module(command.module)
             module.configure(parser)
             parser.set_defaults(run=module.run)
-    options: argparse.Namespace = overview.parse_args(arguments)
-    status: int = options.run(options)
-    return status
+    return overview
 
 
 def _drop_output() -> None:

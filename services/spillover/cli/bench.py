@@ -9,6 +9,7 @@ import signal
 from spillover.bench.catalog import BENCHES, run_bench
 from spillover.bench.display import Display
 from spillover.bench.model import Plan
+from spillover.cli.parsing import whole_number_in
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5
@@ -18,9 +19,9 @@ RUNS_MAX = 1000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
-    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the load")
     parser.add_argument(
-        "--runs", type=_run_count, metavar="N",
+        "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
         help=f"of each side; medians are shown (default {RUNS}, 1 with --quick)",
     )  # fmt: skip
     parser.add_argument(
@@ -44,11 +45,3 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(result.as_dict()), flush=True)
     return 0
-
-
-def _run_count(text: str) -> int:
-    value = whole_number(text)
-    if not 1 <= value <= RUNS_MAX:
-        expected = f"expected a whole number from 1 to {RUNS_MAX}, got {text!r}"
-        raise argparse.ArgumentTypeError(expected)
-    return value

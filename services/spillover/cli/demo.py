@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,10 @@ from spillover.demo.run import DemoPlan, run_demo
 from spillover.demo.speedup import speedups
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.topology import POLICY_NAMES
 from spillover_loadgen.option_types import above_zero, whole_number
+from spillover_loadgen.terminal import listed
 from spillover_loadgen.workloads import bursts_duration_s
 
 QUICK_DURATION_S = 7.0
@@ -29,9 +30,11 @@ NETWORKED_POLICIES = tuple(name for name in POLICY_NAMES if name != "isolated")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--topology", default="ring5", metavar="T", help="default ring5")
-    parser.add_argument("--policy", choices=NETWORKED_POLICIES, default="paper")
-    parser.add_argument("--seed", type=whole_number, default=1, help="of the workload (default 1)")
+    parser.add_argument("--topology", default="ring5", metavar="T", help="a file or built-in name")
+    parser.add_argument(
+        "--policy", choices=NETWORKED_POLICIES, default="paper", help="of the networked run"
+    )
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the workload")
     parser.add_argument("--quick", action="store_true", help="one burst only, under 30 s")
     parser.add_argument(
         "--time-scale",
@@ -74,10 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_report(report: Path) -> None:
     """Find out before two minutes have passed that there could be no report."""
-    if find_spec("matplotlib") is None:
-        raise InputError(
-            "matplotlib", "", "expected for the report: pip install 'spillover[report]'"
-        )
+    check_extra("the report", "report", "matplotlib")
     directory = report.parent
     if report.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
         raise InputError("--report", "", f"expected a file that can be written, got {report}")
@@ -115,7 +115,7 @@ def _tell_end(result: DemoResult, report: Path, display: Display) -> None:
         left = run_result.load["sent"] - run_result.load["outcomes"]["ok"]
         if left:
             outcomes = {k: n for k, n in run_result.load["outcomes"].items() if n and k != "ok"}
-            display.say(f"{run_result.policy}: {left} requests did not end ok: {outcomes}")
+            display.say(f"{run_result.policy}: {left} requests did not end ok: {listed(outcomes)}")
     balanced = (
         "every ledger balanced throughout"
         if result.ledgers_balanced

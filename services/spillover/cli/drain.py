@@ -28,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout-s", type=above_zero, default=60.0, metavar="S",
         help="how long to wait; the node goes on draining (default 60)",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the final state on stdout")
+    parser.add_argument(
+        "--json", action="store_true", help="the final state on stdout, as one JSON object"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,12 +38,14 @@ def run(options: argparse.Namespace) -> int:
     state = asyncio.run(_drain(options))
     if options.json:
         print(json.dumps(state), flush=True)
+    # The sentence is the result, for those who did not ask for the other one.
+    told_to = sys.stderr if options.json else sys.stdout
     if state["drained"]:
-        print(f"cluster {state['cluster']} is drained", file=sys.stderr)
+        print(f"cluster {state['cluster']} is drained", file=told_to)
         return 0
     line = f"cluster {state['cluster']} is draining: {_left(state)}"
     if options.no_wait:
-        print(line, file=sys.stderr)
+        print(line, file=told_to)
         return 0
     if not state["draining"]:
         raise RunError(f"cluster {state['cluster']} accepts again: somebody resumed it")

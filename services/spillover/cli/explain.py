@@ -8,17 +8,19 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.model.errors import InputError, RunError
+from spillover_loadgen.terminal import open_console
 
 CLUSTERS_MAX = 100
 """Asked at most, however many hops the federation allows."""
 
+MISSING = "\N{EN DASH}"
 UNKNOWN = "unknown_request"
 UNREACHABLE = "unreachable"
 
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"id": options.id, "clusters": clusters}), flush=True)
     else:
-        console = Console(stderr=True)
+        console = open_console(stderr=False)
         for cluster, told in clusters.items():
             console.print(_block(cluster, told))
     return 0
@@ -155,14 +157,14 @@ def _grounds(decision: dict[str, Any]) -> str:
     or stuck, queue full, draining) m had no part in it, and is not how many servers there are."""
     may_keep = decision.get("may_keep", True)
     numbers = [
-        f"N {decision.get('queue_length')}",
-        f"m {decision.get('servers')}" if may_keep else "may not keep",
+        f"N {_count(decision.get('queue_length'))}",
+        f"m {_count(decision.get('servers'))}" if may_keep else "may not keep",
         f"P {_number(decision.get('accept_probability'))}",
         f"R {_number(decision.get('neighborhood_accept_probability'))}",
-        f"draw {_number(decision.get('draw'))}",
-        f"hops {decision.get('hops')}",
+        f"draw {_number(decision.get('draw')) or 'none'}",
+        f"hops {_count(decision.get('hops'))}",
     ]
-    return f"policy {decision.get('policy')}: {', '.join(numbers)}"
+    return f"policy {decision.get('policy', MISSING)}: {', '.join(numbers)}"
 
 
 def _neighbors(decision: dict[str, Any]) -> Table:
@@ -173,9 +175,11 @@ def _neighbors(decision: dict[str, Any]) -> Table:
     for row in decision["neighbors"]:
         known = row.get("alive")
         table.add_row(
-            Text(f"    {row.get('id')}{'' if known else '?'}", style="" if known else "red"),
+            Text(
+                f"    {row.get('id', MISSING)}{'' if known else '?'}", style="" if known else "red"
+            ),
             _milliseconds(row.get("age_ms")),
-            str(row.get("queue_length")) if known else "",
+            _count(row.get("queue_length")) if known else "",
             _number(row.get("accept_probability")) if known else "",
             _number(row.get("neighborhood_accept_probability")) if known else "",
             _milliseconds(row.get("delay_ms")),
@@ -192,6 +196,10 @@ def _event(record: dict[str, Any]) -> str:
         words.append(f"({record['problem']})")
     at_ms = _milliseconds(record.get("at_ms"))
     return f"{' '.join(words)} after {at_ms}" if at_ms else " ".join(words)
+
+
+def _count(value: Any) -> str:
+    return str(value) if isinstance(value, int | float) else MISSING
 
 
 def _number(value: Any) -> str:

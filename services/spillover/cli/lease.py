@@ -9,17 +9,24 @@ import os
 import signal
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from spillover.cli import lease_demo
-from spillover.cli.parsing import address
+from spillover.cli.parsing import (
+    REDIS_VARIABLE,
+    add_lease_times,
+    add_log_format,
+    address,
+    lease_times,
+    redis_url,
+)
 from spillover.live.line_writer import LineWriter
 from spillover.live.logs import configure_logs
 from spillover.model.errors import InputError, RunError
-from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
+from spillover.model.extras import check_extra
+from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
@@ -45,10 +52,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     summary = "serve partitions as a member of a group, until SIGTERM or Ctrl-C"
     member = commands.add_parser("run", help=summary, description=DESCRIPTION, allow_abbrev=False)
-    member.add_argument("--redis", required=True, metavar="URL", help="redis://HOST:PORT/NUMBER")
-    member.add_argument("--group", required=True, metavar="G")
+    member.add_argument(
+        "--redis", metavar="URL",
+        help=f"redis://HOST:PORT/NUMBER (default: what {REDIS_VARIABLE} says; a password belongs "
+        "there, since `ps` shows options to everybody)",
+    )  # fmt: skip
+    member.add_argument(
+        "--group", required=True, metavar="G", help="the members that share the partitions"
+    )
     member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
-    member.add_argument("--partitions", type=whole_number, required=True, metavar="N")
+    member.add_argument(
+        "--partitions", type=whole_number, required=True, metavar="N", help="of the group"
+    )
     member.add_argument(
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
         help="called as FUNCTION(partition, epoch, stop_event) for each partition held",
@@ -64,20 +79,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what members are evened out by: how many partitions they serve (default), or the "
         "load that handlers report with current_lease().report_load(x)",
     )  # fmt: skip
-    for time_ms in fields(LeaseTimes):
-        option = f"--{time_ms.name.replace('_', '-')}"
-        member.add_argument(option, type=above_zero, default=time_ms.default, metavar="MS")
+    add_lease_times(member)
     member.add_argument(
         "--max-progress-ms", type=above_zero, metavar="MS",
         help="a handler that has called current_lease().progress() loses its partition if it does "
         "not call it again within so long",
     )  # fmt: skip
-    member.add_argument("--seed", type=whole_number, help="make the member's draws repeatable")
+    member.add_argument(
+        "--seed", type=whole_number, metavar="N", help="make the member's draws repeatable"
+    )
     member.add_argument(
         "--json", action="store_true",
         help="as without it: a JSON line for each event on stdout",
     )  # fmt: skip
-    member.add_argument("--log-format", choices=("text", "json"), default="text")
+    add_log_format(member)
     member.set_defaults(command=_run_member)
     summary = "see a member killed, one frozen, one added, and each record applied exactly once"
     demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)
@@ -98,21 +113,25 @@ def _run_member(options: argparse.Namespace) -> int:
     from spillover.live.lease_group import LeaseGroup
     from spillover.live.lease_handlers import load_handler
 
+    check_extra("a lease group", "leases", "redis")
+    url = redis_url(options.redis)
+    if url is None:
+        expected = f"expected the address of a Redis, here or in {REDIS_VARIABLE}; got none"
+        raise InputError("--redis", "", expected)
     # Where `spillover.live.streams.example` finds its streams.
-    os.environ["SPILLOVER_REDIS"] = options.redis
+    os.environ["SPILLOVER_REDIS"] = url
     os.environ["SPILLOVER_GROUP"] = options.group
     configure_logs(
         options.node, as_json=options.log_format == "json", log_requests=False, role="node"
     )
-    times = LeaseTimes(**{one.name: getattr(options, one.name) for one in fields(LeaseTimes)})
     lines = LineWriter(_stdout())
     member = LeaseGroup(
-        options.redis,
+        url,
         options.group,
         node=options.node,
         partitions=options.partitions,
         handler=load_handler(options.handler, "--handler"),
-        times=times,
+        times=lease_times(options),
         rule=options.rule,
         balance=options.balance,
         max_progress_ms=options.max_progress_ms,
@@ -122,9 +141,9 @@ def _run_member(options: argparse.Namespace) -> int:
     with ExitStack() as ends:
         ends.callback(lines.close)
         _drain_on_signals(member)
-        url = ends.enter_context(_service(member, options.bind))
-        if url is not None:
-            member.tell("serving", url=url)
+        served_at = ends.enter_context(_service(member, options.bind))
+        if served_at is not None:
+            member.tell("serving", url=served_at)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(member))
     return 0

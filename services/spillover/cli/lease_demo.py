@@ -8,7 +8,9 @@ import os
 import signal
 from pathlib import Path
 
+from spillover.cli.parsing import REDIS_VARIABLE, redis_url
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover_loadgen.option_types import above_zero, whole_number
 
 RECORDS, STREAMS, MEMBERS, MAX_LEASE_MS = 1_000_000, 32, 4, 3_000.0
@@ -36,10 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="smaller, under 30 s")
     parser.add_argument(
-        "--redis", metavar="URL", help="one that runs already; else the demo starts its own"
-    )
+        "--redis", nargs="?", const="", metavar="URL",
+        help="one that runs already; without URL that of "
+        f"{REDIS_VARIABLE}, whose password `ps` does not show; else the demo starts its own",
+    )  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="leave the data there, with --redis")
-    parser.add_argument("--seed", type=whole_number, default=1, help="who is hit, and when")
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N", help="who is hit, and when"
+    )
     parser.add_argument(
         "--limit-s", type=above_zero, default=LIMIT_S, metavar="S",
         help=f"give up after so long (default {LIMIT_S:.0f})",
@@ -59,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from spillover.demo.leases.report import write_report
     from spillover.demo.leases.run import run_lease_demo
 
+    check_extra("lease demo", "leases", "redis")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     plan = LeasePlan(
@@ -68,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         max_lease_ms=options.max_lease_ms
         or (QUICK_MAX_LEASE_MS if options.quick else MAX_LEASE_MS),
         seed=options.seed,
-        redis=options.redis,
+        redis=_redis(options.redis),
         keep=options.keep,
         limit_s=options.limit_s,
     )
@@ -88,6 +95,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _given(value: int | None, default: int) -> int:
     return default if value is None else value
+
+
+def _redis(given: str | None) -> str | None:
+    if given is None:
+        return None  # a Redis of the demo's own, whatever others of this machine are told to use
+    url = redis_url(given)
+    if url is None:
+        raise InputError("--redis", "", f"expected a URL, here or in {REDIS_VARIABLE}; got none")
+    return url
 
 
 def _check_out(out: Path) -> None:

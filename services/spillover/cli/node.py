@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import add_allow_origin, address
+from spillover.cli.parsing import add_allow_origin, add_log_format, address
 from spillover.inputs.topology_file import load_topology
 from spillover.live.logs import configure_logs
 from spillover.model.errors import InputError
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )
     add_allow_origin(parser)
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )

@@ -1,12 +1,73 @@
-"""Reading addresses and origins in options. Numbers, and usage errors, are read by
-`spillover_loadgen.option_types`."""
+"""What several commands' options have in common: addresses, origins, counts, the times of leases.
+
+Plain numbers are read by `spillover_loadgen.option_types`, and the parser itself, with its usage
+errors and its help, is `spillover_loadgen.parsing`: both commands have them. What options do is
+known to the commands.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable
+from dataclasses import fields
 from urllib.parse import urlsplit
 
 from spillover.apps.sites import origin_of
+from spillover.model.lease_times import LeaseTimes
+from spillover_loadgen.option_types import above_zero, whole_number
+
+REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
+"""Of the environment."""
+
+_LEASE_TIMES_HELP = {
+    "normal_lease_ms": "how often partitions are challenged and leases renewed",
+    "max_lease_ms": "how long a lease lasts that is not renewed",
+    "max_shutdown_ms": "how long a handler may take to stop once another member has won",
+    "min_grab_ms": "how long a won challenge stays marked after the winner has started",
+    "held_delay_ms": "waited before answering a challenge, for each partition held",
+}
+
+
+def add_lease_times(parser: argparse.ArgumentParser) -> None:
+    """Declare an option for each of the five times."""
+    for time in fields(LeaseTimes):
+        option = f"--{time.name.replace('_', '-')}"
+        help_text = _LEASE_TIMES_HELP[time.name]
+        parser.add_argument(
+            option, type=above_zero, default=time.default, metavar="MS", help=help_text
+        )
+
+
+def lease_times(options: argparse.Namespace) -> LeaseTimes:
+    """As those options have them. Raises InputError if they do not fit together."""
+    return LeaseTimes(**{time.name: getattr(options, time.name) for time in fields(LeaseTimes)})
+
+
+def redis_url(given: str | None) -> str | None:
+    """The address of Redis that is given, else that of the environment, which others cannot read;
+    None without either."""
+    return given or os.environ.get(REDIS_VARIABLE) or None
+
+
+def add_log_format(parser: argparse.ArgumentParser) -> None:
+    """Declare --log-format."""
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of what goes to stderr"
+    )
+
+
+def whole_number_in(least: int, most: int) -> Callable[[str], int]:
+    """An argument type: a whole number of that range."""
+
+    def read(text: str) -> int:
+        value = whole_number(text)
+        if not least <= value <= most:
+            expected = f"expected a whole number from {least} to {most}, got {text!r}"
+            raise argparse.ArgumentTypeError(expected)
+        return value
+
+    return read
 
 
 def address(text: str) -> tuple[str, int]:

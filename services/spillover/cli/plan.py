@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.inputs.topology_file import load_topology
@@ -19,6 +18,7 @@ from spillover.model.topology import POLICY_NAMES, Topology
 from spillover.sim.plan import Judge, Planner, Servers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
+from spillover_loadgen.terminal import open_console, say
 
 NO_DEADLINE_MS = 1e12
 """What takes too long shall count as long, not as refused."""
@@ -100,7 +100,7 @@ def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
 @contextmanager
 def _saying() -> Iterator[Callable[[str], None] | None]:
     """A line that tells how far the search is, only where stderr is a terminal."""
-    console = Console(stderr=True)
+    console = open_console()
     if not console.is_terminal:
         yield None
         return
@@ -122,9 +122,9 @@ def _print(result: dict[str, Any]) -> None:
             _shown(networked["p99_ms"][cluster]),
         )
     table.add_row("all", str(isolated["total"]), "", str(networked["total"]), "")
-    console = Console(stderr=True)
+    console = open_console()
     console.print(table)
-    console.print(f"networking saves {result['saved_share']:.0%} of the servers", highlight=False)
+    say(console, f"networking saves {result['saved_share']:.0%} of the servers")
 
 
 def _shown(p99_ms: float | None) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -15,7 +14,9 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.reproduce.catalog import figures_of, select
 from spillover.reproduce.documents import DOCUMENTS
 from spillover.reproduce.figure import Effort
@@ -23,6 +24,7 @@ from spillover.reproduce.page import write_page
 from spillover.reproduce.record import Record
 from spillover.reproduce.run import Listener, Outcome, Plan, run_plan
 from spillover_loadgen.option_types import whole_number
+from spillover_loadgen.terminal import open_console
 
 EXIT_INTERRUPTED = 130
 JOBS_MAX = 64
@@ -45,9 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="the documents' run lengths: much longer"
     )
-    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
     parser.add_argument(
-        "--jobs", type=_job_count, default=2, metavar="N", help="processes (default 2)"
+        "--jobs", type=whole_number_in(1, JOBS_MAX), default=2, metavar="N", help="processes"
     )
     parser.add_argument("--fresh", action="store_true", help="compute again what is in DIR already")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -95,10 +97,7 @@ def _all_figures() -> str:
 
 def _check_extras() -> None:
     for package, extra in _EXTRAS.items():
-        if find_spec(package) is None:
-            raise InputError(
-                package, "", f"expected for the figures: pip install 'spillover[{extra}]'"
-            )
+        check_extra("reproduce", extra, package)
 
 
 def _prepared(directory: Path) -> Path:
@@ -158,14 +157,6 @@ def _directory(text: str) -> Path:
     return Path(text)
 
 
-def _job_count(text: str) -> int:
-    value = whole_number(text)
-    if not 1 <= value <= JOBS_MAX:
-        expected = f"expected a whole number from 1 to {JOBS_MAX}, got {text!r}"
-        raise argparse.ArgumentTypeError(expected)
-    return value
-
-
 class _Display(Listener, Protocol):
     """Shows how it goes, from `with` on."""
 
@@ -179,7 +170,7 @@ class _Display(Listener, Protocol):
 
 
 def _display(figures: int) -> _Display:
-    console = Console(stderr=True)
+    console = open_console()
     return _Bars(console, figures) if console.is_terminal else _Lines()
 
 

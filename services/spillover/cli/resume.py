@@ -15,7 +15,9 @@ from spillover.cli.parsing import node_url
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
-    parser.add_argument("--json", action="store_true", help="its state on stdout")
+    parser.add_argument(
+        "--json", action="store_true", help="its state on stdout, as one JSON object"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     state = asyncio.run(_resume(options.url))
     if options.json:
         print(json.dumps(state), flush=True)
-    print(f"cluster {state['cluster']} accepts requests", file=sys.stderr)
+    told_to = sys.stderr if options.json else sys.stdout
+    print(f"cluster {state['cluster']} accepts requests", file=told_to)
     return 0
 
 

@@ -8,14 +8,19 @@ import json
 import sys
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
+from spillover_loadgen.terminal import open_console, show_table
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
+COUNTERS = ("failed", "rejected", "refused")
+"""Columns for what the nodes count of these; without such a node there is none."""
+
+HEALTH_STYLES = {"well": "", "recovering": "yellow", "degraded": "red"}
+MISSING = "\N{EN DASH}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         json.dump(federation, sys.stdout)
         print()
     else:
-        Console(stderr=True).print(_table(federation["clusters"]))
+        show_table(open_console(stderr=False), _table(federation["clusters"]))
     return 0
 
 
@@ -49,40 +54,74 @@ def _is_federation(told: dict[str, Any]) -> bool:
 
 
 def _table(clusters: dict[str, Any]) -> Table:
-    table = Table(box=None, header_style="bold")
-    for title in TITLES:
-        numeric = title in ("busy", "N", "P", "R", "forwards")
+    states = [state for state in clusters.values() if "unreachable" not in state]
+    counters = [name for name in COUNTERS if any(_is_count(state.get(name)) for state in states)]
+    with_health = any(_health(state) for state in states)
+    front, back = TITLES[:6], TITLES[6:]
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for title in (*front, *counters, *["health"] * with_health, *back):
+        numeric = title in front[1:] or title in counters
         table.add_column(title, justify="right" if numeric else "left")
     for cluster, state in clusters.items():
         # Text, since ids may contain what rich takes for markup.
         if "unreachable" in state:
-            blank = [""] * (len(TITLES) - 2)
+            blank = [""] * (len(table.columns) - 2)
             table.add_row(Text(cluster), *blank, Text(_unreachable(state), style="red"))
             continue
+        health = _health(state) or MISSING
         table.add_row(
             Text(cluster),
             f"{state['busy']}/{state['servers']}",
             str(state["queue_length"]),
-            f"{state['accept_probability']:.2f}",
-            f"{state['neighborhood_accept_probability']:.2f}",
-            str(state["forwards"]),
-            Text(state["policy"]),
+            _share(state.get("accept_probability")),
+            _share(state.get("neighborhood_accept_probability")),
+            _count(state.get("forwards")),
+            *(_count(state.get(name)) for name in counters),
+            *[Text(health, style=HEALTH_STYLES.get(health, ""))] * with_health,
+            Text(str(state.get("policy", MISSING))),
             _neighbors(state),
             _condition(state),
         )
     return table
 
 
+def _health(state: dict[str, Any]) -> str | None:
+    """In a word; None of a node that says nothing of it."""
+    told = state.get("health")
+    if isinstance(told, str):
+        return told
+    degraded = state.get("degraded")
+    if not isinstance(degraded, bool):
+        return None
+    return "degraded" if degraded else "well"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _count(value: object) -> str:
+    return str(value) if _is_count(value) else MISSING
+
+
+def _share(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else MISSING
+
+
 def _neighbors(state: dict[str, Any]) -> Text:
-    """The unknown ones red, with a question mark; what was done to a link behind its neighbor."""
+    """The unknown ones red, with a question mark; behind a neighbor what was done to its link, and
+    that it is degraded, as far as it is known here."""
     names = []
     for neighbor in state["neighbors"]:
-        known = neighbor["alive"]
-        name = neighbor["id"] if known else f"{neighbor['id']}?"
+        known = neighbor.get("alive") is not False
         link = neighbor.get("link")
-        if link is not None:
-            name += f"({_link(link)})"
-        names.append(Text(name, style="" if known and link is None else "red"))
+        notes = [] if link is None else [_link(link)]
+        if known and neighbor.get("degraded") is True:
+            notes.append("degraded")
+        name = neighbor["id"] if known else f"{neighbor['id']}?"
+        if notes:
+            name += f"({', '.join(notes)})"
+        names.append(Text(name, style="" if known and not notes else "red"))
     return Text(" ").join(names)
 
 
@@ -95,13 +134,13 @@ def _link(link: dict[str, Any]) -> str:
 
 def _unreachable(state: dict[str, Any]) -> str:
     """With how long ago a neighbor last heard of it, if one ever did."""
-    seen_s = state["last_seen_s"]
+    seen_s = state.get("last_seen_s")
     return "unreachable" if seen_s is None else f"unreachable {seen_s:.0f} s"
 
 
 def _condition(state: dict[str, Any]) -> Text:
-    condition = "draining" if state["draining"] else "up"
-    if state["drained"]:
+    condition = "draining" if state.get("draining") else "up"
+    if state.get("drained"):
         condition = "drained"
     elif state.get("down"):
         condition = "no servers"

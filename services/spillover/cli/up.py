@@ -1,4 +1,6 @@
-"""`spillover up`: a whole topology as processes on this machine, until Ctrl-C or SIGTERM."""
+"""`spillover up`: a whole topology as processes on this machine, until Ctrl-C or SIGTERM. What
+becomes of them is told in lines on stderr; stdout has the one line of --json, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,23 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Sequence
 
-from spillover.cli.parsing import add_allow_origin
+from spillover.cli.parsing import add_allow_origin, whole_number_in
+from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.topology_file import load_topology
-from spillover.model.errors import RunError
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError, RunError
 from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
+from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import NodeProcess, Testbed
 from spillover_loadgen.option_types import at_least_zero, whole_number
+
+REVIVE = "r"
+"""What is typed to have dead nodes back."""
+
+PORTS_NAMED = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +36,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--policy", choices=POLICY_NAMES, help="instead of the topology's own")
     parser.add_argument(
-        "--seed", type=whole_number, help="make the nodes' random choices repeatable"
+        "--port", type=whole_number_in(1, LAST_PORT), metavar="PORT",
+        help="of the first cluster that has no url; the others follow, ports in use are left out "
+        f"(default {FIRST_PORT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-restart", action="store_true",
+        help="leave a node that crashes; else it is started again, up to "
+        f"{len(DELAYS_S)} times in a row, after {DELAYS_S[0]:g} to {DELAYS_S[-1]:g} s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=whole_number, metavar="N", help="make the nodes' random choices repeatable"
     )
     parser.add_argument("--json", action="store_true", help="one JSON line once all are ready")
     parser.add_argument(
@@ -43,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
+    if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
+        expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
+        raise InputError("--port", "", f"{expected} a url for every cluster")
     return asyncio.run(_up(topology, options))
 
 
@@ -56,6 +81,9 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         allowed_origins=options.allow_origin,
         on_death=lambda node: _tell_death(bed, node),
         on_ending=_tell_ending,
+        restart=not options.no_restart,
+        on_return=_tell_return,
+        first_port=options.port or FIRST_PORT,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)
@@ -66,8 +94,12 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            _tell_ready(bed, as_json=options.json)
-            await asyncio.wait((stopping, dying), return_when=asyncio.FIRST_COMPLETED)
+            with typed_lines(lambda line: _on_line(bed, line)) as at_terminal:
+                # Who reads JSON and wants no particular port finds the urls there.
+                if options.port is not None or not options.json:
+                    _tell_shift(topology, bed, options.port or FIRST_PORT)
+                _tell_ready(bed, as_json=options.json, at_terminal=at_terminal)
+                await asyncio.wait((stopping, dying), return_when=asyncio.FIRST_COMPLETED)
         if dying.done():
             raise RunError("no node is left")
     finally:
@@ -91,20 +123,47 @@ def _on_signals(stop: asyncio.Event, bed: Testbed) -> None:
         loop.add_signal_handler(number, on_signal)
 
 
-def _tell_ready(bed: Testbed, *, as_json: bool) -> None:
+def _on_line(bed: Testbed, line: str) -> None:
+    """Somebody has typed it."""
+    if line != REVIVE:
+        _say(f"expected {REVIVE} and Enter, to start dead nodes again, or Ctrl-C, to end")
+        return
+    dead = bed.revive()
+    _say(f"starting {', '.join(dead)} again" if dead else "all nodes run, none is started")
+
+
+def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
+    """That clusters are not where they were expected to be, since others are there."""
+    ports = passed_over(wanted, bed.topology, first_port)
+    if ports:
+        urls = [bed.urls[cluster.id] for cluster in wanted.clusters if cluster.url is None]
+        chosen = _named([url.rpartition(":")[2] for url in urls])
+        word = "port" if len(ports) == 1 else "ports"
+        _say(f"{word} {_named(list(map(str, ports)))} not free; shifted to {chosen}")
+
+
+def _named(ports: Sequence[str]) -> str:
+    more = len(ports) - PORTS_NAMED
+    return ", ".join(ports[:PORTS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
     first = next(iter(bed.urls.values()))
+    logs = {cluster: str(node.log) for cluster, node in bed.nodes.items()}
     if as_json:
         console = f"{first}/console"
         ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
-        print(json.dumps(ready), flush=True)
+        print(json.dumps({**ready, "logs": logs}), flush=True)
         return
-    for cluster, url in bed.urls.items():
-        print(f"cluster {cluster}  {url}", file=sys.stderr)
-    print(f"their logs, until the end if that is clean: {bed.directory}", file=sys.stderr)
-    print(f"{len(bed.urls)} clusters are up; Ctrl-C ends them. Try:", file=sys.stderr)
-    print(f"  {first}/console  in a browser, live", file=sys.stderr)
-    print(f"  spillover status {first}", file=sys.stderr)
-    print(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'", file=sys.stderr)
+    lines = [f"cluster {cluster}  {url}" for cluster, url in bed.urls.items()]
+    lines.append("their logs, until the end if that is clean:")
+    lines += [f"log of {cluster}  {log}" for cluster, log in logs.items()]
+    revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
+    lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. Try:")
+    lines.append(f"  {first}/console  in a browser, live")
+    lines.append(f"  spillover status {first}")
+    lines.append(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'")
+    print("\n".join(lines), file=sys.stderr)
 
 
 def _tell_ending(node: NodeProcess, words: str) -> None:
@@ -112,9 +171,22 @@ def _tell_ending(node: NodeProcess, words: str) -> None:
 
 
 def _tell_death(bed: Testbed, node: NodeProcess) -> None:
-    line = f"cluster {node.cluster} is gone ({node.end_of_life()})"
+    """One line: how it died, what it said if that has to do with it, and what happens now."""
+    parts = [f"cluster {node.cluster} is gone ({node.end_of_life()})"]
     if any(other.process.returncode is None for other in bed.nodes.values()):
-        line += "; the others go on"
+        parts.append("the others go on")
+    if node.starts_again_in_s is not None:
+        parts.append(f"it starts again in {node.starts_again_in_s:g} s")
+    elif bed.restarts and node.process.returncode != 0:
+        parts.append(f"it stays down, after {len(DELAYS_S)} starts that came to nothing")
     if not node.was_killed:
-        line += f". Its last words: {node.last_words()} (log {node.log})"
+        parts.append(f"its last words: {node.last_words()}")
+    _say(f"{'; '.join(parts)} (log {node.log})")
+
+
+def _tell_return(node: NodeProcess) -> None:
+    _say(f"cluster {node.cluster} is back at {node.url} (log {node.log})")
+
+
+def _say(line: str) -> None:
     print(f"spillover: {line}", file=sys.stderr)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -18,6 +18,7 @@ from rich.table import Table
 from spillover.demo.model import DemoResult
 from spillover.demo.speedup import SPEEDUP_FIELDS, speedups
 from spillover.demo.tables import factor, milliseconds
+from spillover_loadgen.terminal import open_console, say
 
 QUEUE_BAR_WIDTH = 40
 REFRESH_PER_S = 5
@@ -28,10 +29,10 @@ class Display:
     """The progress of one run after the other, on a terminal or as lines."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
+        self.console = open_console()
 
     def say(self, line: str) -> None:
-        self.console.print(line, highlight=False)
+        say(self.console, line)
 
     @contextmanager
     def run(self, title: str, duration_s: float) -> Iterator[RunDisplay]:

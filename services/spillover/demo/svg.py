@@ -13,7 +13,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from spillover.model.errors import RunError
+from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,16 +36,14 @@ def render(name: str, label: str, size_px: tuple[int, int], draw: Callable[[Figu
     """An `<svg>` element of what `draw` puts on a figure of that size.
 
     `name` keeps the ids of several drawings in one page apart; `label` tells what is seen to those
-    who do not see it. Raises RunError when matplotlib is not installed.
+    who do not see it. Raises InputError when matplotlib is not installed.
     """
     try:
         # Only reports need matplotlib, and it is slow to load.
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise RunError(
-            "the report needs matplotlib; install it with: pip install 'spillover[report]'"
-        ) from error
+        raise missing_extra("the report", "report", "matplotlib") from error
     target = io.StringIO()
     with warnings.catch_warnings(), rc_context(_style(name)):
         # Ids may hold letters that the measuring font lacks; the reader's browser has them.

@@ -56,7 +56,8 @@ def check_handler(function: Handler, source: str) -> None:
     try:
         inspect.signature(function).bind(0, 0, None)
     except TypeError:
-        raise InputError(source, "", f"{EXPECTED}; {function!r} takes others") from None
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise InputError(source, "", f"{EXPECTED}; {name} takes others") from None
     except ValueError:
         return  # one of those of CPython's own that do not tell
 

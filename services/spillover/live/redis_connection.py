@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -71,8 +72,7 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
         from redis.asyncio.retry import Retry  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
     except ImportError:
-        expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
-        raise InputError("redis", "", expected) from None
+        raise missing_extra("a lease group", "leases", "redis") from None
     check_options(url)
     try:
         pool = BlockingConnectionPool.from_url(

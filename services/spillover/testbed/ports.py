@@ -21,9 +21,10 @@ LAST_PORT = 65_535
 LOCK_POLL_S = 0.05
 
 
-def with_addresses(topology: Topology, source: str) -> Topology:
+def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Topology:
     """The topology with a url for every cluster: the one given, else the first free loopback port
-    from 8101 up. Raises InputError, naming the field of `source`, if a given address is not free.
+    from `first_port` up. Raises InputError, naming the field of `source`, if a given address is
+    not free.
 
     A port that is free now can be taken a moment later: see `start_lock`.
     """
@@ -38,10 +39,10 @@ def with_addresses(topology: Topology, source: str) -> Topology:
                 raise InputError(source, f"clusters[{index}].url", expected)
             given_ports.add(port)
     urls: dict[ClusterId, str] = {}
-    port = FIRST_PORT
+    port = first_port
     for cluster in topology.clusters:
         if cluster.url is None:
-            port = _next_free(port, given_ports)
+            port = _next_free(port, given_ports, first_port)
             urls[cluster.id] = f"http://127.0.0.1:{port}"
             port += 1
     return topology.with_urls(urls)
@@ -75,12 +76,21 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _next_free(port: int, given_ports: set[int]) -> int:
-    while port in given_ports or _why_not_free("127.0.0.1", port) is not None:
+def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]:
+    """The ports from `first_port` up that clusters of `wanted` without a url would have, and have
+    not in `given`, since somebody else uses them."""
+    before = [cluster.url for cluster in wanted.clusters]
+    ports = [urlsplit(cluster.url or "").port or 80 for cluster in given.clusters]
+    chosen = [port for port, url in zip(ports, before, strict=True) if url is None]
+    return [port for port in range(first_port, max(chosen, default=0)) if port not in ports]
+
+
+def _next_free(port: int, given_ports: set[int], first_port: int) -> int:
+    while port <= LAST_PORT:
+        if port not in given_ports and _why_not_free("127.0.0.1", port) is None:
+            return port
         port += 1
-        if port > LAST_PORT:
-            raise RunError(f"no free port between {FIRST_PORT} and {LAST_PORT}")
-    return port
+    raise RunError(f"no free port between {first_port} and {LAST_PORT}")
 
 
 def _why_not_free(host: str, port: int) -> str | None:

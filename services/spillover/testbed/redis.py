@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.live.redis_connection import check_options, place_of, told_error
 from spillover.model.errors import InputError, PeerError, RunError
+from spillover.model.extras import missing_extra
 from spillover.testbed.keeper import Keeper, end_group
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.retry import Retry  # noqa: PLC0415
     except ImportError:
-        expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
-        raise InputError("redis", "", expected) from None
+        raise missing_extra("a lease group", "leases", "redis") from None
     check_options(url)
     try:
         return Redis.from_url(

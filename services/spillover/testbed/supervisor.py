@@ -1,8 +1,10 @@
-"""One process a cluster: started together, watched, ended together, never left behind.
+"""One process a cluster: started together, watched, ended together, never left behind. One that
+crashes can be started again, at its own address.
 
 A node ends with its standard input, which this process holds open: even a supervisor that is
 killed leaves nothing running. What nodes say goes to a log file each, in a directory that is
-removed at the end, unless a node failed by itself; where there is no end, by the next testbed.
+removed at the end, unless a node failed by itself; where there is no end, by the next testbed. When
+a crashed node is started again is reckoned in `revival`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +30,12 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
-from spillover.testbed.ports import start_lock, with_addresses
+from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
+from spillover.testbed.revival import Revival
 
 READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
+BACK_POLL_S = 0.2
 ENDING_POLL_S = 0.5
 LOG_TAIL_BYTES = 4096
 TOPOLOGY_FILE = "topology.yaml"
@@ -45,6 +50,14 @@ class NodeProcess:
     url: str
     process: asyncio.subprocess.Process
     log: Path
+    log_began_at: int
+    """Where in the file its own words begin: those in whose place it is wrote there too."""
+    started_s: float
+    """On the monotonic clock."""
+    starts_again_in_s: float | None = None
+    """Once it has ended: when another one takes its place; None if nobody will, unasked."""
+    problem: str = ""
+    """Why no other one could be started in its place."""
 
     def last_words(self) -> str:
         """The last line with words in it that it wrote, for one-line reports."""
@@ -57,10 +70,13 @@ class NodeProcess:
         return said[-1] if said else None
 
     def _tail(self) -> list[str]:
-        with self.log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self.log_began_at, size - LOG_TAIL_BYTES))
+                return file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []  # somebody has cleaned up
 
     @property
     def was_killed(self) -> bool:
@@ -71,6 +87,8 @@ class NodeProcess:
     def end_of_life(self) -> str:
         """How it ended, in words."""
         code = self.process.returncode
+        if self.problem:
+            return f"no other one can be started: {self.problem}"
         if code is None:
             return "running"
         if code < 0:
@@ -82,10 +100,12 @@ class Testbed:
     """All clusters of a topology as processes. As a context manager: ready on entry, all ended on
     exit. Raises InputError where a node found the input wrong, RunError where one did not start.
 
-    `on_death` is told of a node that ends while the testbed is up; the others go on. `on_ending` is
-    told what nodes say that they wait for when the testbed stops, and what they have lost.
-    `source` is what errors call the topology: its file, if it has one. `topology`, and with it
-    `urls`, gets its addresses at the start.
+    `on_death` is told of a node that ends while the testbed is up; the others go on. If it has
+    crashed and `restart` is true, another one takes its place after a while, at the same address;
+    `on_return` is told once that answers. `on_ending` is told what nodes say that they wait for
+    when the testbed stops, and what they have lost. `source` is what errors call the topology: its
+    file, if it has one. `topology`, and with it `urls`, gets its addresses at the start, from
+    `first_port` up.
     """
 
     def __init__(
@@ -99,6 +119,9 @@ class Testbed:
         allowed_origins: Sequence[str] = (),
         on_death: Callable[[NodeProcess], None] | None = None,
         on_ending: Callable[[NodeProcess, str], None] | None = None,
+        restart: bool = False,
+        on_return: Callable[[NodeProcess], None] | None = None,
+        first_port: int = FIRST_PORT,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -116,6 +139,14 @@ class Testbed:
         self._on_ending = on_ending
         self._told: dict[ClusterId, str] = {}
         """What `on_ending` was last told of each node."""
+        self.restarts = restart
+        """Whether a node that crashes is started again."""
+        self._on_return = on_return
+        self._first_port = first_port
+        self._wanted: dict[ClusterId, asyncio.Event] = {}
+        """Set where somebody wants a dead node back at once."""
+        self._left_dead: set[ClusterId] = set()
+        """Nobody starts their nodes again, unless asked."""
         self._watching: list[asyncio.Task[None]] = []
         self._stopping = False
         self._all_dead = asyncio.Event()
@@ -143,7 +174,7 @@ class Testbed:
     async def start(self) -> None:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
         async with start_lock(READY_WITHIN_S):
-            self.topology = with_addresses(self.topology, self._source)
+            self.topology = with_addresses(self.topology, self._source, self._first_port)
             remove_leftovers()
             self._owned = OwnedDirectory()
             self.directory = self._owned.path
@@ -152,18 +183,31 @@ class Testbed:
             for cluster in self.topology.cluster_ids:
                 self.nodes[cluster] = await self._spawn(cluster, file)
             await self._all_ready()
+        self._wanted = {cluster: asyncio.Event() for cluster in self.nodes}
         self._watching = [
-            asyncio.create_task(self._watch(node), name=f"watch {node.cluster}")
-            for node in self.nodes.values()
+            asyncio.create_task(self._watch(cluster, file), name=f"watch {cluster}")
+            for cluster in self.nodes
         ]
 
     async def all_dead(self) -> None:
-        """Return when no node is left."""
+        """Return when no node is left, and none will be started again."""
         await self._all_dead.wait()
+
+    def revive(self) -> list[ClusterId]:
+        """Start again at once those nodes that are dead, whatever they died of; which they are."""
+        dead = [c for c, node in self.nodes.items() if node.process.returncode is not None]
+        for cluster in dead:
+            if cluster in self._wanted:
+                self._wanted[cluster].set()
+        return dead
 
     async def stop(self, grace_s: float) -> None:
         """End every node: SIGTERM, and SIGKILL for those still there after `grace_s`."""
         self._stopping = True
+        # First, so that nobody starts another one.
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
         for node in self.nodes.values():
             _signal(node, signal.SIGTERM)
         waits = [asyncio.create_task(node.process.wait()) for node in self.nodes.values()]
@@ -210,7 +254,8 @@ class Testbed:
             command += ["--allow-origin", origin]
         if self._seed is not None:
             command += ["--seed", str(self._seed)]
-        with log.open("wb") as output:
+        with log.open("ab") as output:
+            log_began_at = output.tell()
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
@@ -218,7 +263,8 @@ class Testbed:
                 stderr=output,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends the nodes
             )
-        return NodeProcess(cluster, self.urls[cluster], process, log)
+        url = self.urls[cluster]
+        return NodeProcess(cluster, url, process, log, log_began_at, time.monotonic())
 
     async def _all_ready(self) -> None:
         limit_s = time.monotonic() + READY_WITHIN_S
@@ -250,21 +296,66 @@ class Testbed:
         how = f"did not start ({node.end_of_life()}, log {node.log})"
         raise RunError(f"cluster {node.cluster} {how}: {words}")
 
-    async def _watch(self, node: NodeProcess) -> None:
-        await node.process.wait()
-        if self._stopping:
+    async def _watch(self, cluster: ClusterId, file: Path) -> None:
+        """The node of a cluster, and each that takes its place, until the testbed ends."""
+        revival = Revival()
+        node = self.nodes[cluster]
+        while True:
+            await node.process.wait()
+            if self._stopping:
+                return
+            # Who was killed died as somebody meant it to; the others have a story to tell.
+            self.keeps_logs |= not node.was_killed
+            # Who was asked to end, and did so in good order, has not crashed.
+            if self.restarts and node.process.returncode != 0:
+                node.starts_again_in_s = revival.delay_s(time.monotonic() - node.started_s)
+            if self._on_death is not None:
+                self._on_death(node)
+            if node.starts_again_in_s is None:
+                self._left_dead.add(cluster)
+                if self._left_dead == set(self.nodes):
+                    self._all_dead.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted[cluster].wait(), node.starts_again_in_s)
+                revival.forget()
+            self._left_dead.discard(cluster)
+            self._wanted[cluster].clear()
+            node = await self._replace(node, file)
+
+    async def _replace(self, dead: NodeProcess, file: Path) -> NodeProcess:
+        """The node that runs in its place; the dead one again if none can be started."""
+        try:
+            node = await self._spawn(dead.cluster, file)
+        except OSError as error:
+            dead.problem, dead.started_s = error.strerror or str(error), time.monotonic()
+            return dead
+        self.nodes[dead.cluster] = node
+        await self._tell_return(node)
+        return node
+
+    async def _tell_return(self, node: NodeProcess) -> None:
+        """Once it answers; not if it ends before."""
+        if self._on_return is None:
             return
-        # Who was killed died as somebody meant it to; the others have a story to tell.
-        self.keeps_logs |= not node.was_killed
-        if self._on_death is not None:
-            self._on_death(node)
-        if all(other.process.returncode is not None for other in self.nodes.values()):
-            self._all_dead.set()
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            while node.process.returncode is None:
+                if await _answers(client, node):
+                    self._on_return(node)
+                    return
+                await asyncio.sleep(BACK_POLL_S)
 
 
 def _signal(node: NodeProcess, number: signal.Signals) -> None:
     if node.process.returncode is None:
         node.process.send_signal(number)
+
+
+async def _answers(client: httpx.AsyncClient, node: NodeProcess) -> bool:
+    try:
+        told = (await client.get(f"{node.url}/state")).json()
+        return bool(told["cluster"] == node.cluster)
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        return False
 
 
 async def _is_ready(client: httpx.AsyncClient, node: NodeProcess) -> bool:

@@ -7,12 +7,12 @@ import argparse
 import json
 import sys
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.model.errors import InputError
 from spillover.sim.theory.probing_system import ProbingSystem, alike, fast_and_slow
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+from spillover_loadgen.terminal import open_console
 
 LABELS = {
     "probes_mean": "probes of a request",
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_system_options(parser)
     parser.add_argument(
-        "--seed", type=whole_number, default=1, help="taken; nothing is random here"
+        "--seed", type=whole_number, default=1, metavar="N", help="taken; nothing is random here"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -45,15 +45,15 @@ def run(options: argparse.Namespace) -> int:
     table = Table("figure", "model")
     for name, value in figures.items():
         table.add_row(LABELS[name], f"{value:.6g}")
-    Console(stderr=True).print(table)
+    open_console().print(table)
     return 0
 
 
 def add_system_options(parser: argparse.ArgumentParser) -> None:
     """Producers, consumers, messages and the protocol; all times in one unit of one's choice."""
     add = parser.add_argument
-    add("--producers", required=True, type=whole_number, metavar="N")
-    add("--consumers", required=True, type=whole_number, metavar="M")
+    add("--producers", required=True, type=whole_number, metavar="N", help="how many")
+    add("--consumers", required=True, type=whole_number, metavar="M", help="how many")
     add("--production-rate", required=True, type=above_zero, metavar="L", help="of a slow producer")
     add("--consumption-rate", required=True, type=above_zero, metavar="U", help="of one consumer")
     add("--message-time", required=True, type=at_least_zero, metavar="R", help="mean, one way")

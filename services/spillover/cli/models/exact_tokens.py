@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
 from spillover_loadgen.option_types import above_zero, whole_number
+from spillover_loadgen.terminal import open_console, say
 
 if TYPE_CHECKING:
     from spillover.sim.theory.tokens import TokenFigures
@@ -43,15 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument(
-        "--seed", type=whole_number, default=1, help="taken as everywhere; nothing here is random"
+        "--seed", type=whole_number, default=1, metavar="N", help="taken; nothing is random here"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Solve the pool; the exit status."""
-    if find_spec("numpy") is None:
-        expected = "exact tokens needs the extra `sim`: pip install 'spillover[sim]'"
-        raise InputError("numpy", "", expected)
+    check_extra("exact tokens", "sim", "numpy")
     from spillover.sim.theory.tokens import exact_tokens
 
     pool = load_pool(options.pool)
@@ -70,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_figures(pool: Pool, policy: str, figures: TokenFigures) -> None:
-    console = Console(stderr=True)
+    console = open_console()
     table = Table(title=f"pool {pool.name}, {policy}, load {pool.load:g}")
     for name in ("type", "rate", "blocked", "server", "rate", "idle"):
         table.add_column(name, justify="left" if name in {"type", "server"} else "right")
@@ -87,10 +85,10 @@ def _print_figures(pool: Pool, policy: str, figures: TokenFigures) -> None:
                 cells += [""] * 3
         table.add_row(*cells)
     console.print(table)
-    console.print(
+    say(
+        console,
         f"blocked {_shown(figures.blocking)} of all jobs, "
         f"{_shown(figures.occupancy)} of all capacity in use",
-        highlight=False,
     )
 
 

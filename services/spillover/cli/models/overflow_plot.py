@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +28,7 @@ def check_plot_file(option: str, file: str) -> Path:
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(option, "", f"expected a file in a directory to write to; got {file!r}")
     # Of an installation by hand one may be there without the other.
-    if find_spec("numpy") is None or find_spec("matplotlib") is None:
-        expected = "drawing needs the extra `report`: pip install 'spillover[report]'"
-        raise InputError(option, "", expected)
+    check_extra("drawing", "report", "matplotlib", "numpy")
     return path
 
 

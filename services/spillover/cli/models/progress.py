@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from rich.console import Console
 from rich.progress import Progress
+
+from spillover_loadgen.terminal import open_console
 
 OnProgress: TypeAlias = Callable[[float], None] | None
 """on_progress(done): how much of the total is done; None where nobody looks."""
@@ -23,7 +24,7 @@ def progress_bar(name: str, total: float) -> Iterator[OnProgress]:
 @contextmanager
 def progress_bars(names: Sequence[str], total: float) -> Iterator[Callable[[str], OnProgress]]:
     """A bar for each name, each up to `total`: what is given says by name how to move it."""
-    console = Console(stderr=True)
+    console = open_console()
     if not console.is_terminal:
         yield lambda _: None
         return

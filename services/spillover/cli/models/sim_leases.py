@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.cli.models.progress import progress_bar
+from spillover.cli.parsing import add_lease_times, lease_times
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
 from spillover.policy.leasing import WAIT_READINGS
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+from spillover_loadgen.option_types import at_least_zero, whole_number
+from spillover_loadgen.terminal import open_console, say
 
 if TYPE_CHECKING:
     from spillover.sim.leases import LeaseScene
@@ -28,13 +29,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     from spillover.sim.leases import CHALLENGES, STARTS
 
-    parser.add_argument("--nodes", required=True, type=whole_number, metavar="N")
-    parser.add_argument("--partitions", required=True, type=whole_number, metavar="P")
+    parser.add_argument(
+        "--nodes", required=True, type=whole_number, metavar="N", help="n0, n1, ..."
+    )
+    parser.add_argument(
+        "--partitions", required=True, type=whole_number, metavar="P", help="shared out over them"
+    )
     parser.add_argument(
         "--periods", required=True, type=whole_number, metavar="T", help="in normal lease times"
     )
-    parser.add_argument("--rule", choices=LEASE_RULES, default="guarded")
-    parser.add_argument("--start", choices=STARTS, default="balanced")
+    parser.add_argument(
+        "--rule", choices=LEASE_RULES, default="guarded",
+        help="guarded: the stored counts decide; blog: the fastest answer wins",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=STARTS, default="balanced", help="who holds what at the beginning"
+    )
     _add_loads(parser)
     _add_troubles(parser)
     parser.add_argument(
@@ -46,11 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--waits", choices=tuple(WAIT_READINGS),
         help="blog's rule, step 2: which of its formulas (default halves)",
     )  # fmt: skip
-    for field in fields(LeaseTimes):
-        parser.add_argument(
-            _option(field.name), type=above_zero, default=field.default, metavar="MS"
-        )
-    parser.add_argument("--seed", type=whole_number, default=1)
+    add_lease_times(parser)
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -123,7 +130,7 @@ def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
     from spillover.sim.leases_work import SKEWED, skewed_loads
     from spillover.sim.leases_world import Troubles
 
-    times = LeaseTimes(**{f.name: getattr(options, f.name) for f in fields(LeaseTimes)})
+    times = lease_times(options)
     troubles = Troubles(
         stall_ms=_by_node("--stall", options.stall, options.nodes),
         crash_ms=_by_node("--crash", options.crash, options.nodes),
@@ -203,16 +210,16 @@ def _print_leases(result: dict[str, Any]) -> None:
     for node in result["counts"]:
         table.add_column(node, justify="right")
     table.add_row(*(str(count) for count in result["counts"].values()))
-    console = Console(stderr=True)
+    console = open_console()
     console.print(table)
     needed = result["moves_min"]
     least = "" if needed is None else f", at least {needed} were needed"
-    console.print(
+    say(
+        console,
         f"{result['moves']} moves{least}; a partition stood "
         f"still for at most {result['unowned_ms_max']:.0f} ms; run by two nodes at once for "
         f"{result['double_owned_ms']:.0f} ms in all; {result['challenges']} challenges",
-        highlight=False,
     )
     if result["load_over_mean_max"] is not None:
         over = result["load_over_mean_max"]
-        console.print(f"the most loaded node has {over:.2f} of the mean load", highlight=False)
+        say(console, f"the most loaded node has {over:.2f} of the mean load")

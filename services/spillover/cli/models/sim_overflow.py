@@ -22,6 +22,7 @@ from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import POLICY_NAMES, Topology
 from spillover.sim.shared import SHARED
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
+from spillover_loadgen.terminal import listed, open_console, say
 
 POLICIES = (*POLICY_NAMES, SHARED)
 
@@ -151,7 +152,7 @@ def _as_one(
 
 
 def _print(results: dict[str, dict[str, Any]]) -> None:
-    console = Console(stderr=True)
+    console = open_console()
     if len(results) == 1:
         (result,) = results.values()
         rows = {c: figures["system_time_ms"] for c, figures in result["per_cluster"].items()}
@@ -163,14 +164,14 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
         _print_times(console, topology, "policy", rows)
     for policy, result in results.items():
         lead = "" if len(results) == 1 else f"{policy}: "
-        others = {str(k): n for k, n in result["outcomes"].items() if k != "done"}
-        console.print(
+        others = listed({k: n for k, n in result["outcomes"].items() if k != "done"})
+        say(
+            console,
             f"{lead}{result['requests']} requests, {result['forwarded_share']:.1%} forwarded, "
-            f"hops {result['hops']}, longest queue {result['queue_length_max']}, "
-            + (f"not done {others}, " if others else "")
+            f"hops {listed(result['hops']) or 'none'}, longest queue {result['queue_length_max']}, "
+            + (f"not done ({others}), " if others else "")
             + (f"{result['faults']} faults, " if result.get("faults") else "")
             + f"{result['requests_per_s']:.0f} requests/s simulated",
-            highlight=False,
         )
 
 

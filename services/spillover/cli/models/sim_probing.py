@@ -7,13 +7,13 @@ import json
 import sys
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.cli.models.exact_probing import LABELS, add_system_options, read_system
 from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import whole_number
+from spillover_loadgen.terminal import open_console, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--avoid-visited", action="store_true", help="probe no producer twice for one object"
     )
-    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -56,6 +56,6 @@ def _print(result: dict[str, Any]) -> None:
     table = Table("figure", "measured", "± (95 %)")
     for name, label in LABELS.items():
         table.add_row(label, f"{result[name]:.6g}", f"{result['ci95'][name]:.2g}")
-    console = Console(stderr=True)
+    console = open_console()
     console.print(table)
-    console.print(f"{result['objects']} objects", highlight=False)
+    say(console, f"{result['objects']} objects")

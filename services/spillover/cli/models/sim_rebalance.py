@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.cli.models.progress import progress_bar
+from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import whole_number
+from spillover_loadgen.terminal import open_console
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
 STARTS = ("balanced", "random")
@@ -24,7 +24,11 @@ VIRTUAL_NODES_MAX = 10_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--clients", type=_count_up_to(CLIENTS_MAX), required=True, metavar="N", help="how many"
+        "--clients",
+        type=whole_number_in(1, CLIENTS_MAX),
+        required=True,
+        metavar="N",
+        help="how many",
     )
     parser.add_argument(
         "--servers", type=_server_list, required=True, metavar="s1,s2,...",
@@ -39,14 +43,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="rules 1 to 4 of Shraer & Reed (default), ours without their spread, or a rival",
     )  # fmt: skip
     parser.add_argument(
-        "--virtual-nodes", type=_count_up_to(VIRTUAL_NODES_MAX), metavar="K",
+        "--virtual-nodes", type=whole_number_in(1, VIRTUAL_NODES_MAX), metavar="K",
         help="how often consistent-hash puts each server on the circle (default 1)",
     )  # fmt: skip
     parser.add_argument(
         "--start", choices=STARTS,
         help="balanced (default) or random; not for consistent-hash, whose circle says",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1, help="default 1")
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -99,17 +103,6 @@ def _server_list(text: str) -> list[str]:
     return servers
 
 
-def _count_up_to(limit: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        value = whole_number(text)
-        if not 1 <= value <= limit:
-            expected = f"expected a whole number from 1 to {limit}, got {text!r}"
-            raise argparse.ArgumentTypeError(expected)
-        return value
-
-    return count
-
-
 def _print_steps(result: dict[str, Any]) -> None:
     table = Table(title=f"{result['clients']} clients, {result['rule']}")
     table.add_column("servers after the change")
@@ -123,4 +116,4 @@ def _print_steps(result: dict[str, Any]) -> None:
             f"{step['min_over_mean']:.3f}",
             f"{step['max_over_mean']:.3f}",
         )
-    Console(stderr=True).print(table)
+    open_console().print(table)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from importlib.util import find_spec
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from spillover.cli.models.progress import OnProgress, progress_bar
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+from spillover_loadgen.terminal import open_console, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--jobs", required=True, type=whole_number, metavar="N", help="to measure, after a warm-up"
     )
     parser.add_argument(
-        "--policy", choices=("dynamic", "static-best", "static-uniform"), default="dynamic"
+        "--policy",
+        choices=("dynamic", "static-best", "static-uniform"),
+        default="dynamic",
+        help="dynamic: tokens; static: at random, best or uniform",
     )
     parser.add_argument(
         "--discipline", choices=("ps", "fcfs"), default="ps",
@@ -46,16 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--interruptions", type=at_least_zero, metavar="M",
         help="fcfs: how often a job of mean size goes to the end of the queue (default 10)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the model; the exit status."""
-    for package in ("numpy", "numba"):
-        if find_spec(package) is None:
-            expected = "sim tokens needs the extra `sim`: pip install 'spillover[sim]'"
-            raise InputError(package, "", expected)
+    check_extra("sim tokens", "sim", "numpy", "numba")
     if options.interruptions is not None and options.discipline != "fcfs":
         expected = "expected with --discipline fcfs only: ps interrupts nobody"
         raise InputError("--interruptions", "", expected)
@@ -106,12 +106,12 @@ def _print_tokens(result: dict[str, Any]) -> None:
     _add_row(table, "occupancy", result["occupancy"], result["ci95"]["occupancy"])
     for name, share in result["idle"].items():
         _add_row(table, f"idle, server {name}", share, result["ci95"]["idle"][name])
-    console = Console(stderr=True)
+    console = open_console()
     console.print(table)
-    console.print(
+    say(
+        console,
         f"{result['jobs']} jobs after {result['warm_up_jobs']} to warm up, "
         f"{result['jobs_per_s']:.0f} jobs/s simulated",
-        highlight=False,
     )
 
 

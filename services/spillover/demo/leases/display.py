@@ -18,6 +18,7 @@ from rich.text import Text
 
 from spillover.demo.leases.model import TOLD_CAUSES, LeaseDemoResult
 from spillover.demo.leases.plan import LeasePlan
+from spillover_loadgen.terminal import open_console, say
 
 REFRESH_PER_S = 8
 LINE_EVERY_S = 5.0
@@ -46,14 +47,14 @@ class LeaseDisplay:
     """On a terminal or as lines."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
+        self.console = open_console()
         self._live: Live | None = None
         self._table: _LiveTable | None = None
         self._plan: LeasePlan | None = None
         self._next_line_s = 0.0
 
     def say(self, line: str) -> None:
-        self.console.print(line, highlight=False, soft_wrap=True)
+        say(self.console, line)
 
     @contextmanager
     def filling(self, records: int) -> Iterator[Callable[[int], None]]:

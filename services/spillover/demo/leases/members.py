@@ -22,6 +22,9 @@ from spillover.demo.leases.plan import LeasePlan
 from spillover.model.errors import RunError
 from spillover.testbed.keeper import Keeper, end_group
 
+REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
+"""Where `spillover lease run` looks for the address, which may hold a password."""
+
 HANDLER = "python:spillover.live.streams.example:consume"
 LOG_TAIL_BYTES = 4096
 OnLine = Callable[[dict[str, Any]], None]
@@ -111,6 +114,7 @@ class Members:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
+                env={**os.environ, REDIS_VARIABLE: self._url},  # `ps` would show an option
                 start_new_session=True,
             )
         self._keeper.watch(process.pid)
@@ -183,7 +187,7 @@ class Members:
 
     def _command(self, node: str) -> list[str]:
         plan = self._plan
-        command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", self._url]
+        command = [sys.executable, "-m", "spillover", "lease", "run"]
         command += ["--group", self._group, "--node", node, "--partitions", str(plan.streams)]
         command += ["--handler", HANDLER, "--seed", str(plan.seed), "--bind", "off"]
         for time_of in fields(plan.times):

@@ -22,6 +22,7 @@ from spillover.live.redis_connection import (
 )
 from spillover.live.streams.steps import Begin, Call, Pause, Run, Steps, Stop, Take, Wait
 from spillover.model.errors import InputError
+from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -243,8 +244,7 @@ def _opened(module: str, url: str, timeout_s: float) -> Any:
         retry = importlib.import_module(f"{module}.retry").Retry
         from redis.backoff import NoBackoff  # noqa: PLC0415
     except ImportError:
-        expected = "leases need the extra `leases`: pip install 'spillover[leases]'"
-        raise InputError("redis", "", expected) from None
+        raise missing_extra("a lease group", "leases", "redis") from None
     check_options(url)
     try:
         pool = library.BlockingConnectionPool.from_url(

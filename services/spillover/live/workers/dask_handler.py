@@ -9,7 +9,6 @@ waits for which slot, is in `dask_session`.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import time
 from typing import Any
@@ -25,6 +24,7 @@ from spillover.live.workers.dask_pool import DaskRequest
 from spillover.live.workers.dask_session import DaskSession
 from spillover.model.dask_target import DaskTarget
 from spillover.model.errors import InputError
+from spillover.model.extras import how_to_get, is_installed
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
@@ -43,9 +43,8 @@ class DaskWorkers:
     def __init__(
         self, target: DaskTarget, cluster: Cluster, source: str, on_end: OnEnd, on_health: OnHealth
     ) -> None:
-        if importlib.util.find_spec("distributed") is None:
-            expected = "expected Dask for it: pip install 'spillover[dask]'"
-            raise InputError(source, "handler", expected)
+        if not is_installed("distributed"):
+            raise InputError(source, "handler", f"Dask needs {how_to_get('dask')}")
         self._cluster = cluster
         self._on_end = on_end
         self._on_health = on_health

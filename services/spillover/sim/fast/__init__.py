@@ -5,10 +5,6 @@ Importing anything from here where numba or numpy is missing raises InputError w
 import this before numpy.
 """
 
-from importlib.util import find_spec
+from spillover.model.extras import check_extra
 
-from spillover.model.errors import InputError
-
-if any(find_spec(name) is None for name in ("numba", "numpy")):
-    _EXPECTED = "the fast engine needs the extra `sim`: pip install 'spillover[sim]'"
-    raise InputError("numba", "", _EXPECTED)
+check_extra("the fast engine", "sim", "numba", "numpy")

@@ -1,0 +1,58 @@
+"""The targets of a run: as they are named on the command line, and whether they are who they are
+called. A mistake here would be measured as a strange federation, not seen as one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Mapping
+
+from spillover.live.http1 import HttpClient
+from spillover.model.errors import InputError, PeerError
+from spillover.model.ids import ClusterId
+
+OPTION = "--target"
+ANSWER_WITHIN_S = 5.0
+BODY_LIMIT_BYTES = 4 * 1024 * 1024
+
+
+def target(text: str) -> tuple[ClusterId, str]:
+    """An argument type: CLUSTER=URL."""
+    cluster, _, url = text.partition("=")
+    if not cluster or not url:
+        raise argparse.ArgumentTypeError(f"expected CLUSTER=URL, got {text!r}")
+    try:
+        HttpClient(url)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(error.expected) from None
+    return ClusterId(cluster), url
+
+
+async def check_targets(targets: Mapping[ClusterId, str]) -> None:
+    """Ask each who it is. Raises InputError for the first, in their order, that does not answer, or
+    is not the cluster that it is called."""
+    asked = (_check(cluster, url) for cluster, url in targets.items())
+    for problem in await asyncio.gather(*asked):
+        if problem is not None:
+            raise InputError(OPTION, "", problem)
+
+
+async def _check(cluster: ClusterId, url: str) -> str | None:
+    """What is wrong with it."""
+    expected = f"expected cluster {cluster} at {url}"
+    client = HttpClient(url, body_limit_bytes=BODY_LIMIT_BYTES, connect_timeout_s=ANSWER_WITHIN_S)
+    try:
+        response = await client.request("GET", "/state", timeout_s=ANSWER_WITHIN_S)
+        told = json.loads(response.body)
+    except PeerError as error:
+        return f"{expected}, got no answer: {str(error).removeprefix(f'{url}: ')}"
+    except (ValueError, RecursionError):
+        told = None
+    finally:
+        await client.close()
+    found = told.get("cluster") if isinstance(told, dict) else None
+    if not isinstance(found, str):
+        return f"{expected}, found no Spillover node there"
+    return None if found == cluster else f"{expected}, found cluster {found} there"
