@@ -46,9 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     summary = "serve partitions as a member of a group, until SIGTERM or Ctrl-C"
     member = commands.add_parser("run", help=summary, description=DESCRIPTION, allow_abbrev=False)
     member.add_argument("--redis", required=True, metavar="URL", help="redis://HOST:PORT/NUMBER")
-    member.add_argument("--group", required=True, metavar="G")
+    member.add_argument("--group", required=True, metavar="G", help="the group's name")
     member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
-    member.add_argument("--partitions", type=whole_number, required=True, metavar="N")
+    member.add_argument(
+        "--partitions", type=whole_number, required=True, metavar="N", help="how many the group has"
+    )
     member.add_argument(
         "--handler", required=True, metavar="python:MODULE:FUNCTION",
         help="called as FUNCTION(partition, epoch, stop_event) for each partition held",
@@ -77,7 +79,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true",
         help="as without it: a JSON line for each event on stdout",
     )  # fmt: skip
-    member.add_argument("--log-format", choices=("text", "json"), default="text")
+    member.add_argument(
+        "--log-format", choices=("text", "json"), default="text",
+        help="lines for people, or a JSON object a line (default text)",
+    )  # fmt: skip
     member.set_defaults(command=_run_member)
     summary = "see a member killed, one frozen, one added, and each record applied exactly once"
     demo = commands.add_parser("demo", help=summary, description=summary, allow_abbrev=False)

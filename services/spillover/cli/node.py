@@ -28,7 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cluster", required=True, metavar="ID", help="which of its clusters to be"
     )
     parser.add_argument(
-        "--bind", type=address, metavar="HOST:PORT", help="default: as in the cluster's url"
+        "--bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve clients there (default: as in the cluster's url)",
     )
     parser.add_argument(
         "--peer-bind",
@@ -46,7 +49,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long SIGTERM waits for what is under way (default 30)",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text",
+        help="lines for people, or a JSON object a line (default text)",
+    )  # fmt: skip
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )

@@ -44,7 +44,7 @@ RANDOM = "random:"
 FAULTS_MAX = 10_000
 
 _FILE_LIMIT_BYTES = 16 * 1024 * 1024
-_NUMBERS = {
+NUMBERS_BY_ACTION = {
     "slow": ("factor",),
     "clock": ("rate", "offset_ms"),
     "link": ("delay_ms", "jitter_ms", "loss", "duplicate", "reorder"),
@@ -108,7 +108,7 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
         raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
     of_cluster = action in CLUSTER_ACTIONS
     places = ("cluster",) if of_cluster else ("between", "from", "to")
-    numbers = _NUMBERS.get(action, ())
+    numbers = NUMBERS_BY_ACTION.get(action, ())
     known = ("at_s", "action", *places, *numbers)
     check_names(entry, known, problem=f"not a field of {action}")
     if numbers and not any(name in entry for name in numbers):
