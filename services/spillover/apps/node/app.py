@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from spillover import __version__
+from spillover.apps.api_docs.routes import add_api_docs
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.cold_bodies import described_body, read_json
 from spillover.apps.node.console_view import node_console
@@ -57,6 +58,7 @@ def create_app(shell: NodeShell, *, testbed: bool = False) -> AsgiApp:
     app.state.console = node_console(shell, federation, testbed=testbed)
     app.state.console.mount(app)
     shell.on_close.append(app.state.console.close)
+    add_api_docs(app)
     _add_problem_handlers(app)
     add_hot_paths(app)
     return HotPaths(PeerVersions(app), shell)

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.problems import STATUS_BY_REASON
 from spillover.live import wire
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
@@ -144,6 +145,7 @@ REQUEST_HEADERS = (
 REQUEST_PROBLEMS = (
     *("malformed", "deadline_exceeded", "body_too_slow", "cancelled", "too_large", "invalid"),
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
+    "handler_rejected",
 )
 
 _FROM = {
@@ -207,6 +209,8 @@ def problems(*reasons: str) -> dict[int | str, dict[str, Any]]:
             found[status]["description"] += f" or {reason}"
         else:
             found[status] = {"description": reason, "content": content}
+        if reason == "handler_rejected":  # else what runs requests gives the status
+            found.setdefault("4XX", {"description": reason, "content": content})
     return found
 
 
@@ -224,6 +228,7 @@ def add_hot_paths(app: FastAPI, paths: Mapping[str, Mapping[str, Operation]] = H
             models: list[Body] = [ProblemView, *_bodies(paths)]
             for model in models:
                 schemas.update(_schemas(model))
+            tell(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
