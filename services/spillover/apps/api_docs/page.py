@@ -22,7 +22,7 @@ def page(described: Described) -> str:
     operations = list(_operations(described))
     index = "".join(
         f'<li><a href="#{_anchor(method, path)}">{_call(method, path)}</a> '
-        f"<span>{_text(operation.get('summary', ''))}</span></li>"
+        f"<span>{_text(_says(operation).partition('. ')[0].rstrip('.'))}</span></li>"
         for method, path, operation in operations
     )
     sections = "".join(_section(described, *operation) for operation in operations)
@@ -44,16 +44,26 @@ def page(described: Described) -> str:
 
 def _operations(described: Described) -> Iterator[tuple[str, str, Described]]:
     """What clients use first comes first: calls between nodes are last."""
-    for path in sorted(described["paths"], key=lambda path: (path.startswith("/peer/"), path)):
+
+    def place(path: str) -> tuple[bool, bool, str]:
+        return path.startswith("/peer/"), not path.startswith("/requests"), path
+
+    for path in sorted(described["paths"], key=place):
         for method in METHODS:
             if method in described["paths"][path]:
                 yield method, path, described["paths"][path][method]
 
 
+def _says(operation: Described) -> str:
+    """FastAPI makes a summary of a function's name: what the function says is better."""
+    said: str = operation.get("description") or operation.get("summary", "")
+    return said
+
+
 def _section(described: Described, method: str, path: str, operation: Described) -> str:
     parts = [
         f'<section id="{_anchor(method, path)}"><h3>{_call(method, path)}</h3>',
-        _paragraphs(operation.get("description") or operation.get("summary", "")),
+        _paragraphs(_says(operation)),
     ]
     parameters = operation.get("parameters", [])
     if parameters:
@@ -91,7 +101,7 @@ def _content(described: Described, content: Described) -> str:
         reference = told.get("schema", {}).get("$ref", "")
         name = reference.rpartition("/")[2]
         link = f' <a href="#schema-{escape(name)}">{escape(name)}</a>' if name else ""
-        parts.append(f"<p><code>{escape(kind)}</code>{link}</p>")
+        parts.append(f"<p><code>{escape(kind)}</code>{link}</p>{_fields(told.get('schema', {}))}")
         for title, example in _examples(described, told, name):
             shown = escape(json.dumps(example, indent=2, ensure_ascii=False))
             parts.append(f"<details><summary>{escape(title)}</summary><pre>{shown}</pre></details>")
@@ -106,7 +116,7 @@ def _examples(described: Described, told: Described, name: str) -> Iterator[tupl
         yield from (("Example", one) for one in schema.get("examples", []))
 
 
-def _schema(name: str, schema: Described) -> str:
+def _fields(schema: Described) -> str:
     required = set(schema.get("required", ()))
     rows = "".join(
         f"<tr><td><code>{escape(field)}</code></td><td>{_type(told)}"
@@ -114,9 +124,12 @@ def _schema(name: str, schema: Described) -> str:
         f"<td>{_text(told.get('description', ''))} {_limits(told)}</td></tr>"
         for field, told in schema.get("properties", {}).items()
     )
-    table = _table("", ("field", "type", "meaning"), rows) if rows else ""
-    says = _paragraphs(schema.get("description", ""))
-    return f'<section id="schema-{escape(name)}"><h3>{escape(name)}</h3>{says}{table}</section>'
+    return _table("", ("field", "type", "meaning"), rows) if rows else ""
+
+
+def _schema(name: str, schema: Described) -> str:
+    says = _paragraphs(schema.get("description", "")) + _fields(schema)
+    return f'<section id="schema-{escape(name)}"><h3>{escape(name)}</h3>{says}</section>'
 
 
 def _type(schema: Described) -> str:
