@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -53,11 +52,3 @@ def test_each_call_stands_there_once(described_node):
 def test_each_header_that_means_something_stands_there():
     told = {row[0].strip("`").lower() for row in rows("request header")}
     assert told == {header["name"].lower() for header in REQUEST_HEADERS}
-
-
-def test_links_within_the_page_lead_somewhere():
-    anchors = {
-        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
-        for title in re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
-    }
-    assert set(re.findall(r"\]\(#([^)]*)\)", PAGE)) <= anchors
