@@ -11,7 +11,10 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "services" / "docs"
-PAGES = [*sorted(DOCS.glob("*.md")), *(ROOT / f"{top}README.md" for top in ("", "loadgen/"))]
+PAGES = [
+    *sorted(DOCS.glob("*.md")),
+    *(ROOT / top / "README.md" for top in (".", "loadgen", "deploy", "dashboards")),
+]
 
 ALERTS = [
     rule
