@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo testbed test soak dashboards lock format clean
+.PHONY: help demo testbed test soak dashboards reference lock format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test    style, types, then pytest in two passes, tests/run.sh (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
+	@echo "make reference   write services/docs/configuration.md anew"
 	@echo "make format  format and fix what can be fixed"
 	@echo "make lock    resolve requirements.lock anew (ARGS=--upgrade for the newest versions)"
 	@echo "make clean   remove .venv and everything built or cached"
@@ -36,6 +37,9 @@ soak: .venv/.complete
 
 dashboards: .venv/.complete
 	$(BIN)/python -m dashboards $(ARGS)
+
+reference: .venv/.complete
+	@cd services && ../$(BIN)/python -m docs $(ARGS)
 
 format: .venv/.complete
 	$(BIN)/ruff check --fix .

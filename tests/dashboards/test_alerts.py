@@ -59,4 +59,6 @@ def test_rules_are_named_rated_and_summed_up(rules):
         assert rule["labels"]["severity"] in {"page", "ticket"}
         assert "{{ $labels." in rule["annotations"]["summary"]
         assert len(rule["annotations"]["summary"]) <= SUMMARY_MAX
-        assert set(rule["annotations"]) == {"summary", "description", "dashboard"}
+        assert set(rule["annotations"]) == {
+            *("summary", "description", "dashboard", "runbook"),
+        }

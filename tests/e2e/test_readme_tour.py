@@ -41,11 +41,6 @@ def serve(partition, epoch, stop_event):
     stop_event.wait()
 """
 
-TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
-    f"2023-11-16 18:{i // 60:02}:{i % 60:02}.0000000,{200 + 37 * i % 900},{10 + 7 * i % 90}\n"
-    for i in range(600)
-)
-
 
 def blocks():
     """(language, text) of each fenced block of the tour, in order."""
@@ -143,9 +138,10 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path, redis_server):
-    """A directory with what the tour takes for granted: a trace, and a module of one's own."""
+    """A directory with what the tour takes for granted: the checkout's traces, and a module of the
+    user's."""
     tmp_path.joinpath("jobs.py").write_text(JOBS)
-    tmp_path.joinpath("azure.csv").write_text(TRACE)
+    shutil.copytree(ROOT / "loadgen" / "traces", tmp_path / "loadgen" / "traces")
     taking = Shell(tmp_path, redis_server.url)
     yield taking
     for kind in list(taking.running):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 
 from spillover.model.errors import InputError
@@ -198,3 +201,14 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
         read_trace(tmp_path / "absent.csv", cluster_ids=["a"])
     with pytest.raises(InputError, match=r"expected a readable file: Is a directory"):
         read_trace(tmp_path, cluster_ids=["a"])
+
+
+def test_the_trace_of_the_tour_is_what_its_script_writes():
+    """Made from a fixed seed, small, and a day: quiet at night, busy at noon."""
+    directory = Path(__file__).parents[2] / "loadgen" / "traces"
+    script = runpy.run_path(str(directory / "make_day.py"))
+    assert (directory / "day.csv").read_text(encoding="utf-8") == script["day"]()
+    schedule = read_trace(directory / "day.csv", cluster_ids=["a"])
+    assert 300 < len(schedule) < 1000
+    at_night = sum(arrival.time_s < 120 for arrival in schedule)
+    assert at_night < len(schedule) / 10

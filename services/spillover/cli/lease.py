@@ -57,12 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"redis://HOST:PORT/NUMBER (default: what {REDIS_VARIABLE} says; a password belongs "
         "there, since `ps` shows options to everybody)",
     )  # fmt: skip
-    member.add_argument(
-        "--group", required=True, metavar="G", help="the members that share the partitions"
-    )
+    member.add_argument("--group", required=True, metavar="G", help="the group's name")
     member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
     member.add_argument(
-        "--partitions", type=whole_number, required=True, metavar="N", help="of the group"
+        "--partitions", type=whole_number, required=True, metavar="N", help="how many the group has"
     )
     member.add_argument(
         "--handler", required=True, metavar="python:MODULE:FUNCTION",

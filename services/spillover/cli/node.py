@@ -28,7 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cluster", required=True, metavar="ID", help="which of its clusters to be"
     )
     parser.add_argument(
-        "--bind", type=address, metavar="HOST:PORT", help="default: as in the cluster's url"
+        "--bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve clients there (default: as in the cluster's url)",
     )
     parser.add_argument(
         "--peer-bind",

@@ -46,7 +46,7 @@ RANDOM = "random:"
 FAULTS_MAX = 10_000
 
 _FILE_LIMIT_BYTES = 16 * 1024 * 1024
-_NUMBERS = {
+NUMBERS_BY_ACTION = {
     "slow": ("factor",),
     "clock": ("rate", "offset_ms"),
     "failing": ("share", "fail_ms", "status", "retry_after_ms"),
@@ -112,7 +112,7 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
         raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
     of_cluster = action in CLUSTER_ACTIONS
     places = ("cluster",) if of_cluster else ("between", "from", "to")
-    numbers = _NUMBERS.get(action, ())
+    numbers = NUMBERS_BY_ACTION.get(action, ())
     known = ("at_s", "action", *places, *numbers)
     check_names(entry, known, problem=f"not a field of {action}")
     needed = numbers[:1] if action == "failing" else numbers

@@ -36,15 +36,40 @@ class ClusterFault:
     """
 
     at_s: float
+    """When it happens, from the start of the run. Times do not descend in a file."""
     action: str
+    """What happens."""
     cluster: ClusterId
+    """Where it happens."""
     factor: float = 1.0
+    """How many times as long services take from now on; 1 is as usual.
+
+    Why: 1 changes nothing."""
     rate: float = 1.0
+    """How fast the cluster's clock runs from now on; 1 is right.
+
+    Why: 1 changes nothing."""
     offset_ms: float = 0.0
+    """How far its wall clock is put forward; a negative number puts it back.
+
+    Why: 0 changes nothing."""
     share: float = 0.0
+    """Which part of what starts fails from now on; 0 is none.
+
+    Why: 0 changes nothing."""
     fail_ms: float = 0.0
+    """How long what fails takes to fail, unless its service time is shorter.
+
+    Why: what is deployed badly mostly fails at once."""
     status: float = 500
+    """How it fails: as a backend that answers with this status. 429 and 503 say that the work
+    surely was not done.
+
+    Why: the common answer of a program that failed."""
     retry_after_ms: float = 0.0
+    """How long a backend that answers 429 or 503 asks to be left alone; 0 asks for nothing.
+
+    Why: most say nothing about it."""
 
     def __post_init__(self) -> None:
         _check_instant(self.at_s, self.action, CLUSTER_ACTIONS)
@@ -73,13 +98,31 @@ class LinkFault:
     """
 
     at_s: float
+    """When it happens, from the start of the run. Times do not descend in a file."""
     action: str
+    """What happens."""
     directions: tuple[Direction, ...]
+    """Which link: `between: [a, b]` for both directions, or `from: a` and `to: b` for one."""
     delay_ms: float | None = None
+    """What the link takes one way from now on, in place of the topology's value.
+
+    Why: what is not given stays as it is."""
     jitter_ms: float | None = None
+    """Up to how much comes on top of the delay, evenly distributed.
+
+    Why: what is not given stays as it is."""
     loss: float | None = None
+    """The share of messages that get lost.
+
+    Why: what is not given stays as it is."""
     duplicate: float | None = None
+    """The share of reports that arrive twice.
+
+    Why: what is not given stays as it is."""
     reorder: float | None = None
+    """The share of reports that are overtaken by later ones.
+
+    Why: what is not given stays as it is."""
 
     def __post_init__(self) -> None:
         _check_instant(self.at_s, self.action, LINK_ACTIONS)

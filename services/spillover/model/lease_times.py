@@ -36,15 +36,28 @@ class LeaseTimes:
     """The five times, all in ms. Raises InputError, which says what would go wrong otherwise."""
 
     normal_lease_ms: float = 60_000.0
-    """How long a partition is generally not challenged: the period of challenges and renewals."""
+    """How long a partition is generally not challenged: the period of challenges and renewals.
+
+    Why: the source document's value. A shorter time moves partitions sooner and asks Redis more
+    often."""
     max_lease_ms: float = 180_000.0
-    """How long a lease lasts that is not renewed: after this its holder counts as dead."""
+    """How long a lease lasts that is not renewed: after this its holder counts as dead.
+
+    Why: the source document's value. It is three renewals, so that two late ones cost nothing; a
+    dead member's partitions stand still for so long."""
     max_shutdown_ms: float = 10_000.0
-    """How long a handler may take to stop once its partition has been won by another node."""
+    """How long a handler may take to stop once its partition has been won by another node.
+
+    Why: the source document's value. It is enough to finish a batch of a few seconds."""
     min_grab_ms: float = 5_000.0
-    """How long the mark of a won challenge stays after the winner has started."""
+    """How long the mark of a won challenge stays after the winner has started.
+
+    Why: the source document's value. It covers a member that is seconds late to see who has won."""
     held_delay_ms: float = 100.0
-    """Waited before answering a challenge, times the number of partitions held (step 2)."""
+    """Waited before answering a challenge, times the number of partitions held (step 2).
+
+    Why: the source document's value. It is longer than a call to Redis, so that members with fewer
+    partitions answer first."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

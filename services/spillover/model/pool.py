@@ -26,7 +26,9 @@ class PoolServer:
     """One server; `rate` is its capacity mu_s, in mean jobs per second."""
 
     id: str
+    """The name of the server, unique in the pool."""
     rate: float
+    """Capacity mu_s: how many jobs of mean size it works off per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,11 @@ class PoolClass:
     """Jobs that the same servers work on together; `tokens` is how many there can be at a time."""
 
     id: str
+    """The name of the class, unique in the pool."""
     servers: tuple[str, ...]
+    """The ids of the servers that work on the jobs of this class."""
     tokens: int
+    """How many jobs of this class there can be at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +48,11 @@ class PoolType:
     """Jobs that arrive alike: at `rate` nu_k per second, each for any of `classes`."""
 
     id: str
+    """The name of the type, unique in the pool."""
     rate: float
+    """Arrival rate nu_k: how many such jobs come per second."""
     classes: tuple[str, ...]
+    """The ids of the classes that a job of this type may join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,15 @@ class Pool:
     """
 
     name: str
+    """What the pool is called in results.
+
+    Why: a file mostly has the name already."""
     servers: tuple[PoolServer, ...]
+    """The servers."""
     classes: tuple[PoolClass, ...]
+    """The classes of jobs, each with the servers that work on them."""
     types: tuple[PoolType, ...]
+    """The types of jobs, each with the classes that it may join."""
 
     def __post_init__(self) -> None:
         _check_ids("servers", [server.id for server in self.servers])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -36,27 +36,59 @@ class Cluster:
     """One cluster: a FIFO and `servers` equal servers behind it."""
 
     id: ClusterId
+    """The name of the cluster, unique in the federation. It stands in paths, logs and metrics."""
     servers: int
+    """How many requests run here at the same time: m of the formulas."""
     service_ms: float = 40.0
     """Service time of the handlers sleep and spin; a payload may override it. For other handlers
-    it is only the first guess of the mean service time."""
+    it is only the first guess of the mean service time.
+
+    Why: the service time of the paper's experiments. The guess matters for the first few requests
+    only, since the node then uses the mean of what it has measured."""
     handler: str = "sleep"
+    """What runs a request.
+
+    Why: it needs nothing installed, so that a topology without handlers can be tried at once."""
     workers: str = "thread"
-    """Where synchronous python handlers run: `thread` or `process`."""
+    """Where synchronous python handlers run: `thread` or `process`.
+
+    Why: threads start at once and share what the handler has loaded. Choose processes for
+    handlers that compute in Python, since threads of one process take turns."""
     memory_limit_bytes: int | None = None
-    """What a worker process may take, itself included; a handler that wants more fails."""
+    """What a worker process may take, itself included; a handler that wants more fails.
+
+    Why: only you know what your handler needs, and a limit that is too low breaks good work."""
     kill_after_ms: float | None = None
     """A worker process that has not returned so long after its result ceased to be wanted is
-    killed, and its server free. None: it stays busy until it returns."""
+    killed, and its server free. Not set: the server stays busy until the process returns.
+
+    Why: killing is safe only for handlers that leave nothing half done."""
     delivery_ms: float = 0.0
-    """Added to every request on its way from queue to server; does not occupy the server."""
+    """Added to every request on its way from queue to server; does not occupy the server.
+
+    Why: a real handler brings its own way. The value is for emulated federations; the paper's
+    have 6 ms."""
     queue_limit: int = 10_000
+    """How many requests may wait here. Requests of neighbors may use nine tenths of it. Beyond it
+    a request goes to a neighbor that accepts; where none does, the client gets 429 `queue_full`.
+
+    Why: deadlines refuse hopeless requests long before the queue is that long. The limit only has
+    to bound the memory that small payloads take."""
     held_limit_bytes: int | None = None
-    """Of all payloads and answers that the cluster holds. None: a share of the memory that its node
-    may take."""
+    """How many bytes of payloads and answers the cluster holds at most. Not set: a share of the
+    memory that its node may take. Beyond it a client gets 429 `queue_full`.
+
+    Why: a node that runs out of memory loses everything that it holds."""
     url: str | None = None
+    """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
+
+    Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
+    one by one need it, for themselves and for their neighbors."""
     peer_url: str | None = None
-    """Where neighbors reach it, if not at `url`."""
+    """Where neighbors reach it, if not at `url`.
+
+    Why: one port is enough while clients and neighbors share a network. Set it where clients
+    must not reach what nodes say to each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +96,12 @@ class Link:
     """A bidirectional link; `delay_ms` is one way, for forwards, answers and reports."""
 
     between: tuple[ClusterId, ClusterId]
+    """The two clusters that may hand requests to each other."""
     delay_ms: float = 0.0
+    """What the link takes one way. Nodes delay every message between the two clusters by it. In
+    production the network has its own delay, so that 0 is right there; see operations.md.
+
+    Why: a node must not slow down a real network unless told so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +121,50 @@ class Topology:
     """
 
     name: str
+    """What the federation is called in logs and consoles.
+
+    Why: a file mostly has the name already."""
     clusters: tuple[Cluster, ...]
+    """The clusters of the federation."""
     links: tuple[Link, ...] = ()
+    """Which clusters hand requests to each other.
+
+    Why: a cluster without links works alone, which is a valid start."""
     policy: str = "paper"
+    """By which rule a cluster decides to keep a request or to hand it on.
+
+    Why: it needs no tuning, and its results are published (decision 0004)."""
     gossip_period_ms: float = 50.0
+    """How often at most a cluster reports to its neighbors. It reports only if there is news, and
+    gives a sign of life four times a second anyway.
+
+    Why: the paper's value. It is near one service time of the paper's requests, and costs 5 ms of
+    processor time per link direction and second."""
     max_hops: int = 16
+    """How often a request may be handed on; after that it stays where it is. No request visits a
+    cluster twice.
+
+    Why: requests of the largest published federation, 20 clusters, took at most 7 hops. 16 leaves
+    room and still ends a journey in a faulty federation."""
     default_deadline_ms: float = 60_000.0
+    """The deadline of requests that come without `Spillover-Deadline-Ms`.
+
+    Why: most clients and proxies give up after a minute, and nobody should work for a client
+    that has gone."""
     payload_limit_bytes: int = 1_048_576
+    """How large the body of a request may be. Larger ones get 413 `too_large`.
+
+    Why: 1 MiB is enough for JSON that describes work. Larger data belongs into a store that the
+    payload points to, since each hop carries the payload."""
     result_ttl_s: float = 300.0
+    """How long the home remembers the answers of keyed and asynchronous requests.
+
+    Why: longer than clients usually keep retrying, short enough to bound memory."""
     result_limit: int = 100_000
+    """How many such answers the home remembers; the oldest go first.
+
+    Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
+    result, so that small results take about 100 MB at most."""
     is_named: bool = field(default=True, compare=False)
     """False where `name` is only that of the file: then it is no name for a federation."""
 

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from spillover import __version__
+from spillover.apps.api_docs.routes import add_api_docs
 from spillover.apps.heads import HeadAsGet
 from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
@@ -38,6 +39,7 @@ def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
     _add_probes(app, report, metrics)
     app.state.console = lease_console(report)
     app.state.console.mount(app)
+    add_api_docs(app)
     add_problem_handlers(app)
     app.add_middleware(HeadAsGet)  # many a health checker asks so
     _describe_problems(app)

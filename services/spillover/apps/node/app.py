@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from spillover import __version__
+from spillover.apps.api_docs.routes import add_api_docs
 from spillover.apps.heads import HeadAsGet
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.cold_bodies import described_body, read_json
@@ -65,6 +66,7 @@ def create_app(
     app.state.console = node_console(shell, federation, site.own_names, testbed=testbed)
     app.state.console.mount(app)
     shell.on_close.append(app.state.console.close)
+    add_api_docs(app)
     _add_problem_handlers(app)
     app.add_middleware(HeadAsGet)
     add_hot_paths(app)

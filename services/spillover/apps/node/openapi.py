@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.apps.node.problems import STATUS_BY_REASON
 from spillover.live import wire
@@ -164,6 +165,7 @@ REQUEST_PROBLEMS = (
         "invalid",
     ),
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
+    "handler_rejected",
 )
 
 
@@ -266,6 +268,8 @@ def problems(*reasons: str) -> dict[int | str, dict[str, Any]]:
             found[status]["description"] += f" or {reason}"
         else:
             found[status] = {"description": reason, "content": content}
+        if reason == "handler_rejected":  # else what runs requests gives the status
+            found.setdefault("4XX", {"description": reason, "content": content})
     return found
 
 
@@ -283,6 +287,7 @@ def add_hot_paths(app: FastAPI, paths: Mapping[str, Mapping[str, Operation]] = H
             models: list[Body] = [ProblemView, *_bodies(paths)]
             for model in models:
                 schemas.update(_schemas(model))
+            tell(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 

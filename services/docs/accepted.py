@@ -1,0 +1,88 @@
+"""What a field accepts, found out by asking: a value that is wrong is given to the very code that
+reads the user's, and what that expected is the answer. So no limit is written down twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spillover.model.errors import InputError
+
+NOT_A_KIND: object = {}
+"""A mapping, which no field takes: what is expected instead says of which kind the field is."""
+
+WRONG: tuple[object, ...] = (-1, "", "?", [], [-1], ["?"], 1e12)
+"""Values that some fields take and others do not."""
+
+_OF_THE_PROBE = re.compile(r", got .*| \([^()]*\)", re.DOTALL)
+"""What a message says of the value that was tried, or of the file around it."""
+
+_ABOUT_THE_KIND = (
+    *("text", "a list", "a mapping of fields", "an id"),
+    *("a number", "a whole number", "a finite number"),
+)
+_NOT_YET = "not available in this version"
+
+
+class FileProbe:
+    """Asks a reader of files. `documents` are files that it takes; a field may be refused in one
+    of them and taken in another, where it depends on others."""
+
+    def __init__(
+        self, read: Callable[[str], object], documents: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._read = read
+        self._documents = documents
+
+    def accepts(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
+        """What the field at this path accepts, in the reader's words."""
+        kind = self._refusal(self._documents[0], path, NOT_A_KIND)
+        tried = itertools.product(WRONG, self._documents)
+        return in_short([self._refusal(document, path, value) for value, document in tried], kind)
+
+    def _refusal(
+        self, document: Mapping[str, Any], path: tuple[str | int, ...], value: object
+    ) -> str | None:
+        changed: Any = copy.deepcopy(document)
+        place = changed
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "probe.yaml"
+            file.write_text(yaml.safe_dump(changed), encoding="utf-8")
+            return refusal(lambda: self._read(str(file)), path[-1])
+
+
+def refusal(read: Callable[[], object], field: str | int) -> str | None:
+    """What was expected of this field; None if nothing is wrong with it."""
+    try:
+        read()
+    except InputError as error:
+        return error.expected if re.search(rf"\b{field}(\[\d+\])?$", error.field) else None
+    return None
+
+
+def in_short(told: Iterable[str | None], kind: str | None = None) -> tuple[str, ...]:
+    """Messages as what is accepted, each once, `kind` first. That a value is of another kind is
+    said by `kind` alone, and not even there if it is text and more is known."""
+    said = dict.fromkeys(_plain(message) for message in told if message is not None)
+    limits = [text for text in said if text not in _ABOUT_THE_KIND and _NOT_YET not in text]
+    first = "" if kind is None else _plain(kind)
+    if first.endswith("number"):
+        limits = [re.sub(r"^a number (of )?", "", text) for text in limits]
+    if first in limits or (first == "text" and limits):
+        first = ""
+    return (first, *limits) if first else tuple(limits)
+
+
+def _plain(message: str) -> str:
+    return _OF_THE_PROBE.sub("", message).removeprefix("expected ").strip()

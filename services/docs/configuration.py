@@ -1,0 +1,271 @@
+"""The page `configuration.md`: every field of every file, and every option that configures a node,
+a testbed of nodes, or a lease member.
+
+What is said about a field comes from where it is declared; only the words around it stand here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, replace
+from functools import partial
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from docs.accepted import FileProbe, in_short, refusal
+from docs.declared import Entry, Undocumented, docstrings, entry_of, paragraphs, shown
+from docs.options import options_of
+from spillover.inputs.builtin import BUILTIN_NAMES
+from spillover.inputs.builtin_pools import BUILTIN_POOLS
+from spillover.inputs.fault_file import NUMBERS_BY_ACTION
+from spillover.inputs.pool_file import load_pool
+from spillover.inputs.topology_file import load_topology
+from spillover.inputs.topology_schema import ClusterFields, LinkFields, TopologyFields
+from spillover.model.faults import (
+    CLUSTER_ACTIONS,
+    LINK_ACTIONS,
+    ClusterFault,
+    LinkFault,
+)
+from spillover.model.lease_times import LeaseTimes
+from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.model.topology import Cluster, Link, Topology
+
+HEAD = """\
+# Configuration
+
+This page is generated from the code: do not edit it, run `make reference`.
+
+Fields and options carry their unit last in their names: `_ms`, `_s`, `_bytes`. A wrong value ends a
+command with status 2 and one line that names the file, the field and what was expected. Unknown
+fields are refused as well, with the closest known name.
+"""
+
+TOPOLOGY = f"""\
+## Topology file
+
+A YAML file that describes a federation. All nodes of a federation read the same file. These names
+work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}. They are the federations
+of the paper: rings of 5, 10 or 20 clusters. In a `ring` each is linked to the next one,
+in a `chord` to the next two.
+
+```yaml
+name: two-sites
+clusters:
+  - {{id: paris, servers: 4, handler: "http:http://127.0.0.1:9000/count", url: "http://paris.example:8101"}}
+  - {{id: tokyo, servers: 4, handler: "http:http://127.0.0.1:9000/count", url: "http://tokyo.example:8101"}}
+links:
+  - {{between: [paris, tokyo]}}
+```
+"""
+
+HANDLERS = """\
+Handlers:
+
+- `sleep` waits for `service_ms`, and `spin` computes for so long. They stand in for real work.
+- `http:URL[,URL...]` posts the payload as JSON to a service, to the least busy one of several.
+- `python:MODULE:FUNCTION` calls a function with the payload. The working directory is importable.
+- `dask:ADDRESS:MODULE:FUNCTION` runs a function on a Dask cluster (extra `dask`).
+"""
+
+FAULTS = """\
+## Fault file
+
+What goes wrong in a simulation: `spillover sim overflow --faults FILE`. `--faults random:SEED`
+draws faults instead, and heals all of them. The file has one field, `faults`: a list of mappings.
+
+```yaml
+faults:
+  - {at_s: 12.3, action: crash, cluster: c}
+  - {at_s: 20, action: link, between: [a, b], delay_ms: 80, loss: 0.05}
+  - {at_s: 25, action: restart, cluster: c}
+```
+"""
+
+POOL = f"""\
+## Pool file
+
+A pool of unlike servers for `spillover sim tokens` and `spillover exact tokens`. These names work
+instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_POOLS)}.
+
+```yaml
+servers: [{{id: s1, rate: 1.0}}, {{id: s2, rate: 4.0}}]
+classes: [{{id: c1, servers: [s1, s2], tokens: 6}}]
+types: [{{id: t1, rate: 3.0, classes: [c1]}}]
+```
+"""
+
+LEASES = """\
+All members of a group take the same `--partitions`, `--rule`, `--balance` and times.
+`--max-lease-ms` must be at least three times `--normal-lease-ms`, and `--max-shutdown-ms` less than
+`--max-lease-ms`. `--min-grab-ms` must be less than `--normal-lease-ms`, and `--held-delay-ms` less
+than `--min-grab-ms`.
+"""
+
+TWO_CLUSTERS: Final[dict[str, Any]] = {
+    "name": "probe",
+    "clusters": [{"id": "a", "servers": 1}, {"id": "b", "servers": 1}],
+    "links": [{"between": ["a", "b"]}],
+}
+IN_PROCESSES: Final[dict[str, Any]] = {
+    **TWO_CLUSTERS,
+    "clusters": [
+        {"id": "a", "servers": 1, "workers": "process", "handler": "python:module:function"},
+        {"id": "b", "servers": 1},
+    ],
+}
+BEHIND_HTTP: Final[dict[str, Any]] = {
+    **TWO_CLUSTERS,
+    "clusters": [
+        {"id": "a", "servers": 1, "handler": "http:http://127.0.0.1:9000"},
+        {"id": "b", "servers": 1},
+    ],
+}
+ONE_SERVER: Final[dict[str, Any]] = {
+    "servers": [{"id": "s1", "rate": 1.0}],
+    "classes": [{"id": "c1", "servers": ["s1"], "tokens": 1}],
+    "types": [{"id": "t1", "rate": 1.0, "classes": ["c1"]}],
+}
+
+OPTION = "in the option's help (cli/), or for the reason in services/docs/option_reasons.py"
+
+COMMANDS_SHOWN = ("node", "up", "lease run")
+
+FILE_NAME = "the name of the file"
+
+NUMBERS_TRIED = (-1.0, 0.0, 0.001, 1e12)
+
+
+def configuration_page() -> str:
+    """The whole page. Raises Undocumented, with a line for each thing that is not explained."""
+    sections: list[tuple[str, list[Entry], str]] = [
+        (TOPOLOGY, _topology_fields(), "in the docstring below the field in model/topology.py"),
+        (FAULTS + "\n" + _actions(), _fault_fields(), "in the docstring in model/faults.py"),
+        (POOL, _pool_fields(), "in the docstring below the field in model/pool.py"),
+        *((_heading(one), options_of(one, _lease_times()), OPTION) for one in COMMANDS_SHOWN),
+    ]
+    gaps = [gap for _, entries, where in sections for one in entries for gap in one.gaps(where)]
+    if gaps:
+        raise Undocumented("\n".join(gaps))
+    parts = [HEAD, _contents(head for head, _, _ in sections)]
+    for head, entries, _ in sections:
+        parts += [head, *(entry.text() for entry in entries)]
+    return "\n".join(parts)
+
+
+def _topology_fields() -> list[Entry]:
+    probe = FileProbe(load_topology, (TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP))
+    found = _file_fields(probe, TopologyFields, Topology, (), "")
+    found += _file_fields(probe, ClusterFields, Cluster, ("clusters", 0), "clusters[].")
+    found += _file_fields(probe, LinkFields, Link, ("links", 0), "links[].")
+    return [
+        replace(one, says=f"{one.says}\n\n{HANDLERS.strip()}")
+        if one.name == "clusters[].handler"
+        else one
+        for one in found
+    ]
+
+
+def _file_fields(
+    probe: FileProbe,
+    schema: type[BaseModel],
+    values: type,
+    place: tuple[str | int, ...],
+    prefix: str,
+) -> list[Entry]:
+    """The fields that a file may have, by its schema; what they mean, by the class of the values
+    that they become."""
+    told = docstrings(values)
+    found = []
+    for name, field in schema.model_fields.items():
+        default = None if field.default is PydanticUndefined else shown(field.default)
+        if (prefix, name) == ("", "name"):
+            default = FILE_NAME
+        entry = entry_of(name, told.get(name, ""), default, probe.accepts((*place, name)))
+        found.append(replace(entry, name=f"{prefix}{name}"))
+    return found
+
+
+def _pool_fields() -> list[Entry]:
+    probe = FileProbe(load_pool, (ONE_SERVER,))
+    found = []
+    for owner, place, prefix in (
+        (Pool, (), ""),
+        (PoolServer, ("servers", 0), "servers[]."),
+        (PoolClass, ("classes", 0), "classes[]."),
+        (PoolType, ("types", 0), "types[]."),
+    ):
+        told = docstrings(owner)
+        for field in fields(owner):
+            default = FILE_NAME if (prefix, field.name) == ("", "name") else None
+            accepts = probe.accepts((*place, field.name))
+            entry = entry_of(field.name, told.get(field.name, ""), default, accepts)
+            found.append(replace(entry, name=f"{prefix}{field.name}"))
+    return found
+
+
+def _fault_fields() -> list[Entry]:
+    found: dict[str, Entry] = {}
+    for owner, action, more in (
+        (ClusterFault, CLUSTER_ACTIONS[0], {"cluster": "a"}),
+        (LinkFault, LINK_ACTIONS[0], {"directions": (("a", "b"),)}),
+    ):
+        told = docstrings(owner)
+        given: dict[str, Any] = {"at_s": 0.0, "action": action, **more}
+        for field in fields(owner):
+            if field.name in found:
+                continue
+            is_number = field.name not in ("action", "cluster", "directions")
+            accepts = _numbers_of(owner, given, field.name) if is_number else ()
+            default = None if field.default is MISSING else shown(field.default)
+            entry = entry_of(field.name, told.get(field.name, ""), default, accepts)
+            found[field.name] = replace(entry, name=_in_files(field.name))
+    return list(found.values())
+
+
+def _in_files(name: str) -> str:
+    return "between" if name == "directions" else name
+
+
+def _actions() -> str:
+    """What each action takes besides its time, and what it does, in the words of the code."""
+    lines = ["| action | takes |", "|---|---|"]
+    for action in (*CLUSTER_ACTIONS, *LINK_ACTIONS):
+        where = "`cluster`" if action in CLUSTER_ACTIONS else "`between`, or `from` and `to`"
+        numbers = "".join(f", `{name}`" for name in NUMBERS_BY_ACTION.get(action, ()))
+        lines.append(f"| `{action}` | {where}{numbers} |")
+    said = [paragraphs(owner.__doc__ or "") for owner in (ClusterFault, LinkFault)]
+    return "\n".join(["\n\n".join(said), "", *lines]) + "\n"
+
+
+def _lease_times() -> dict[str, Entry]:
+    told = docstrings(LeaseTimes)
+    found = {}
+    for field in fields(LeaseTimes):
+        accepts = _numbers_of(LeaseTimes, {}, field.name, NUMBERS_TRIED[1:3])
+        found[field.name] = entry_of(field.name, told.get(field.name, ""), None, accepts)
+    return found
+
+
+def _numbers_of(
+    owner: type, given: Mapping[str, Any], name: str, tried: Iterable[float] = NUMBERS_TRIED
+) -> tuple[str, ...]:
+    """What a number of these values must be, by what they refuse."""
+    return in_short(refusal(partial(owner, **{**given, name: value}), name) for value in tried)
+
+
+def _heading(command: str) -> str:
+    heading = f"## `spillover {command}`\n"
+    return f"{heading}\n{LEASES}" if command == "lease run" else heading
+
+
+def _contents(heads: Iterable[str]) -> str:
+    lines = []
+    for head in heads:
+        title = head.partition("\n")[0].removeprefix("## ")
+        anchor = re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        lines.append(f"- [{title}](#{anchor})")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,35 @@
+"""Why each option of a command has its default, or may be left out. The options themselves, with
+what they mean, are declared in `spillover/cli`; this is all that a parser has no place for.
+
+A key is an option, or a command and an option where commands differ. A test asks for a reason for
+each option that is not required, and refuses reasons for options that are not there.
+"""
+
+from __future__ import annotations
+
+REASONS = {
+    "node --bind": "The address that clients are given is mostly the one to listen at. In a "
+    "container it is not: there the node listens on all addresses of its own network.",
+    "--peer-bind": "One port is enough while clients and neighbors share a network.",
+    "--seed": "Random choices differ from node to node and from start to start, so that nodes do "
+    "not act in step. A seed is for tests and measurements.",
+    "--drain-timeout-s": "It is the grace that Kubernetes gives a pod by default. Set it to what "
+    "your longest request takes, and give the process manager a few seconds more.",
+    "--log-format": "A person reads the first logs. Choose `json` where logs are collected.",
+    "--log-requests": "A line for each request costs more than the request itself on a busy node. "
+    "`/explain` tells about single requests without it.",
+    "--testbed": "Nobody should cut a link in production by a call.",
+    "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
+    "not end by that. `spillover up` sets it, so that no node outlives it.",
+    "up TOPOLOGY": "It shows the paper's federation without a file.",
+    "--policy": "The topology names the policy. The option compares policies on one file.",
+    "--json": "People read tables, programs ask for JSON.",
+    "lease run --bind": "Several members may run on one machine, so that no fixed port is free for "
+    "all. The first line on standard output tells which port was taken.",
+    "--rule": "It is the rule that fences off members that are late. The other one is for "
+    "comparison only.",
+    "--balance": "Counts need nothing from the handlers. Loads even out better where partitions "
+    "differ, if handlers report them.",
+    "--max-progress-ms": "Only you know how long a handler may go without progress.",
+    "lease run --json": "A member prints JSON lines in any case.",
+}

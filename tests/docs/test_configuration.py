@@ -1,0 +1,106 @@
+"""The generated page of the reference: it is what the generator writes, and explains everything
+that users can set."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from spillover.inputs.topology_schema import ClusterFields, LinkFields, TopologyFields
+from spillover.model.topology import Cluster, Link, Topology
+
+SERVICES = Path(__file__).parents[2] / "services"
+PAGE = SERVICES / "docs" / "configuration.md"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The page as the generator writes it now."""
+    directory = tmp_path_factory.mktemp("reference")
+    done = run("-m", "docs", "--out", str(directory))
+    assert done.returncode == 0, f"not explained:\n{done.stderr}"
+    return (directory / PAGE.name).read_text(encoding="utf-8")
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=SERVICES, capture_output=True, text=True, check=False
+    )
+
+
+def python(code):
+    """What the generator's modules say: the package is found in services/ alone."""
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def section(text, name):
+    return text.split(f"\n### `{name}`\n", 1)[1].split("\n### ", 1)[0]
+
+
+def test_the_committed_page_is_what_the_generator_writes(written):
+    assert PAGE.read_text(encoding="utf-8") == written, "stale: run `make reference`"
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [(TopologyFields, Topology), (ClusterFields, Cluster), (LinkFields, Link)],
+)
+def test_schema_and_values_have_the_same_fields_and_defaults(schema, values):
+    """Fields stand in both, and the page shows the defaults of the schema."""
+    own = {field.name: field.default for field in fields(values)}
+    assert set(schema.model_fields) == set(own)
+    for name, field in schema.model_fields.items():
+        if field.default is PydanticUndefined:
+            assert own[name] is MISSING, name
+        else:
+            default = tuple(field.default) if isinstance(field.default, list) else field.default
+            assert own[name] == default, name
+
+
+def test_limits_come_from_the_code_that_refuses(written):
+    assert "Accepts a number, at least 1." in section(written, "gossip_period_ms")
+    assert "one of isolated, paper, two-choice" in section(written, "policy")
+    assert "In bytes." in section(written, "payload_limit_bytes")
+    assert "at least 67108864" in section(written, "clusters[].memory_limit_bytes")
+    assert "from 0.1 to 10" in section(written, "rate")
+    assert "Required." in section(written, "links[].between")
+
+
+def test_what_is_not_explained_is_told_in_a_line(tmp_path):
+    """A field without a docstring, or with one that gives no reason for its default."""
+    said = python(
+        "from docs.declared import entry_of\n"
+        "for text in ('', 'What it is.', 'What it is.\\n\\nWhy: because.'):\n"
+        "    print(*entry_of('held_ms', text, '`5`').gaps('in model'), sep='; ')\n"
+    )
+    what = "held_ms: expected what it means, in model"
+    why = "held_ms: expected why its default is `5`, in model"
+    assert said.splitlines() == [f"{what}; {why}", why, ""]
+
+
+def test_each_reason_belongs_to_an_option():
+    """Reasons of options that are gone, or were renamed, are found out."""
+    unknown = python(
+        "from docs.configuration import COMMANDS_SHOWN\n"
+        "from docs.option_reasons import REASONS\n"
+        "from docs.options import names_of\n"
+        "names = {c: names_of(c) for c in COMMANDS_SHOWN}\n"
+        "known = {n for found in names.values() for n in found}\n"
+        "known |= {f'{c} {n}' for c, found in names.items() for n in found}\n"
+        "print(*sorted(set(REASONS) - known), sep='; ')\n"
+    ).strip()
+    assert not unknown, f"reasons without an option, in services/docs/option_reasons.py: {unknown}"
+
+
+def test_every_entry_is_once_on_its_section(written):
+    for part in re.split(r"^## ", written, flags=re.MULTILINE)[1:]:
+        names = re.findall(r"^### `(.*)`$", part, re.MULTILINE)
+        assert len(set(names)) == len(names)

@@ -1,0 +1,54 @@
+"""The page about HTTP: it has each call, header and reason of the services, and none besides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spillover.apps.lease import problems as of_members
+from spillover.apps.node import problems as of_nodes
+from spillover.apps.node.openapi import REQUEST_HEADERS
+
+PAGE = (Path(__file__).parents[2] / "services" / "docs" / "http.md").read_text(encoding="utf-8")
+
+
+def rows(heading):
+    """The rows of the table whose first column has this heading, cell by cell."""
+    table = PAGE.split(f"\n| {heading} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[2:]]
+
+
+@pytest.mark.parametrize(
+    ("heading", "statuses"),
+    [
+        ("reason", of_nodes.STATUS_BY_REASON),
+        ("reason of a member", of_members.STATUS_BY_REASON),
+    ],
+)
+def test_each_reason_stands_there_once_with_its_status(heading, statuses):
+    told = [(row[0].strip("`"), int(row[1])) for row in rows(heading)]
+    missing = set(statuses) - {reason for reason, _ in told}
+    assert not missing, f"services/docs/http.md: no row for {', '.join(sorted(missing))}"
+    assert sorted(told) == sorted(statuses.items())
+
+
+def test_each_row_of_an_error_says_whether_it_can_have_run():
+    assert {row[2] for row in rows("reason")} == {"no", "yes"}
+    assert all(row[3].endswith(".") for row in rows("reason"))
+
+
+def test_each_call_stands_there_once(described_node):
+    calls = [row[0].strip("`") for row in rows("call")]
+    described = {
+        f"{method.upper()} {path}"
+        for path, methods in described_node["paths"].items()
+        for method in methods
+    }
+    assert len(set(calls)) == len(calls)
+    assert set(calls) == described | {"GET /docs"}
+
+
+def test_each_header_that_means_something_stands_there():
+    told = {row[0].strip("`").lower() for row in rows("request header")}
+    assert told == {header["name"].lower() for header in REQUEST_HEADERS}
