@@ -23,9 +23,10 @@ from spillover.live.alarms import finest_alarm
 from spillover.live.driver import Driver
 from spillover.live.http1 import Response
 from spillover.live.logs import OncePerPeriod
-from spillover.live.node_metrics import REFUSED, NodeMetrics
+from spillover.live.node_metrics import NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
+from spillover.live.recent import REFUSED
 from spillover.live.reception import Reception
 from spillover.live.report_streams import ReportStreams
 from spillover.live.request_log import log_request
@@ -244,7 +245,7 @@ class NodeShell:
 
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
-            self.metrics.home_refused()
+            self.metrics.home_refused(command.reason)
             self.reception.refused(command)
         else:
             self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
 from spillover.core.decisions import describe
+from spillover.live.health import WELL, health_of, is_degraded
 from spillover.live.node_shell import NodeShell
+from spillover.live.recent import REFUSED, WINDOW_S, RecentEnds
+from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID
 
 DELAY_MS_MAX = 60_000.0
@@ -45,6 +48,8 @@ class NeighborState(BaseModel):
     """Requests handed to it since the start, whatever came back."""
     link: LinkState | None = None
     """null where nobody has changed it."""
+    degraded: bool = False
+    """It says that its own work fails, and is given nothing."""
 
 
 class LedgerState(BaseModel):
@@ -53,6 +58,22 @@ class LedgerState(BaseModel):
     epoch: int
     home: dict[str, int]
     foreign: dict[str, int]
+
+
+class RecentState(BaseModel):
+    """Clients' requests that ended in the last seconds. The quantiles are of the system times of
+    those that were done, to within 5 %; null where none was."""
+
+    model_config = ConfigDict(extra="allow")
+
+    window_s: float = WINDOW_S
+    done: Count = 0
+    failed: Count = 0
+    rejected: Count = 0
+    expired: Count = 0
+    refused: Count = 0
+    p50_ms: Milliseconds | None = None
+    p99_ms: Milliseconds | None = None
 
 
 class NodeState(BaseModel):
@@ -77,6 +98,21 @@ class NodeState(BaseModel):
     """Clients' requests that are done, since the start."""
     system_time_sum_ms: Milliseconds = 0.0
     """The sum of their system times."""
+    failed: Count = 0
+    """Clients' requests that failed or whose outcome is unknown, since the start."""
+    rejected: Count = 0
+    """Those that the handler refused as their clients' fault."""
+    expired: Count = 0
+    """Those that were accepted and not done by their deadlines."""
+    refused: Count = 0
+    """Those that were not accepted."""
+    recent: RecentState = RecentState()
+    degraded: bool = False
+    """So much of the work run here fails that neighbors give it nothing and do its own."""
+    health: str = WELL
+    """well, degraded, or recovering: degraded until a moment ago, and loaded step by step."""
+    failed_share: Share = 0.0
+    """Of the work run here of late."""
     stuck: Count = 0
     """Servers still busy with work whose request has ended."""
     down: bool = False
@@ -120,7 +156,8 @@ class FederationState(BaseModel):
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine = shell.machine
-    answered, system_time_sum_s = shell.metrics.answered
+    metrics, health = shell.metrics, health_of(machine)
+    answered, system_time_sum_s = metrics.answered
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -133,14 +170,38 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
-        forwards=sum(shell.metrics.forwards_left),
+        forwards=sum(metrics.forwards_left),
         answered=answered,
         system_time_sum_ms=system_time_sum_s * 1e3,
+        failed=metrics.ended(Outcome.FAILED, Outcome.UNKNOWN),
+        rejected=metrics.ended(Outcome.REJECTED),
+        expired=metrics.ended(Outcome.EXPIRED),
+        refused=metrics.ended(REFUSED),
+        recent=_recent_state(metrics.recent.read()),
+        degraded=health.degraded,
+        health=health.health,
+        failed_share=health.failed_share,
         stuck=len(machine.servers.stuck),
         down=machine.servers.down,
         neighbors=_neighbor_states(shell, now_s),
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
+
+
+def _recent_state(recent: RecentEnds) -> RecentState:
+    return RecentState(
+        done=recent.done,
+        failed=recent.failed,
+        rejected=recent.rejected,
+        expired=recent.expired,
+        refused=recent.refused,
+        p50_ms=_milliseconds(recent.p50_s),
+        p99_ms=_milliseconds(recent.p99_s),
+    )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 3)
 
 
 def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
@@ -159,6 +220,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             delay_ms=linked[y].delay_ms,
             forwards=shell.metrics.forwards_left[y],
             link=link_state(shell, y),
+            degraded=is_degraded(view),
         )
         for y, view in enumerate(shell.machine.neighbors.view(now_s))
     ]
