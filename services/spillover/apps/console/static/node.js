@@ -129,7 +129,7 @@ class NodeView {
     this.tiles.show([
       [`${up.length} of ${all}`, up.length < all || degraded > 0, degraded > 0 ? `${degraded} degraded` : "clusters"],
       [sum(up.map((one) => one.queue_length))],
-      [`${sum(up.map((one) => one.busy))} of ${sum(up.map((one) => one.servers))}`],
+      [`${sum(up.map((one) => one.busy))}/${sum(up.map((one) => one.servers))}`],
       [`${rate(arrived)}/s`],
       [`${rate(out)}/s`],
       [`${rate(failed)}/s`, failed > 0],
