@@ -15,6 +15,12 @@ TARGETS = 'up{job=~"spillover.*"}'
 """Scrape jobs are named spillover, or spillover- and something; see README.md."""
 
 
+FAILED = 'outcome=~"failed|unknown|expired"'
+"""Ends of clients' requests with which they got an error that is not their own fault."""
+
+REFUSED = 'outcome="refused"'
+
+
 RATE = "$__rate_interval"
 """A few scrapes: what Grafana takes for rates."""
 

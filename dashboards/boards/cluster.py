@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
-from dashboards.promql import CLUSTER, RATE, largest, least, total
+from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
 from spillover.model import signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -13,40 +13,60 @@ HELD = 'entry=~"queued|running|away|handed_on"'
 AT_A_GLANCE = Row(
     "Is it well right now?",
     now(
+        "Degraded", "1 while so much of its work fails that neighbors are to do it.",
+        largest(CLUSTER.of(signals.DEGRADED)), limits=[(1, ALARM)], width=4,
+    ),
+    now(
+        "Work that fails", "Share of the work run here of late that failed.",
+        largest(CLUSTER.of(signals.FAILED_SHARE)),
+        unit="percentunit", limits=[(0.01, WARNING), (0.2, ALARM)], width=4,
+    ),
+    now(
+        "Failing", "Requests of its clients per second that failed or expired, wherever they ran.",
+        total(CLUSTER.rate(signals.REQUESTS, FAILED)),
+        unit="reqps", limits=[(0.001, WARNING), (0.1, ALARM)], width=4,
+    ),
+    now(
+        "Turned away", "Requests of its clients per second that were refused.",
+        total(CLUSTER.rate(signals.REQUESTS, REFUSED)),
+        unit="reqps", limits=[(0.001, ALARM)], width=4,
+    ),
+    now(
         "Waiting", "Requests in its queue, N.",
-        total(CLUSTER.of(signals.QUEUE_LENGTH)), limits=[(20, WARNING), (200, ALARM)],
+        total(CLUSTER.of(signals.QUEUE_LENGTH)), limits=[(20, WARNING), (200, ALARM)], width=4,
     ),
     now(
         "Servers busy", "The share of its servers that is occupied.",
         f"{total(CLUSTER.of(signals.SERVERS_BUSY))} / {total(CLUSTER.of(signals.SERVERS))}",
-        unit="percentunit", limits=[(0.85, WARNING), (0.97, ALARM)],
+        unit="percentunit", limits=[(0.85, WARNING), (0.97, ALARM)], width=4,
     ),
     now(
         "Servers stuck", "Servers that still run what nobody waits for any more.",
-        total(CLUSTER.of(signals.SERVERS_STUCK)), limits=[(1, ALARM)],
+        total(CLUSTER.of(signals.SERVERS_STUCK)), limits=[(1, ALARM)], width=4,
     ),
     now(
         "P", "Acceptance probability: 0 is full or draining.",
         least(CLUSTER.of(signals.ACCEPT_PROBABILITY)),
-        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM,
+        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM, width=4,
     ),
     now(
         "R", "Neighborhood acceptance probability: near 0 nobody around can help.",
         least(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY)),
-        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM,
+        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM, width=4,
     ),
     now(
         "Oldest report", "Age of the newest report of the neighbor heard least recently.",
         largest(CLUSTER.of(signals.NEIGHBOR_STATE_AGE)),
-        unit="s", limits=[(1, WARNING), (5, ALARM)],
+        unit="s", limits=[(1, WARNING), (5, ALARM)], width=4,
     ),
     now(
         "Loop lag", "How late a timer rang, at most, since the last scrape.",
-        largest(CLUSTER.of(signals.LOOP_LAG)), unit="s", limits=[(0.1, WARNING), (0.25, ALARM)],
+        largest(CLUSTER.of(signals.LOOP_LAG)),
+        unit="s", limits=[(0.1, WARNING), (0.25, ALARM)], width=4,
     ),
     now(
         "Ledger off by", "Requests lost or counted twice: anything but 0 is a bug.",
-        largest(CLUSTER.of(signals.LEDGER_IMBALANCE)), limits=[(1, ALARM)],
+        largest(CLUSTER.of(signals.LEDGER_IMBALANCE)), limits=[(1, ALARM)], width=4,
     ),
 )  # fmt: skip
 
@@ -78,13 +98,21 @@ SERVERS = Row(
         Query(CLUSTER.of(signals.SERVERS), "there are"),
         Query(CLUSTER.of(signals.SERVERS_BUSY), "busy"),
         Query(CLUSTER.of(signals.SERVERS_STUCK), "stuck"),
+        width=8,
+    ),
+    graph(
+        "How much of what they run fails?",
+        "Share of the work run here that failed, and 1 while that makes the cluster degraded.",
+        Query(CLUSTER.of(signals.FAILED_SHARE), "fails"),
+        Query(CLUSTER.of(signals.DEGRADED), "degraded"),
+        unit="percentunit", top=1, width=8,
     ),
     graph(
         "How willing is it, and its neighborhood?",
         "P of the cluster, and R of the cluster with its neighbors.",
         Query(CLUSTER.of(signals.ACCEPT_PROBABILITY), "P"),
         Query(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY), "R"),
-        unit="percentunit", top=1,
+        unit="percentunit", top=1, width=8,
     ),
 )  # fmt: skip
 
@@ -93,7 +121,12 @@ CLIENTS = Row(
     graph(
         "How do their requests end?", "Requests of its own clients per second, by how they ended.",
         Query(total(CLUSTER.rate(signals.REQUESTS), "outcome"), "{{outcome}}"),
-        unit="reqps", stacked=True,
+        unit="reqps", stacked=True, width=8,
+    ),
+    graph(
+        "Why are they turned away?", "Refused requests of its clients per second, by reason.",
+        Query(total(CLUSTER.rate(signals.REFUSALS), "reason"), "{{reason}}"),
+        unit="reqps", stacked=True, width=8,
     ),
     graph(
         "How long do they take?", "System time, of requests that were done.",
@@ -101,7 +134,7 @@ CLIENTS = Row(
         Query(CLUSTER.quantile(0.9, signals.SYSTEM_TIME), "90 of 100 are faster"),
         Query(CLUSTER.quantile(0.99, signals.SYSTEM_TIME), "99 of 100 are faster"),
         Query(CLUSTER.mean(signals.SYSTEM_TIME), "mean"),
-        unit="s",
+        unit="s", width=8,
     ),
 )  # fmt: skip
 

@@ -4,51 +4,81 @@ from __future__ import annotations
 
 from dashboards.board import ALERTS_NOW, Board, Row
 from dashboards.panels import ALARM, WARNING, Query, graph, matrix, now
-from dashboards.promql import CLUSTER, FIRING, TARGETS, largest, least, number, total
+from dashboards.promql import (
+    CLUSTER,
+    FAILED,
+    FIRING,
+    REFUSED,
+    TARGETS,
+    largest,
+    least,
+    number,
+    total,
+)
 from spillover.model import signals
 
 ANSWERED = 'outcome="answered"'
 NOT_ANSWERED = 'outcome!="answered"'
-REFUSED = 'outcome="refused"'
 SERVED_AT_HOME = 'le="0.0"'
 
 AT_A_GLANCE = Row(
     "Is anything wrong right now?",
     now(
         "Alerts", "How many of the alerts in alerts.yaml are firing.",
-        number(FIRING), limits=[(1, ALARM)],
+        number(FIRING), limits=[(1, ALARM)], width=4,
     ),
     now(
         "Silent nodes", "How many nodes and lease members do not answer Prometheus.",
-        number(f"{TARGETS} == 0"), limits=[(1, ALARM)],
+        number(f"{TARGETS} == 0"), limits=[(1, ALARM)], width=4,
+    ),
+    now(
+        "Degraded clusters", "Clusters whose work fails so often that neighbors do it instead.",
+        total(CLUSTER.of(signals.DEGRADED)), limits=[(1, ALARM)], width=4,
+    ),
+    now(
+        "Failing", "Requests per second that failed or expired: clients got 502 or 504.",
+        total(CLUSTER.rate(signals.REQUESTS, FAILED)),
+        unit="reqps", limits=[(0.001, WARNING), (0.1, ALARM)], width=4,
+    ),
+    now(
+        "Turned away", "Requests per second that clients were refused.",
+        total(CLUSTER.rate(signals.REQUESTS, REFUSED)),
+        unit="reqps", limits=[(0.001, ALARM)], width=4,
+    ),
+    now(
+        "Slowest 1 %", "System time that 99 of 100 requests stay under, in the last moments.",
+        CLUSTER.quantile(0.99, signals.SYSTEM_TIME),
+        unit="s", limits=[(5, WARNING), (30, ALARM)], width=4,
     ),
     now(
         "Waiting per server",
         "Requests in queues for each server there is: under 1 is a quiet day, a burst makes some.",
         f"{total(CLUSTER.of(signals.QUEUE_LENGTH))} / {total(CLUSTER.of(signals.SERVERS))}",
-        limits=[(2, WARNING), (10, ALARM)],
+        limits=[(2, WARNING), (10, ALARM)], width=4,
     ),
     now(
         "Servers busy", "The share of all servers that is occupied: at 1 every further one waits.",
         f"{total(CLUSTER.of(signals.SERVERS_BUSY))} / {total(CLUSTER.of(signals.SERVERS))}",
-        unit="percentunit", limits=[(0.85, WARNING), (0.97, ALARM)],
+        unit="percentunit", limits=[(0.85, WARNING), (0.97, ALARM)], width=4,
     ),
     now(
-        "Turned away", "Requests per second that clients were refused.",
-        total(CLUSTER.rate(signals.REQUESTS, REFUSED)), unit="reqps", limits=[(0.001, ALARM)],
-    ),
-    now(
-        "Slowest 1 %", "System time that 99 of 100 requests stay under, in the last moments.",
-        CLUSTER.quantile(0.99, signals.SYSTEM_TIME), unit="s", limits=[(5, WARNING), (30, ALARM)],
+        "Most failing", "Share of the work of one cluster that failed of late, where it is worst.",
+        largest(CLUSTER.of(signals.FAILED_SHARE)),
+        unit="percentunit", limits=[(0.01, WARNING), (0.2, ALARM)], width=4,
     ),
     now(
         "Least R", "R of the cluster that has the least help to hope for: near 0 there is none.",
         least(CLUSTER.of(signals.NEIGHBORHOOD_ACCEPT_PROBABILITY)),
-        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM,
+        unit="percentunit", limits=[(0.1, WARNING), (0.5, "green")], lowest=ALARM, width=4,
+    ),
+    now(
+        "Oldest report", "Age of the newest report of the neighbor heard least recently.",
+        largest(CLUSTER.of(signals.NEIGHBOR_STATE_AGE)),
+        unit="s", limits=[(1, WARNING), (5, ALARM)], width=4,
     ),
     now(
         "Ledgers off by", "Requests lost or counted twice, at worst: anything but 0 is a bug.",
-        largest(CLUSTER.of(signals.LEDGER_IMBALANCE)), limits=[(1, ALARM)],
+        largest(CLUSTER.of(signals.LEDGER_IMBALANCE)), limits=[(1, ALARM)], width=4,
     ),
     ALERTS_NOW,
 )  # fmt: skip
@@ -65,6 +95,28 @@ QUEUES = Row(
             f"{CLUSTER.of(signals.SERVERS_BUSY)} / {CLUSTER.of(signals.SERVERS)}", "{{cluster}}"
         ),
         unit="percentunit", top=1, opens="cluster",
+    ),
+)  # fmt: skip
+
+FAILING = Row(
+    "Which clusters fail, and who suffers?",
+    graph(
+        "Which share of its work fails?",
+        "Of the work run in the cluster of late, its neighbors' too; what clients did wrong aside.",
+        Query(CLUSTER.of(signals.FAILED_SHARE), "{{cluster}}"),
+        unit="percentunit", top=1, width=8, opens="cluster",
+    ),
+    graph(
+        "Which clusters are degraded?",
+        "1 while so much of its work fails that neighbors give it nothing and do its own.",
+        Query(CLUSTER.of(signals.DEGRADED), "{{cluster}}"),
+        top=1, width=8, opens="cluster",
+    ),
+    graph(
+        "Whose clients' requests fail?",
+        "Requests per second that failed or expired, wherever they ran, by home cluster.",
+        Query(total(CLUSTER.rate(signals.REQUESTS, FAILED), "cluster"), "{{cluster}}"),
+        unit="reqps", width=8, opens="cluster",
     ),
 )  # fmt: skip
 
@@ -145,12 +197,17 @@ ENDS = Row(
     graph(
         "How do they end?", "Requests of clients per second, by how they ended.",
         Query(total(CLUSTER.rate(signals.REQUESTS), "outcome"), "{{outcome}}"),
-        unit="reqps", stacked=True,
+        unit="reqps", stacked=True, width=8,
     ),
     graph(
         "Who turns clients away?", "Refused requests per second, by cluster.",
         Query(total(CLUSTER.rate(signals.REQUESTS, REFUSED), "cluster"), "{{cluster}}"),
-        unit="reqps", opens="cluster",
+        unit="reqps", width=8, opens="cluster",
+    ),
+    graph(
+        "Why are clients turned away?", "Refused requests per second, by the reason given.",
+        Query(total(CLUSTER.rate(signals.REFUSALS), "reason"), "{{reason}}"),
+        unit="reqps", stacked=True, width=8,
     ),
 )  # fmt: skip
 
@@ -184,5 +241,5 @@ BOARD = Board(
     says="All clusters at once: where work waits, who helps whom, what clients see.",
     scope=CLUSTER,
     choices=signals.SERVERS,
-    rows=(AT_A_GLANCE, QUEUES, WILLING, FLOWS, TIMES, ENDS, TRUST),
+    rows=(AT_A_GLANCE, QUEUES, FAILING, WILLING, FLOWS, TIMES, ENDS, TRUST),
 )

@@ -92,6 +92,18 @@ def test_a_request_that_was_cancelled_elsewhere(story):
     assert (lines[2]["outcome"], lines[2]["path"]) == ("cancelled", ["a", "c"])
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REJECTED])
+def test_what_an_upstream_said_no_to(story, outcome):
+    """Its status is told; whoever has no upstream tells none."""
+    node = story()
+    node.fill(1, 2)
+    node.tell(ev.ServiceEnded(1, outcome, 0.5, problem="no", upstream_status=418), 1.0)
+    node.end(2, 2.0)
+    ended = told(node, 1)[-1]
+    assert (ended["outcome"], ended["upstream_status"]) == (outcome.value, 418)
+    assert "upstream_status" not in told(node, 2)[-1]
+
+
 def test_a_refused_request_has_a_story_too(story):
     """It was never accepted; why is on record all the same."""
     node = story(queue_limit=0)

@@ -371,6 +371,12 @@ def resets_fixture() -> ModuleType:
     return _module("fault_resets")
 
 
+@pytest.fixture(name="consoles", scope="session")
+def consoles_fixture() -> ModuleType:
+    """Console pages of services that say what a test has them say."""
+    return _module("told_console")
+
+
 @pytest.fixture(scope="session")
 def rings(federations, tmp_path_factory) -> Iterator[Callable[[int], list[Any]]]:
     """`rings(count)`: so many federations of four nodes that run and are well. They are used

@@ -27,6 +27,7 @@ name: three
 clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
 links: [{between: [a, b], delay_ms: 5}, {between: [b, c], delay_ms: 5}, {between: [a, c]}]
 """
+NOTHING = "\u2013"
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 PAINTED_MS = 1000.0
@@ -174,7 +175,7 @@ def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
         badge = page.locator("#decisions tbody .badge").first
         expect(badge).to_have_text(re.compile("→ [bc]"))
         expect(page.locator(".flow[data-on]").first).to_be_visible()
-        expect(tile(page, "mean system time")).to_have_text(re.compile(" m?s$"))
+        expect(tile(page, "mean time")).to_have_text(re.compile(" m?s$"))
         page.locator("#decisions tbody button").first.click()
         explained = page.locator("#explanation .decision").first
         expect(explained).to_contain_text(re.compile("Handed on to [bc]"))
@@ -193,6 +194,91 @@ def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
         page.mouse.move(1, 1)
         expect(page.locator("#decisions tbody button").first).not_to_have_text(before)
         expect(page.locator("#connection")).to_have_text("live")
+
+
+def test_failures_and_refusals_are_seen(tmp_path, up, ask, until, opened, expect):
+    """As they happen, in figures and as a line; and what the story of a failed one was."""
+    (tmp_path / "work.py").write_text("def run(payload):\n    return 1 // payload\n")
+    topology = tmp_path / "one.yaml"
+    handler = '"python:work:run"'
+    topology.write_text(f"name: one\nclusters: [{{id: a, servers: 2, handler: {handler}}}]\n")
+    _, urls = up(str(topology), "--seed", "1")
+    requests = f"{urls['a']}/requests"
+    with opened(urls["a"]) as page:
+        calm = page.locator("#failure-lines .calm")
+        expect(calm).to_be_visible()
+        expect(fact(page, "p50, p99")).to_have_text(f"{NOTHING}, {NOTHING}")
+        assert ask(requests, {"payload": 1})[0] == 200
+        expect(fact(page, "p50, p99")).to_have_text(re.compile(r"^[\d.]+ m?s, [\d.]+ m?s$"))
+
+        def is_seen(name, payload):
+            ask(requests, {"payload": payload})
+            return re.match(r"[\d.]*[1-9]", tile(page, name).inner_text())
+
+        until(lambda: is_seen("failed", 0))
+        expect(calm).to_be_hidden()
+        page.locator("#decisions tbody button").first.click()
+        expect(page.locator("#explanation")).to_contain_text("ended failed (ZeroDivisionError")
+        page.keyboard.press("Escape")
+        assert ask(f"{urls['a']}/admin/drain", {})[0] == 202
+        until(lambda: is_seen("refused", 1))
+        state = ask(f"{urls['a']}/state")[1]
+        assert state["failed"] > 0
+        assert state["refused"] > 0
+
+
+def test_degraded_clusters_are_marked(consoles, opened, expect):
+    """By a shape and a word, not by color alone; said aloud; until they are well again."""
+    b = {"health": "degraded", "degraded": True, "failed_share": 0.83, "accept_probability": 0.0}
+    links = [("a", "b"), ("a", "c"), ("b", "c")]
+
+    def tell():
+        neighbors = {"b": {"degraded": b["degraded"]}, "c": {}}
+        return [
+            consoles.state_of("a", neighbors),
+            consoles.state_of("b", {"a": {}, "c": {}}, **b),
+            consoles.state_of("c", {"a": {}}),
+        ]
+
+    with consoles.console_of("a", links, tell) as url, opened(url, width=360, height=740) as page:
+        triangle = cluster(page, "b").locator('[data-of="degraded"]')
+        disc = cluster(page, "b").locator('[data-of="recovering"]')
+        expect(triangle).to_be_visible()
+        expect(cluster(page, "b").locator(".words")).to_have_text("degraded")
+        expect(cluster(page, "b")).to_have_attribute("aria-label", re.compile("degraded, 83 %"))
+        expect(cluster(page, "a").locator('[data-of="degraded"]')).to_be_hidden()
+        expect(page.locator("[data-tile=clusters] + span")).to_have_text("1 degraded")
+        expect(page.locator(".legend button").nth(1)).to_have_text("b, degraded")
+        expect(page.locator("#cluster tbody th")).to_have_text(["b (degraded)", "c"])
+        expect(page.locator("#cluster .notice")).to_be_hidden()
+        cluster(page, "b").click()
+        expect(page.locator("#cluster .badge")).to_have_text("degraded")
+        expect(page.locator("#cluster .notice")).to_contain_text("83 % of the work run here fails")
+        assert has_no_sideways_scroll(page)
+        b |= {"health": "recovering", "degraded": False, "failed_share": 0.004}
+        expect(disc).to_be_visible()
+        expect(triangle).to_be_hidden()
+        expect(cluster(page, "b").locator(".words")).to_have_text("recovering")
+        expect(page.locator("#cluster .notice")).to_contain_text("0.4 % of the work run here")
+        b |= {"health": "well", "failed_share": 0.0, "accept_probability": 1.0}
+        expect(disc).to_be_hidden()
+        expect(page.locator("#cluster .badge")).to_have_text("up")
+        expect(page.locator("#cluster .notice")).to_be_hidden()
+        expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
+
+
+def test_what_another_version_says_of_its_health_is_no_reason_to_stop(consoles, opened, expect):
+    """A word that the page does not know is shown as well; what is known goes on."""
+
+    def tell():
+        return [
+            consoles.state_of("a", health="on vacation"),
+            consoles.state_of("b", degraded=True),
+        ]
+
+    with consoles.console_of("a", [("a", "b")], tell) as url, opened(url) as page:
+        expect(cluster(page, "a")).to_have_attribute("data-health", "well")
+        expect(cluster(page, "b")).to_have_attribute("data-health", "degraded")
 
 
 def test_it_says_when_its_own_node_is_gone(three, up, opened, expect):

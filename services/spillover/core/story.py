@@ -45,6 +45,7 @@ class Ending:
     network_s: float
     service_s: float
     problem: str | None
+    upstream_status: int | None
 
 
 class Story:
@@ -73,6 +74,7 @@ class Story:
                 answer.network_s,
                 answer.service_s,
                 answer.problem,
+                answer.upstream_status,
             )
         )
 
@@ -109,7 +111,7 @@ def _describe(record: Decision | Note | Ending, neighbor_ids: Sequence[str]) -> 
         if record.problem is not None:
             told["problem"] = record.problem
         return told
-    return {
+    told = {
         "event": ENDED,
         "outcome": record.outcome.value,
         "path": list(record.path),
@@ -118,3 +120,6 @@ def _describe(record: Decision | Note | Ending, neighbor_ids: Sequence[str]) -> 
         "service_ms": round(record.service_s * 1e3, 3),
         "problem": record.problem,
     }
+    if record.upstream_status is not None:
+        told["upstream_status"] = record.upstream_status
+    return told

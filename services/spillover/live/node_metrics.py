@@ -16,12 +16,12 @@ from prometheus_client.registry import Collector
 
 from spillover.core.names import Names
 from spillover.core.node import NodeMachine
+from spillover.live.health import health_of
+from spillover.live.recent import REFUSED, Recent
 from spillover.live.tallies import Spread, Tally, gauges
 from spillover.live.timers import Timers
 from spillover.model import signals
-from spillover.model.request import Answer, Outcome
-
-REFUSED = "refused"
+from spillover.model.request import Answer, Outcome, Refusal
 
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 """What can become of a forward; see `peer_link`."""
@@ -39,14 +39,18 @@ class NodeMetrics(Collector):
         requests = Tally(signals.REQUESTS, [(end,) for end in ends])
         received = Tally(signals.RECEIVED, product(neighbors, ends))
         forwards = Tally(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
+        refusals = Tally(signals.REFUSALS, [(reason.value,) for reason in Refusal])
         self._requests, self._received = requests.counts, received.counts
+        self._refusals = refusals.counts
         self._forwards = forwards.counts
         self._system_time = Spread(signals.SYSTEM_TIME)
         self._queue_wait = Spread(signals.QUEUE_WAIT)
         self._hops = Spread(signals.HOPS)
         self._written = (
-            requests, received, forwards, self._system_time, self._queue_wait, self._hops,
+            requests, refusals, received, forwards,
+            self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
+        self.recent = Recent()
         self.forwards_left = [0] * len(neighbors)
         """Forwards to each neighbor since the start, whatever came back."""
         self.registry = CollectorRegistry()
@@ -58,17 +62,28 @@ class NodeMetrics(Collector):
         """How many clients' requests are done, and the sum of their system times in seconds."""
         return self._system_time.count, self._system_time.total
 
+    def ended(self, *ends: str) -> int:
+        """How many clients' requests ended in one of these ways: an Outcome, or REFUSED."""
+        return sum(self._requests[end,] for end in ends)
+
     def home_ended(self, answer: Answer) -> None:
         """A client's request has its answer."""
         outcome = answer.outcome
         self._requests[outcome,] += 1
         if outcome is Outcome.DONE:
-            self._system_time.observe(answer.total_s)
+            total_s = answer.total_s
+            self._system_time.observe(total_s)
             self._queue_wait.observe(answer.queued_s)
             self._hops.observe(len(answer.path) - 1)
+            self.recent.done(total_s)
+        else:
+            self.recent.ended(outcome)
 
-    def home_refused(self) -> None:
+    def home_refused(self, reason: Refusal) -> None:
+        """A client's request was not accepted."""
         self._requests[REFUSED,] += 1
+        self._refusals[reason,] += 1
+        self.recent.ended(REFUSED)
 
     def foreign_ended(self, neighbor: str, outcome: str) -> None:
         self._received[neighbor, outcome] += 1
@@ -80,6 +95,7 @@ class NodeMetrics(Collector):
         """Of `prometheus_client`: all metrics, at each scrape."""
         machine = self._machine
         cluster = machine.settings.cluster
+        health = health_of(machine)
         for written in self._written:
             yield written.collect(cluster)
         values = {
@@ -92,6 +108,8 @@ class NodeMetrics(Collector):
             signals.HELD_BYTES: machine.held.total_bytes + self._names.kept_bytes,
             signals.HELD_LIMIT_BYTES: machine.held.limit_bytes,
             signals.KEPT_BYTES: self._names.kept_bytes,
+            signals.DEGRADED: float(health.degraded),
+            signals.FAILED_SHARE: health.failed_share,
             signals.LOOP_LAG: self._timers.take_lag_s(),
             signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
         }

@@ -29,9 +29,10 @@ from spillover.live.http1 import Response
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.memory_limit import default_held_limit_bytes
 from spillover.live.moving import Moving
-from spillover.live.node_metrics import REFUSED, NodeMetrics
+from spillover.live.node_metrics import NodeMetrics
 from spillover.live.outbox import Faults, Outbox
 from spillover.live.peer_link import PeerLink
+from spillover.live.recent import REFUSED
 from spillover.live.reception import FutureWaiter, Reception
 from spillover.live.report_streams import ReportStreams
 from spillover.live.request_log import log_request
@@ -235,7 +236,7 @@ class NodeShell:
 
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
-            self.metrics.home_refused()
+            self.metrics.home_refused(command.reason)
             self.reception.refused(command)
         else:
             self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)

@@ -31,6 +31,12 @@ SERVERS_BUSY = Signal("spillover_servers_busy", "gauge", "Servers that are occup
 SERVERS_STUCK = Signal(
     "spillover_servers_stuck", "gauge", "Servers occupied by work whose request has ended"
 )
+DEGRADED = Signal(
+    "spillover_degraded", "gauge", "1 while so much of the work fails that neighbors are to do it"
+)
+FAILED_SHARE = Signal(
+    "spillover_failed_share", "gauge", "Share of the work run here of late that failed"
+)
 ACCEPT_PROBABILITY = Signal("spillover_accept_probability", "gauge", "P of the cluster")
 NEIGHBORHOOD_ACCEPT_PROBABILITY = Signal(
     "spillover_neighborhood_accept_probability", "gauge", "R of the cluster"
@@ -43,6 +49,12 @@ NEIGHBOR_STATE_AGE = Signal(
 )
 REQUESTS = Signal(
     "spillover_requests_total", "counter", "Requests of clients by how they ended", ("outcome",)
+)
+REFUSALS = Signal(
+    "spillover_refusals_total",
+    "counter",
+    "Requests of clients that were refused, by why; too_late: past its deadline once its turn came",
+    ("reason",),
 )
 FORWARDS = Signal(
     "spillover_forwards_total",

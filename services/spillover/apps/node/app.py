@@ -39,6 +39,7 @@ from spillover.apps.node.views import (
 )
 from spillover.apps.sites import Site
 from spillover.live import wire
+from spillover.live.health import health_of
 from spillover.live.node_shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -94,12 +95,13 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
 
     @app.get("/readyz", responses=problems("draining", "no_servers"))
     async def readyz() -> dict[str, str]:
-        """200 while new requests are accepted."""
+        """200 while new requests are accepted. Also where the work run here fails: neighbors do it
+        then, and what fails everywhere must not take a whole federation out."""
         if shell.machine.draining:
             raise Problem("draining", "the cluster is draining")
         if shell.machine.servers.down and not any(shell.machine.neighbors.accepting):
             raise Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
-        return {"status": "ready"}
+        return {"status": "ready", "health": health_of(shell.machine).health}
 
     @app.get(
         "/metrics",

@@ -51,15 +51,16 @@ async def _update(shell: NodeShell, federation: Federation) -> bytes:
     return msgspec.json.encode(
         {
             "at_ms": round(shell.now_s * 1e3, 1),
-            "clusters": [_cluster(name, state) for name, state in shown.clusters.items()],
+            "clusters": [cluster_view(name, state) for name, state in shown.clusters.items()],
             "links": [[*link.between, link.delay_ms] for link in shown.links],
             "decisions": _decisions(shell),
         }
     )
 
 
-def _cluster(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
-    """The names are those of `/state`; counts are of all time, for the page to take differences."""
+def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
+    """What the page draws of one cluster. The names are those of `/state`; counts are of all time,
+    for the page to take differences."""
     if isinstance(state, Unreachable):
         return {"id": name, "unreachable": True, "last_seen_s": state.last_seen_s}
     return {
@@ -81,6 +82,14 @@ def _cluster(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
         "forwards": state.forwards,
         "answered": state.answered,
         "system_time_sum_ms": round(state.system_time_sum_ms, 3),
+        "failed": state.failed,
+        "rejected": state.rejected,
+        "expired": state.expired,
+        "refused": state.refused,
+        "recent": {"p50_ms": state.recent.p50_ms, "p99_ms": state.recent.p99_ms},
+        "health": state.health,
+        "degraded": state.degraded,
+        "failed_share": round(state.failed_share, 4),
         "neighbors": [_neighbor(neighbor) for neighbor in state.neighbors],
     }
 
@@ -94,6 +103,7 @@ def _neighbor(state: NeighborState) -> dict[str, Any]:
         "age_ms": None if state.age_ms is None else round(state.age_ms, 1),
         "alive": state.alive,
         "forwards": state.forwards,
+        "degraded": state.degraded,
         "link": None if state.link is None else state.link.model_dump(),
     }
 

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
 from spillover.core.decisions import describe
+from spillover.live.health import WELL, health_of, is_degraded
 from spillover.live.node_shell import NodeShell
+from spillover.live.recent import REFUSED, WINDOW_S, RecentEnds
+from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID
 
 DELAY_MS_MAX = 60_000.0
@@ -45,6 +48,8 @@ class NeighborState(BaseModel):
     """Requests handed to it since the start, whatever came back."""
     link: LinkState | None = None
     """null where nobody has changed it."""
+    degraded: bool = False
+    """It says that its own work fails, and is given nothing."""
     disagreement: str | None = None
     """What the two topologies say differently of what the clusters share, or that another node is
     at the neighbor's address; null as far as they agree."""
@@ -64,6 +69,22 @@ class LedgerState(BaseModel):
     epoch: int
     home: dict[str, int]
     foreign: dict[str, int]
+
+
+class RecentState(BaseModel):
+    """Clients' requests that ended in the last seconds. The quantiles are of the system times of
+    those that were done, to within 5 %; null where none was."""
+
+    model_config = ConfigDict(extra="allow")
+
+    window_s: float = WINDOW_S
+    done: Count = 0
+    failed: Count = 0
+    rejected: Count = 0
+    expired: Count = 0
+    refused: Count = 0
+    p50_ms: Milliseconds | None = None
+    p99_ms: Milliseconds | None = None
 
 
 class NodeState(BaseModel):
@@ -88,6 +109,21 @@ class NodeState(BaseModel):
     """Clients' requests that are done, since the start."""
     system_time_sum_ms: Milliseconds = 0.0
     """The sum of their system times."""
+    failed: Count = 0
+    """Clients' requests that failed or whose outcome is unknown, since the start."""
+    rejected: Count = 0
+    """Those that the handler refused as their clients' fault."""
+    expired: Count = 0
+    """Those that were accepted and not done by their deadlines."""
+    refused: Count = 0
+    """Those that were not accepted."""
+    recent: RecentState = RecentState()
+    degraded: bool = False
+    """So much of the work run here fails that neighbors give it nothing and do its own."""
+    health: str = WELL
+    """well, degraded, or recovering: degraded until a moment ago, and loaded step by step."""
+    failed_share: Share = 0.0
+    """Of the work run here of late."""
     stuck: Count = 0
     """Servers still busy with work whose request has ended."""
     held_bytes: Count = 0
@@ -137,7 +173,8 @@ class FederationState(BaseModel):
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine = shell.machine
-    answered, system_time_sum_s = shell.metrics.answered
+    metrics, health = shell.metrics, health_of(machine)
+    answered, system_time_sum_s = metrics.answered
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -150,9 +187,17 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
-        forwards=sum(shell.metrics.forwards_left),
+        forwards=sum(metrics.forwards_left),
         answered=answered,
         system_time_sum_ms=system_time_sum_s * 1e3,
+        failed=metrics.ended(Outcome.FAILED, Outcome.UNKNOWN),
+        rejected=metrics.ended(Outcome.REJECTED),
+        expired=metrics.ended(Outcome.EXPIRED),
+        refused=metrics.ended(REFUSED),
+        recent=_recent_state(metrics.recent.read()),
+        degraded=health.degraded,
+        health=health.health,
+        failed_share=health.failed_share,
         stuck=len(machine.servers.stuck),
         held_bytes=shell.held_bytes,
         held_limit_bytes=machine.held.limit_bytes,
@@ -165,6 +210,22 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
+
+
+def _recent_state(recent: RecentEnds) -> RecentState:
+    return RecentState(
+        done=recent.done,
+        failed=recent.failed,
+        rejected=recent.rejected,
+        expired=recent.expired,
+        refused=recent.refused,
+        p50_ms=_milliseconds(recent.p50_s),
+        p99_ms=_milliseconds(recent.p99_s),
+    )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 3)
 
 
 def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
@@ -184,6 +245,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             forwards=shell.metrics.forwards_left[y],
             link=link_state(shell, y),
             disagreement=shell.peers.agreements[y].disagreement,
+            degraded=is_degraded(view),
         )
         for y, view in enumerate(shell.machine.neighbors.view(now_s))
     ]

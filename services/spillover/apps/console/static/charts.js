@@ -1,4 +1,5 @@
-// Time lines, by uPlot. One line for each of some things; one of them may be brought forward.
+// Time lines, by uPlot. One line for each of some things, or one in each of several layers, which
+// differ by their dashes; one of the things may be brought forward.
 
 import { color, el, style } from "./dom.js";
 
@@ -8,23 +9,28 @@ const WHOLE = [1, 10, 100, 1000, 10_000].flatMap((ten) => [ten, 2 * ten, 5 * ten
 const NAMED_MAX = 8; // in the label at the pointer
 
 export class Chart {
-  /** `format` makes words of a value; `step` draws levels, of whole numbers, instead of slopes. */
-  constructor(place, { format, step = false, least = 1 }) {
+  /** `format` makes words of a value; `step` draws levels, of whole numbers, instead of slopes.
+   *  `layers`: {word, dash} of each; `calm` is said where all is 0. */
+  constructor(place, { format, step = false, least = 1, layers = [{ word: "" }], calm = "" }) {
     this.place = place;
     this.format = format;
     this.step = step;
     this.least = least; // that the axis reaches
     this.ids = [];
     this.chosen = null;
+    this.layers = layers;
     this.label = el("div", { class: "reading", hidden: true });
+    this.calm = el("p", { class: "calm muted small", text: calm, hidden: true });
+    if (calm) place.append(this.calm);
     new ResizeObserver(() => this.#resize()).observe(place);
   }
 
-  /** `lines`: id -> values, as long as `times`. */
-  show(times, lines) {
-    const ids = [...lines.keys()];
+  /** `layers`: of each, id -> values, as long as `times`; the ids are the same in all. */
+  show(times, ...layers) {
+    const ids = [...layers[0].keys()];
     if (this.plot === undefined || ids.join("\n") !== this.ids.join("\n")) this.#make(ids);
-    this.data = [times, ...ids.map((id) => lines.get(id))];
+    this.data = [times, ...layers.flatMap((lines) => ids.map((id) => lines.get(id)))];
+    this.calm.hidden = this.data.slice(1).some((values) => values.some((value) => value > 0));
     if (this.waiting || document.hidden) return;
     this.waiting = requestAnimationFrame(() => {
       this.waiting = null;
@@ -46,15 +52,18 @@ export class Chart {
     this.plot?.destroy();
     this.ids = ids;
     const paths = this.step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
-    const series = ids.map((id, index) => ({
-      label: id,
-      scale: "y",
-      paths,
-      spanGaps: false,
-      points: { show: false },
-      width: 1.5,
-      stroke: () => this.#color(id, index),
-    }));
+    const series = this.layers.flatMap(({ dash }) =>
+      ids.map((id, index) => ({
+        label: id,
+        scale: "y",
+        paths,
+        dash,
+        spanGaps: false,
+        points: { show: false },
+        width: 1.5,
+        stroke: () => this.#color(id, index),
+      })),
+    );
     const axis = {
       stroke: () => style("--muted"),
       grid: { stroke: () => style("--grid"), width: 1 },
@@ -75,7 +84,7 @@ export class Chart {
         series: [{}, ...series],
         hooks: { setCursor: [(plot) => this.#read(plot)] },
       },
-      [[], ...ids.map(() => [])],
+      [[], ...series.map(() => [])],
       this.place,
     );
     this.plot.over.append(this.label);
@@ -111,9 +120,12 @@ export class Chart {
     const { idx, left } = plot.cursor;
     const rows = [];
     if (idx !== null && idx !== undefined && left >= 0) {
-      this.ids.forEach((id, index) => {
-        const value = plot.data[index + 1][idx];
-        if (value !== null && value !== undefined) rows.push({ id, index, value });
+      plot.data.slice(1).forEach((values, line) => {
+        const index = line % this.ids.length;
+        const { word } = this.layers[Math.floor(line / this.ids.length)];
+        const value = values[idx];
+        if (value === null || value === undefined || (word && value === 0)) return;
+        rows.push({ id: this.ids[index], index, value, word });
       });
     }
     this.label.hidden = rows.length === 0;
@@ -122,7 +134,7 @@ export class Chart {
     const shown = rows.slice(0, NAMED_MAX).map((row) => {
       const chip = el("i", { class: "chip" });
       chip.style.background = color(row.index, this.ids.length);
-      return el("div", {}, chip, `${row.id} ${this.format(row.value)}`);
+      return el("div", {}, chip, `${row.id} ${this.format(row.value)} ${row.word}`.trim());
     });
     const more = rows.length - shown.length;
     const rest = more > 0 ? [el("div", { class: "muted", text: `and ${more} more` })] : [];

@@ -1,13 +1,19 @@
 // One cluster at a closer look: its figures, what it believes of its neighbors, and what can be done.
 
-import { color, duration, el, milliseconds, rate, set, share, webAddress } from "./dom.js";
+import { color, duration, el, health, milliseconds, percent, rate, set, share, webAddress } from "./dom.js";
 import { Operate } from "./operate.js";
+
+const NOTICES = {
+  degraded: "of the work run here fails. Neighbors give this cluster nothing, its own clients’ work goes to them, and a little of it still runs here to find out when all is well again.",
+  recovering: "of the work run here failed of late. It works again, and gets more of it step by step.",
+};
 
 export class ClusterPanel {
   constructor() {
     this.name = el("h2");
     this.badge = el("span", { class: "badge" });
     this.chip = el("i", { class: "chip" });
+    this.notice = el("p", { class: "notice", role: "status", hidden: true });
     this.facts = el("dl", { class: "facts" });
     this.values = new Map();
     this.body = el("tbody");
@@ -25,6 +31,7 @@ export class ClusterPanel {
       "aside",
       { class: "card", id: "cluster" },
       el("div", { class: "head" }, el("div", { class: "named" }, this.chip, this.name, this.badge)),
+      this.notice,
       this.facts,
       this.table,
       this.operate.place,
@@ -47,10 +54,18 @@ export class ClusterPanel {
     const [word, kind] = standing(state);
     set(this.badge, "text", word);
     set(this.badge, "data-outcome", kind);
+    this.#notice(state);
     this.table.hidden = state.unreachable === true;
     this.#facts(state.unreachable ? gone(state) : figures(state, flows.of(state.id)));
     if (!state.unreachable) this.#neighbors(state.neighbors);
     this.#operate(state);
+  }
+
+  #notice(state) {
+    const words = NOTICES[health(state)];
+    this.notice.hidden = words === undefined;
+    set(this.notice, "data-health", health(state));
+    if (words !== undefined) set(this.notice, "text", `${percent(state.failed_share)} ${words}`);
   }
 
   #facts(rows) {
@@ -70,7 +85,7 @@ export class ClusterPanel {
     }
     rows.forEach((one, index) => {
       const row = this.body.children[index];
-      const cut = one.link?.cut ? " (cut)" : "";
+      const cut = one.link?.cut ? " (cut)" : one.degraded ? " (degraded)" : "";
       const known = one.alive;
       const cells = [
         `${one.id}${cut}`,
@@ -108,6 +123,8 @@ function standing(state) {
   if (state.down) return ["servers down", "refused"];
   if (state.drained) return ["drained", "kept"];
   if (state.draining) return ["draining", "kept"];
+  if (health(state) === "degraded") return ["degraded", "refused"];
+  if (health(state) === "recovering") return ["recovering", "kept"];
   return ["up", "started"];
 }
 
@@ -125,9 +142,14 @@ function figures(state, flow) {
     ["with neighbors, R", share(state.neighborhood_accept_probability)],
     ["own requests", `${rate(flow?.arrived)}/s`],
     ["handed on", `${rate(out)}/s`],
+    ["failed", `${rate(flow?.failed)}/s`],
+    ["refused", `${rate(flow?.refused)}/s`],
+    ["work that fails", percent(state.failed_share)],
+    ["p50, p99", `${milliseconds(state.recent.p50_ms)}, ${milliseconds(state.recent.p99_ms)}`],
     ["mean system time", milliseconds(flow?.system_ms)],
     ["policy", state.policy],
   ];
+  if (state.rejected > 0) rows.push(["rejected", `${rate(flow?.rejected)}/s, their clients’ fault`]);
   if (state.stuck > 0) rows.push(["stuck servers", state.stuck]);
   return rows;
 }

@@ -201,6 +201,7 @@ function neighbors(one) {
 function event(record) {
   const words = [String(record.event).replaceAll("_", " "), record.neighbor, record.outcome].filter(Boolean);
   if (record.problem) words.push(`(${record.problem})`);
+  if (record.upstream_status) words.push(`with ${record.upstream_status} from the upstream`);
   const way = record.path?.length > 1 ? `, by way of ${record.path.join(" → ")}` : "";
   const times = record.event === "ended" ? `: ${milliseconds(record.queued_ms)} waiting, ${milliseconds(record.network_ms)} on the network, ${milliseconds(record.service_ms)} of service${way}` : "";
   return el("h3", { class: "event" }, time(record.at_ms), words.join(" ") + times);

@@ -66,6 +66,19 @@ export function share(value) {
   return Number.isFinite(value) ? value.toFixed(2) : "–";
 }
 
+export function percent(value) {
+  if (!Number.isFinite(value)) return "–";
+  const hundredths = 100 * value;
+  return `${hundredths > 0 && hundredths < 9.95 ? hundredths.toFixed(1) : Math.round(hundredths)} %`;
+}
+
+/** What a cluster says of its own work: "well", "degraded" or "recovering". */
+export function health(state) {
+  if (state.unreachable) return "well"; // nobody knows
+  if (state.degraded) return "degraded";
+  return state.health === "recovering" ? "recovering" : "well";
+}
+
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "never";
   if (seconds < 10) return `${seconds.toFixed(1)} s`;

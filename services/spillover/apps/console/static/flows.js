@@ -3,13 +3,14 @@
 
 const WINDOW_MS = 1000;
 const SECONDS_KEPT = 120;
+const KINDS = ["queue", "failed", "refused", "p50", "p99"];
 
 export class Flows {
   constructor() {
     this.frames = [];
     this.now = new Map(); // what was reckoned of the newest frame
     this.times = []; // seconds since 1970, by this browser's clock
-    this.lines = new Map(); // cluster -> {queue: [], system: []}, as long as `times`
+    this.lines = new Map(); // cluster -> its KINDS: [], each as long as `times`
   }
 
   add(frame) {
@@ -25,7 +26,8 @@ export class Flows {
     this.#draw(byId);
   }
 
-  /** {arrived, done, system_ms, forwards: Map} per second of a cluster; null where not known. */
+  /** {arrived, done, failed, rejected, refused, system_ms, forwards: Map} of a cluster, per second;
+   *  null where not known. What expired has failed its client. */
   of(id) {
     if (!this.now.has(id)) this.now.set(id, this.#reckon(id));
     return this.now.get(id);
@@ -48,6 +50,9 @@ export class Flows {
     return {
       arrived: (now.home.accepted - old.home.accepted) / seconds,
       done: answered / seconds,
+      failed: (now.failed + now.expired - old.failed - old.expired) / seconds,
+      rejected: (now.rejected - old.rejected) / seconds,
+      refused: (now.refused - old.refused) / seconds,
       system_ms: answered > 0 ? (now.system_time_sum_ms - old.system_time_sum_ms) / answered : null,
       forwards: new Map(forwards),
     };
@@ -57,22 +62,25 @@ export class Flows {
     const now = Date.now() / 1000;
     for (const id of byId.keys()) {
       if (this.lines.has(id)) continue;
-      const empty = () => this.times.map(() => null);
-      this.lines.set(id, { queue: empty(), system: empty() });
+      this.lines.set(id, Object.fromEntries(KINDS.map((kind) => [kind, this.times.map(() => null)])));
     }
     this.times.push(now);
     for (const [id, line] of this.lines) {
       const state = byId.get(id);
-      line.queue.push(!state || state.unreachable ? null : state.queue_length);
-      line.system.push(this.of(id)?.system_ms ?? null);
+      const known = state !== undefined && !state.unreachable;
+      const flow = this.of(id);
+      line.queue.push(known ? state.queue_length : null);
+      line.failed.push(flow?.failed ?? null);
+      line.refused.push(flow?.refused ?? null);
+      line.p50.push(known ? state.recent.p50_ms : null);
+      line.p99.push(known ? state.recent.p99_ms : null);
     }
     let old = 0;
     while (this.times[old] < now - SECONDS_KEPT) old += 1;
     if (old < 50) return; // in pieces: it costs a copy
     this.times.splice(0, old);
     for (const line of this.lines.values()) {
-      line.queue.splice(0, old);
-      line.system.splice(0, old);
+      for (const kind of KINDS) line[kind].splice(0, old);
     }
   }
 }

@@ -1,10 +1,15 @@
 // The map: clusters on a ring, the links between them, and on each link what flows either way.
 // Elements of the page rather than a picture: they can be pressed, focused and read aloud.
 
-import { color, duration, rate, set, share, svg } from "./dom.js";
+import { color, duration, health, percent, rate, set, share, svg } from "./dom.js";
 
 const FLOWS_NAMED_MAX = 8; // clusters; beyond, only the chosen one's flows bear their rates
 const WORDY_RADIUS = 24; // smaller discs have no room for words around them
+
+const SIGNS = {
+  degraded: ["M0 -9 L10 8.5 L-10 8.5 Z", "M0 -3.5 V3 M0 5.6 V6"], // a triangle with !
+  recovering: ["M0 -9 A9 9 0 1 1 -0.01 -9 Z", "M0 5 V-4 M-3.7 -0.6 L0 -4.5 L3.7 -0.6"], // a disc with ↑
+};
 
 export class FederationMap {
   constructor(place, onChoose) {
@@ -70,7 +75,7 @@ export class FederationMap {
       this.nodes.set(id, node);
       discs.append(node.group);
     });
-    this.svg.replaceChildren(this.lines, tips, discs);
+    this.svg.replaceChildren(stripes(), this.lines, tips, discs);
   }
 
   #node(id, own, { at, radius, center }, index) {
@@ -87,6 +92,9 @@ export class FederationMap {
     if (id.length > 8) set(name, "text", `${id.slice(0, 7)}…`);
     const waiting = svg("text", { class: "waiting", y: this.wordy ? radius * 0.36 : 4.5 });
     set(waiting, "font-size", Math.max(11, Math.min(22, radius * 0.75)).toFixed(1));
+    const side = x < center[0] - 1 ? -1 : 1; // outward too, but away from words and from small discs' names
+    const where = this.wordy ? [side * radius * 0.98, -radius * 0.42] : [-outX * 0.55, -outY * 0.55];
+    const signs = Object.entries(SIGNS).map(([of, paths]) => sign(of, paths, where, this.wordy ? 1 : 0.8));
     // Outward, where there are no links.
     const words = svg("text", { class: "words", y: y < center[1] ? -radius - 8 : radius + 16 });
     const group = svg(
@@ -111,6 +119,7 @@ export class FederationMap {
       busy,
       name,
       waiting,
+      ...signs,
       words,
     );
     return { group, title, busy, waiting, words, turn };
@@ -143,7 +152,9 @@ export class FederationMap {
   #drawNode(node, state, flows, isChosen) {
     const gone = state.unreachable === true;
     const kind = gone ? "gone" : state.down ? "down" : state.draining ? "draining" : "up";
+    const well = health(state);
     set(node.group, "data-state", kind);
+    set(node.group, "data-health", well);
     set(node.group, "aria-pressed", isChosen ? "true" : "false");
     if (gone) {
       const seen = `last heard of ${duration(state.last_seen_s)}${state.last_seen_s === null ? "" : " ago"}`;
@@ -155,7 +166,8 @@ export class FederationMap {
       return;
     }
     const [p, r] = [state.accept_probability, state.neighborhood_accept_probability];
-    const told = `${state.id}: ${state.queue_length} waiting, ${state.busy} of ${state.servers} servers busy, P ${share(p)}, R ${share(r)}`;
+    const failing = well === "well" ? "" : `${well}, ${percent(state.failed_share)} of the work run here fails; `;
+    const told = `${state.id}: ${failing}${state.queue_length} waiting, ${state.busy} of ${state.servers} servers busy, P ${share(p)}, R ${share(r)}`;
     set(node.title, "text", told);
     set(node.group, "aria-label", told);
     set(node.waiting, "text", state.queue_length);
@@ -163,7 +175,8 @@ export class FederationMap {
     const full = state.servers > 0 ? Math.min(1, state.busy / state.servers) : 0;
     set(node.busy, "stroke-dasharray", `${(full * node.turn).toFixed(1)} ${node.turn.toFixed(1)}`);
     const word = kind === "draining" ? (state.drained ? "drained" : "draining") : null;
-    const words = word ?? (kind === "down" ? "servers down" : `P ${share(p)}  R ${share(r)}`);
+    const figures = `P ${share(p)}  R ${share(r)}`;
+    const words = word ?? (kind === "down" ? "servers down" : well === "well" ? figures : well);
     set(node.words, "text", this.wordy ? words : "");
   }
 
@@ -192,6 +205,24 @@ export class FederationMap {
     const words = `${link.a} → ${link.b} ${rate(there.rate)}/s, ${link.b} → ${link.a} ${rate(back.rate)}/s, ${link.delay_ms} ms one way`;
     set(link.told, "text", spoiled ? `${words}, ${spoiled} by an operator` : words);
   }
+}
+
+/** What discs of degraded clusters are filled with. */
+function stripes() {
+  const pattern = svg(
+    "pattern",
+    { id: "stripes", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect", { class: "ground", width: 7, height: 7 }),
+    svg("rect", { class: "stripe", width: 2.5, height: 7 }),
+  );
+  return svg("defs", {}, pattern);
+}
+
+/** At a disc's rim: seen only while the cluster's health is that. */
+function sign(of, paths, [x, y], scale) {
+  const place = `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${scale})`;
+  const drawn = paths.map((d, index) => svg("path", { d, class: index === 0 ? "shape" : "mark" }));
+  return svg("g", { class: "sign", "data-of": of, transform: place }, drawn);
 }
 
 /** Where clusters are, and how large they may be. */

@@ -3,9 +3,12 @@
 import { Chart } from "./charts.js";
 import { ClusterPanel } from "./cluster.js";
 import { Decisions } from "./decisions.js";
-import { color, el, milliseconds, rate, set } from "./dom.js";
+import { color, el, health, milliseconds, rate, set } from "./dom.js";
 import { Flows } from "./flows.js";
 import { FederationMap } from "./map.js";
+
+const TILES = ["clusters", "waiting", "busy servers", "requests", "handed on", "failed", "refused", "mean time", "worst p99"];
+const FAILURES = [{ word: "failed" }, { word: "refused", dash: [5, 4] }];
 
 export function nodeView(place) {
   return new NodeView(place);
@@ -14,13 +17,15 @@ export function nodeView(place) {
 class NodeView {
   constructor(place) {
     this.flows = new Flows();
-    this.tiles = new Tiles(["clusters", "waiting", "busy servers", "requests", "mean system time", "handed on"]);
+    this.tiles = new Tiles(TILES);
     this.legend = el("div", { class: "legend" });
     this.panel = new ClusterPanel();
     this.decisions = new Decisions();
     const mapPlace = el("div", { class: "drawing" });
     const queuePlace = el("div", { class: "plot", id: "queue-lines" });
-    const systemPlace = el("div", { class: "plot", id: "system-lines" });
+    const failurePlace = el("div", { class: "plot", id: "failure-lines" });
+    const [halfPlace, mostPlace] = ["p50-lines", "p99-lines"].map((id) => el("div", { class: "plot", id }));
+    const small = (text) => el("small", { class: "muted", text });
     const note = "In the disc: requests waiting. Its ring: busy servers. Arrows: requests handed on, per second.";
     place.replaceChildren(
       this.tiles.list,
@@ -35,15 +40,22 @@ class NodeView {
         "div",
         { class: "columns" },
         el("section", { class: "card" }, el("h2", { text: "Waiting requests" }), queuePlace),
-        el("section", { class: "card" }, el("h2", {}, "System time ", el("small", { class: "muted", text: "mean of each second" })), systemPlace),
+        el("section", { class: "card" }, el("h2", {}, "Failures and refusals ", small("of each cluster’s clients, per second; refusals are dashed")), failurePlace),
+        el("section", { class: "card" }, el("h2", {}, "System time, p50 ", small("half are faster; of the last 10 s")), halfPlace),
+        el("section", { class: "card" }, el("h2", {}, "System time, p99 ", small("99 of 100 are faster; of the last 10 s")), mostPlace),
       ),
       this.decisions.card,
       this.decisions.explanation.dialog,
     );
     place.hidden = false; // else nothing has a size yet
     this.map = new FederationMap(mapPlace, (id) => this.#choose(id));
-    this.queues = new Chart(queuePlace, { format: String, step: true, least: 5 });
-    this.systems = new Chart(systemPlace, { format: milliseconds, least: 50 });
+    const calm = "No client’s request failed or was refused in this time.";
+    this.charts = {
+      queue: new Chart(queuePlace, { format: String, step: true, least: 5 }),
+      failures: new Chart(failurePlace, { format: (value) => `${rate(value)}/s`, layers: FAILURES, calm }),
+      p50: new Chart(halfPlace, { format: milliseconds, least: 50 }),
+      p99: new Chart(mostPlace, { format: milliseconds, least: 50 }),
+    };
     this.marked = null;
   }
 
@@ -61,8 +73,9 @@ class NodeView {
     this.decisions.show(frame);
     this.#tiles();
     const lines = (kind) => new Map([...this.flows.lines].map(([id, line]) => [id, line[kind]]));
-    this.queues.show(this.flows.times, lines("queue"));
-    this.systems.show(this.flows.times, lines("system"));
+    const { times } = this.flows;
+    for (const kind of ["queue", "p50", "p99"]) this.charts[kind].show(times, lines(kind));
+    this.charts.failures.show(times, lines("failed"), lines("refused"));
   }
 
   recolor() {
@@ -70,15 +83,13 @@ class NodeView {
     this.map.recolor();
     this.shown = "";
     this.#draw();
-    this.queues.redraw();
-    this.systems.redraw();
+    for (const chart of Object.values(this.charts)) chart.redraw();
   }
 
   #choose(id) {
     this.marked = this.marked === id ? null : id;
     this.chosen = id;
-    this.queues.choose(this.marked);
-    this.systems.choose(this.marked);
+    for (const chart of Object.values(this.charts)) chart.choose(this.marked);
     this.#draw();
   }
 
@@ -90,14 +101,16 @@ class NodeView {
 
   #legend() {
     const { clusters } = this.frame;
-    const shown = JSON.stringify([clusters.map((one) => one.id), this.marked]);
+    const shown = JSON.stringify([clusters.map((one) => [one.id, health(one)]), this.marked]);
     if (shown === this.shown) return;
     this.shown = shown;
-    const chips = clusters.map(({ id }, index) => {
+    const chips = clusters.map((one, index) => {
+      const { id } = one;
+      const name = health(one) === "well" ? id : `${id}, ${health(one)}`;
       const chip = el("i", { class: "chip" });
       chip.style.background = color(index, clusters.length);
       const pressed = this.marked === id ? "true" : "false";
-      return el("button", { type: "button", "aria-pressed": pressed, onclick: () => this.#choose(id) }, chip, id);
+      return el("button", { type: "button", "aria-pressed": pressed, onclick: () => this.#choose(id) }, chip, name);
     });
     this.legend.replaceChildren(...chips);
   }
@@ -109,14 +122,20 @@ class NodeView {
     const done = sum(flows.map((one) => one.done));
     const system = sum(flows.map((one) => (one.system_ms ?? 0) * one.done)) / done;
     const out = sum(flows.map((one) => sum([...one.forwards.values()])));
-    const arrived = sum(flows.map((one) => one.arrived));
+    const [arrived, failed, refused] = ["arrived", "failed", "refused"].map((kind) => sum(flows.map((one) => one[kind])));
+    const slowest = Math.max(...up.map((one) => one.recent.p99_ms ?? -Infinity));
+    const degraded = up.filter((one) => health(one) === "degraded").length;
+    const all = this.frame.clusters.length;
     this.tiles.show([
-      [`${up.length} of ${this.frame.clusters.length}`, up.length < this.frame.clusters.length],
+      [`${up.length} of ${all}`, up.length < all || degraded > 0, degraded > 0 ? `${degraded} degraded` : "clusters"],
       [sum(up.map((one) => one.queue_length))],
-      [`${sum(up.map((one) => one.busy))} of ${sum(up.map((one) => one.servers))}`],
+      [`${sum(up.map((one) => one.busy))}/${sum(up.map((one) => one.servers))}`],
       [`${rate(arrived)}/s`],
-      [done > 0 ? milliseconds(system) : "–"],
       [`${rate(out)}/s`],
+      [`${rate(failed)}/s`, failed > 0],
+      [`${rate(refused)}/s`, refused > 0],
+      [done > 0 ? milliseconds(system) : "–"],
+      [milliseconds(slowest)],
     ]);
   }
 }
@@ -124,13 +143,15 @@ class NodeView {
 export class Tiles {
   constructor(names) {
     this.values = names.map((name) => el("b", { "data-tile": name, text: "–" }));
-    const items = names.map((name, index) => el("li", {}, this.values[index], el("span", { text: name })));
+    this.names = names.map((name) => el("span", { text: name }));
+    const items = names.map((_, index) => el("li", {}, this.values[index], this.names[index]));
     this.list = el("ul", { class: "tiles" }, items);
   }
 
-  /** [text, is it alarming] for each. */
+  /** [text, is it alarming, another name for now] for each. */
   show(values) {
-    values.forEach(([text, alarming = false], index) => {
+    values.forEach(([text, alarming = false, name = null], index) => {
+      if (name !== null) set(this.names[index], "text", name);
       set(this.values[index], "text", text);
       set(this.values[index], "class", alarming ? "alarming" : null);
     });

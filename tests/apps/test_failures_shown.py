@@ -1,0 +1,157 @@
+"""Failures and refusals where they are looked for: `/state`, `/metrics`, `/explain`, probes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spillover.apps.node.views import NodeState
+from spillover.model.request import Outcome, Refusal
+
+ENDS = ("answered", "failed", "rejected", "expired", "refused")
+
+
+async def serve(reader, writer):
+    """Answers as the payload says: {"status": 500}."""
+    try:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = int(head.partition("content-length: ")[2].split()[0])
+            status = json.loads(await reader.readexactly(length))["status"]
+            body = b'{"said": "%d"}' % status
+            told = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            writer.write(told % (status, len(body)) + body)
+    except (asyncio.IncompleteReadError, OSError):
+        pass
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def in_front_of_a_service(nodes, **fields):
+    """A node whose service answers what it is asked to."""
+    service = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = service.sockets[0].getsockname()[1]
+    clusters = {"a": {"handler": f"http:http://127.0.0.1:{port}/", **fields}}
+    try:
+        async with nodes.Federation(nodes.topology_of("a", clusters=clusters)) as federation:
+            yield federation["a"]
+    finally:
+        service.close()
+
+
+async def samples(node, name):
+    """Values of a metric, by its labels besides the cluster's."""
+    response = await node.client.request("GET", "/metrics", timeout_s=5)
+    families = {f.name: f for f in text_string_to_metric_families(response.body.decode())}
+    return {
+        tuple(value for label, value in sample.labels.items() if label != "cluster"): sample.value
+        for sample in families[name].samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def test_every_end_is_counted_and_recent_ones_apart(nodes):
+    """Of all time, and within the window with the times of what was done."""
+
+    async def main():
+        async with in_front_of_a_service(nodes) as node:
+            for _ in range(3):
+                assert (await node.post({"status": 200})).status == 200
+            assert (await node.post({"status": 500}, id="fails")).status == 502
+            late = [(b"Spillover-Deadline-Ms", b"0")]
+            assert (await node.post({"status": 200}, headers=late)).status == 504
+            await node.send("POST", "/admin/drain")
+            assert (await node.post({"status": 200})).status == 503
+            _, state = await node.get("/state")
+            assert [state[end] for end in ENDS] == [3, 1, 0, 1, 1]
+            assert state["ledger"]["home"]["failed"] == state["failed"] + state["rejected"]
+            recent = state["recent"]
+            assert [recent[end] for end in ("done", *ENDS[1:])] == [3, 1, 0, 1, 1]
+            assert recent["window_s"] == 10
+            assert 0.0 < recent["p50_ms"] <= recent["p99_ms"]
+
+    nodes.run(main)
+
+
+def test_refusals_are_counted_by_reason(nodes):
+    """All reasons are there from the start, at zero."""
+
+    async def main():
+        async with in_front_of_a_service(nodes) as node:
+            before = await samples(node, "spillover_refusals")
+            assert before == {(reason.value,): 0.0 for reason in Refusal}
+            await node.send("POST", "/admin/drain")
+            for _ in range(2):
+                assert (await node.post(1)).status == 503
+            assert await samples(node, "spillover_refusals") == before | {("draining",): 2.0}
+            ends = await samples(node, "spillover_requests")
+            assert ends["refused",] == 2.0
+            assert set(ends) == {*((outcome.value,) for outcome in Outcome), ("refused",)}
+
+    nodes.run(main)
+
+
+def test_an_explanation_has_the_upstreams_status(nodes):
+    """Where the upstream said one."""
+
+    async def main():
+        async with in_front_of_a_service(nodes) as node:
+            await node.post({"status": 500}, id="fails")
+            await node.post({"status": 200}, id="works")
+            _, told = await node.get("/explain/fails")
+            ended = told["story"][-1]
+            assert (ended["event"], ended["outcome"]) == ("ended", "failed")
+            assert ended["upstream_status"] == 500
+            assert "500" in ended["problem"]
+            _, told = await node.get("/explain/works")
+            assert "upstream_status" not in told["story"][-1]
+
+    nodes.run(main)
+
+
+def test_a_cluster_that_works_is_well(nodes):
+    """In `/state`, in what Prometheus gets, and for whoever asks whether it is ready."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            node = federation["a"]
+            await node.post({"service_ms": 1})
+            _, state = await node.get("/state")
+            assert (state["degraded"], state["health"]) == (False, "well")
+            assert state["failed_share"] == 0.0
+            assert state["neighbors"][0]["degraded"] is False
+            assert await samples(node, "spillover_degraded") == {(): 0.0}
+            assert await samples(node, "spillover_failed_share") == {(): 0.0}
+            assert await node.get("/readyz") == (200, {"status": "ready", "health": "well"})
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"health": "on vacation", "degraded": True, "recent": {"p50_ms": 1.5, "p90_ms": 2}},
+    ],
+)
+def test_states_of_other_versions_are_read(nodes, more):
+    """Of such as do not tell their failures yet, and of such as tell more."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            _, state = await federation["a"].get("/state")
+            new = {"failed", "rejected", "expired", "refused", "recent", "degraded", "health"}
+            old = {name: value for name, value in state.items() if name not in new}
+            del old["failed_share"], old["neighbors"][0]["degraded"]
+            read = NodeState.model_validate(old | more)
+            assert read.failed == read.refused == 0
+            assert read.degraded is more.get("degraded", False)
+            assert read.health == more.get("health", "well")
+            assert read.recent.p50_ms == more.get("recent", {}).get("p50_ms")
+
+    nodes.run(main)

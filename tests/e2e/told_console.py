@@ -1,0 +1,76 @@
+"""A service whose console shows what a test tells it: states that no node need be in.
+
+The page, its routes and what it is sent are the product's; only what they tell of is made up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import msgspec
+import uvicorn
+from fastapi import FastAPI
+
+from spillover.apps.console.console import Console
+from spillover.apps.console.operators import Operators
+from spillover.apps.node.console_view import PERIOD_S, cluster_view
+from spillover.apps.node.views import NodeState
+from spillover.live.listening import bind_socket
+
+STARTS_S = 10.0
+
+
+def state_of(cluster, neighbors=(), **fields):
+    """A cluster at rest, but for what is given; `neighbors` has the fields of each, by id."""
+    told = {"url": None, "neighborhood_accept_probability": 1.0, "queue_length": 0}
+    ledger = {"epoch": 1, "home": {"accepted": 0}, "foreign": {}}
+    rows = [
+        {"id": one, "accept_probability": 1.0, "age_ms": 5.0, "alive": True, **told, **more}
+        for one, more in dict(neighbors).items()
+    ]
+    at_rest = {
+        **told, "servers": 5, "busy": 2, "accept_probability": 1.0, "policy": "paper",
+        "version": "0", "draining": False, "drained": False, "forwards": 0,
+    }  # fmt: skip
+    own = {"cluster": cluster, "neighbors": rows, "ledger": ledger}
+    return NodeState.model_validate({**at_rest, **own, **fields})
+
+
+@contextmanager
+def console_of(own, links, tell):
+    """The url of a service that calls itself `own`. `tell` is asked for the states of all clusters
+    each time that somebody looks."""
+
+    async def look():
+        states = tell()
+        return msgspec.json.encode(
+            {
+                "at_ms": time.monotonic() * 1e3,
+                "clusters": [cluster_view(one.cluster, one) for one in states],
+                "links": [[*link, 5.0] for link in links],
+                "decisions": [],
+            }
+        )
+
+    console = Console(
+        "node",
+        {"name": own, "topology": "told", "version": "0", "testbed": False},
+        look,
+        period_s=PERIOD_S,
+        actions={},
+        operators=Operators(testbed=False, own_names=frozenset()),
+    )
+    app = FastAPI()
+    console.mount(app)
+    with bind_socket("127.0.0.1", 0) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            console.close()
+            server.should_exit = True
+            serving.join(STARTS_S)
