@@ -131,12 +131,7 @@ class Admission:
     def retry_after_s(self, now_s: float) -> float:
         """When about as many will have been served as wait now, and one more."""
         served_s = (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
-        return self._rest_s(now_s) + served_s
-
-    def _rest_s(self, now_s: float) -> float:
-        """Until something may start again."""
-        servers = self._servers
-        return max(0.0, servers.rest_until_s - now_s) if servers.resting else 0.0
+        return self._servers.rest_s(now_s) + served_s
 
     def _stay_s(self, waiting: int, now_s: float) -> float:
         """How long a request that joins now will be here, with a margin: the wait is a sum of
@@ -147,4 +142,6 @@ class Admission:
         services = math.sqrt((waiting + 1) / working**2 + 1)
         spread_s = SPREAD * self._decider.service_spread_s * services
         wait_s = (waiting + working) * service_s / working
-        return self._rest_s(now_s) + wait_s + service_s + spread_s + self._settings.delivery_s
+        return (
+            self._servers.rest_s(now_s) + wait_s + service_s + spread_s + self._settings.delivery_s
+        )

@@ -29,7 +29,6 @@ from typing import Any
 from spillover.core import node_events as ev
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
-from spillover.core.decisions import RESTING
 from spillover.core.gossip import BEAT_S, Gossip
 from spillover.core.health import Health
 from spillover.core.neighbors import Neighbors
@@ -228,7 +227,7 @@ class NodeMachine(NodeFacts):
             and away < settings.away_limit
             and waiting + away < settings.queue_limit + settings.away_limit,
             all_degraded=degraded and not self.neighbors.knowledge().any_well,
-            health=RESTING if self.servers.resting else self.health.state,
+            health=self.condition,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
@@ -298,7 +297,7 @@ class NodeMachine(NodeFacts):
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._vacate(event.ref)
         self._free_server(now_s, event.service_s, failed=event.refused)
-        if event.refused and event.retry_after_s:
+        if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
             self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
@@ -306,7 +305,8 @@ class NodeMachine(NodeFacts):
             self.health.forget(visit.ref)
             if event.refused:
                 self._learn(visit, now_s, failed=True, not_run=True)
-            self._place_again(visit, now_s, undone=event.refused or self.servers.down)
+            undone = event.refused or self.servers.resting or self.servers.down
+            self._place_again(visit, now_s, undone=undone)
         self._serve_queue(now_s)
 
     def _vacate(self, ref: int) -> Visit | None:

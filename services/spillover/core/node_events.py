@@ -49,7 +49,7 @@ class ServiceEnded:
 class NotStarted:
     """The work of a Start surely was not done: the request is decided again. Where that is for want
     of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
-    failure of `service_s`, and `retry_after_s`, if given, is how long to leave it alone."""
+    failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started."""
 
     ref: int
     problem: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spillover.core.admission import Admission
 from spillover.core.decider import Decider
+from spillover.core.decisions import RESTING
 from spillover.core.fifo import Fifo
 from spillover.core.health import Health
 from spillover.core.held import Held
@@ -53,6 +54,11 @@ class NodeFacts:
     @property
     def drained(self) -> bool:
         return self.draining and not self.register.visits and not self.servers.stuck
+
+    @property
+    def condition(self) -> str:
+        """The health of the cluster (`health`), or RESTING."""
+        return RESTING if self.servers.resting else self.health.state
 
     @property
     def accepting(self) -> bool:

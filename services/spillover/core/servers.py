@@ -54,6 +54,10 @@ class Servers:
         cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
         return min(cooled_s, self.rest_until_s)
 
+    def rest_s(self, now_s: float) -> float:
+        """Until the rest ends; 0 without one."""
+        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
+
     def cool(self, until_s: float) -> None:
         """A server has ended its work and counts as busy until then."""
         heapq.heappush(self._cooling_s, until_s)

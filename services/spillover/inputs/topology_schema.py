@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.ids import ClusterId
-from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
+from spillover.model.topology import HANDLERS_KNOWN, NOT_RUN_STATUSES, Cluster, Link, Topology
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 
 LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
@@ -114,6 +114,7 @@ class ClusterFields(_Fields):
     delivery_ms: Number = 0.0
     queue_limit: WholeNumber = 10_000
     held_limit_bytes: WholeNumber | None = None
+    not_run_statuses: list[WholeNumber] = list(NOT_RUN_STATUSES)
     url: Annotated[str, AfterValidator(_check_url)] | None = None
     peer_url: Annotated[str, AfterValidator(_check_url)] | None = None
 
@@ -143,7 +144,14 @@ class TopologyFields(_Fields):
         """The values of the model; raises InputError when the parts do not fit together."""
         values: dict[str, Any] = dict(self)
         values["clusters"] = tuple(
-            Cluster(**{**dict(cluster), "id": ClusterId(cluster.id)}) for cluster in self.clusters
+            Cluster(
+                **{
+                    **dict(cluster),
+                    "id": ClusterId(cluster.id),
+                    "not_run_statuses": tuple(cluster.not_run_statuses),
+                }
+            )
+            for cluster in self.clusters
         )
         values["links"] = tuple(
             Link(

@@ -16,7 +16,6 @@ from prometheus_client.registry import Collector
 
 from spillover.core.names import Names
 from spillover.core.node import NodeMachine
-from spillover.live.health import health_of
 from spillover.live.recent import REFUSED, Recent
 from spillover.live.tallies import Spread, Tally, gauges
 from spillover.live.timers import Timers
@@ -95,7 +94,6 @@ class NodeMetrics(Collector):
         """Of `prometheus_client`: all metrics, at each scrape."""
         machine = self._machine
         cluster = machine.settings.cluster
-        health = health_of(machine)
         for written in self._written:
             yield written.collect(cluster)
         values = {
@@ -108,8 +106,9 @@ class NodeMetrics(Collector):
             signals.HELD_BYTES: machine.held.total_bytes + self._names.kept_bytes,
             signals.HELD_LIMIT_BYTES: machine.held.limit_bytes,
             signals.KEPT_BYTES: self._names.kept_bytes,
-            signals.DEGRADED: float(health.degraded),
-            signals.FAILED_SHARE: health.failed_share,
+            signals.DEGRADED: float(machine.health.degraded),
+            signals.RESTING: float(machine.servers.resting),
+            signals.FAILED_SHARE: machine.health.failed_share(time.monotonic()),
             signals.LOOP_LAG: self._timers.take_lag_s(),
             signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
         }

@@ -15,6 +15,8 @@ from random import Random
 from typing import Any
 
 from spillover.core import node_events as ev
+from spillover.core.decisions import RESTING
+from spillover.core.health import DEGRADED
 from spillover.core.names import Names
 from spillover.core.node import NodeMachine
 from spillover.core.node_settings import NodeSettings
@@ -95,6 +97,8 @@ class NodeShell:
         self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
+        self._condition = self.machine.condition
+        """As it was last told in the log."""
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
@@ -274,10 +278,25 @@ class NodeShell:
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
         self._freed.give_back(self.held_bytes, time.monotonic())
+        self._tell_condition()
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
             ledger = self.machine.ledger.as_dict()
             _log.error(Message("the ledger is off", imbalance=imbalance, ledger=ledger))
+
+    def _tell_condition(self) -> None:
+        """Say in the log when the cluster's health has changed: where work fails, somebody should
+        look at what runs it."""
+        before, now = self._condition, self.machine.condition
+        if now == before:
+            return
+        self._condition = now
+        share = self.machine.health.failed_share(self.now_s)
+        is_bad = now in (DEGRADED, RESTING)
+        level = logging.WARNING if is_bad else logging.INFO
+        _log.log(
+            level, Message("health has changed", health=now, before=before, failed_share=share)
+        )
 
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():

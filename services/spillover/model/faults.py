@@ -13,10 +13,9 @@ from typing import TypeAlias
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Topology
+from spillover.model.topology import NOT_RUN_STATUSES, Topology
 
 CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing")
-NOT_RUN_STATUSES = (429, 503)
 LINK_ACTIONS = ("link", "cut", "heal")
 FAULT_ACTIONS = CLUSTER_ACTIONS + LINK_ACTIONS
 

@@ -37,6 +37,11 @@ DEGRADED = Signal(
 FAILED_SHARE = Signal(
     "spillover_failed_share", "gauge", "Share of the work run here of late that failed"
 )
+RESTING = Signal(
+    "spillover_resting",
+    "gauge",
+    "1 while what runs the work has asked to be left alone (429 or 503 with Retry-After)",
+)
 ACCEPT_PROBABILITY = Signal("spillover_accept_probability", "gauge", "P of the cluster")
 NEIGHBORHOOD_ACCEPT_PROBABILITY = Signal(
     "spillover_neighborhood_accept_probability", "gauge", "R of the cluster"

@@ -28,6 +28,10 @@ MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 HELD_LIMIT_BYTES_MIN = 65_536
 """Less would hold no more than a few requests."""
 
+NOT_RUN_STATUSES = (429, 503)
+"""What a service behind `http:` answers that surely has not done the work, unless a cluster says
+otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
+
 POLICY_NAMES = ("isolated", "paper", "two-choice")
 
 
@@ -79,6 +83,12 @@ class Cluster:
     memory that its node may take. Beyond it a client gets 429 `queue_full`.
 
     Why: a node that runs out of memory loses everything that it holds."""
+    not_run_statuses: tuple[int, ...] = NOT_RUN_STATUSES
+    """Statuses of an `http:` service which say that it surely has not done the work. The request is
+    decided again, and the service left alone for as long as its Retry-After asks.
+
+    Why: 429 and 503 mean that everywhere. Add 404 or 401 where your service can only answer so
+    because it is deployed badly; other 4xx count as the client's fault."""
     url: str | None = None
     """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
 
@@ -262,6 +272,18 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         if cluster.workers not in ("thread", "process"):
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
         _check_processes(field, cluster)
+        _check_not_run_statuses(field, cluster)
+
+
+def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
+    field = f"{field}.not_run_statuses"
+    for status in cluster.not_run_statuses:
+        if not 400 <= status <= 599:
+            _fail(field, f"expected statuses from 400 to 599, got {status}")
+    if len(set(cluster.not_run_statuses)) < len(cluster.not_run_statuses):
+        _fail(field, "expected statuses that differ")
+    if cluster.not_run_statuses != NOT_RUN_STATUSES and not cluster.handler.startswith("http:"):
+        _fail(field, "expected only along with an http: handler")
 
 
 def _check_processes(field: str, cluster: Cluster) -> None:

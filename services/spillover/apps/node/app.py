@@ -39,7 +39,6 @@ from spillover.apps.node.views import (
 )
 from spillover.apps.sites import Site
 from spillover.live import wire
-from spillover.live.health import health_of
 from spillover.live.node_shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -101,7 +100,7 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
             raise Problem("draining", "the cluster is draining")
         if shell.machine.servers.down and not any(shell.machine.neighbors.accepting):
             raise Problem("no_servers", "nothing here runs requests, and no neighbor takes them")
-        return {"status": "ready", "health": health_of(shell.machine).health}
+        return {"status": "ready", "health": shell.machine.condition}
 
     @app.get(
         "/metrics",

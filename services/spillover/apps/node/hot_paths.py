@@ -29,7 +29,7 @@ from spillover.core.names import Entry
 from spillover.live import wire
 from spillover.live.node_shell import NodeShell
 from spillover.live.reception import fingerprint
-from spillover.model.request import Answer, Outcome, Request
+from spillover.model.request import Answer, Outcome, Refusal, Request
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -132,7 +132,7 @@ class HotPaths:
         except Problem as problem:
             problem.id = headers.key
             if problem.reason == "queue_full":  # refused like those that are full when they come
-                self._shell.metrics.home_refused()
+                self._shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise
         self._serve(exchange, headers, body, received_s)
         await exchange.answered()

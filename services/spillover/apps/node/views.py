@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
 from spillover.core.decisions import describe
-from spillover.live.health import WELL, health_of, is_degraded
 from spillover.live.node_shell import NodeShell
 from spillover.live.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.model.request import Outcome
@@ -120,8 +119,10 @@ class NodeState(BaseModel):
     recent: RecentState = RecentState()
     degraded: bool = False
     """So much of the work run here fails that neighbors give it nothing and do its own."""
-    health: str = WELL
-    """well, degraded, or recovering: degraded until a moment ago, and loaded step by step."""
+    health: str = "well"
+    """well; degraded; recovering: degraded until a moment ago, and loaded step by step; resting:
+    what runs the work has asked to be left alone for `rest_ms`."""
+    rest_ms: Milliseconds = 0.0
     failed_share: Share = 0.0
     """Of the work run here of late."""
     stuck: Count = 0
@@ -173,7 +174,7 @@ class FederationState(BaseModel):
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
     machine = shell.machine
-    metrics, health = shell.metrics, health_of(machine)
+    metrics = shell.metrics
     answered, system_time_sum_s = metrics.answered
     return NodeState(
         cluster=shell.cluster.id,
@@ -195,9 +196,10 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         expired=metrics.ended(Outcome.EXPIRED),
         refused=metrics.ended(REFUSED),
         recent=_recent_state(metrics.recent.read()),
-        degraded=health.degraded,
-        health=health.health,
-        failed_share=health.failed_share,
+        degraded=machine.health.degraded,
+        health=machine.condition,
+        rest_ms=machine.servers.rest_s(now_s) * 1e3,
+        failed_share=machine.health.failed_share(now_s),
         stuck=len(machine.servers.stuck),
         held_bytes=shell.held_bytes,
         held_limit_bytes=machine.held.limit_bytes,
@@ -245,7 +247,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             forwards=shell.metrics.forwards_left[y],
             link=link_state(shell, y),
             disagreement=shell.peers.agreements[y].disagreement,
-            degraded=is_degraded(view),
+            degraded=view.degraded,
         )
         for y, view in enumerate(shell.machine.neighbors.view(now_s))
     ]

@@ -6,6 +6,8 @@ handler need not be one that can be handed to a future or to another process.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -23,15 +25,37 @@ RESULT_LIMIT_BYTES = 32 * 1024 * 1024
 @dataclass(slots=True)
 class Ended:
     """How a call ended: with an encoded result, or with a problem for the client (one line) and
-    details for the log."""
+    details for the log. What has a problem has failed, unless it says that it was `rejected`, or
+    surely `not_run`."""
 
     result: bytes = b""
     problem: str | None = None
     details: str = ""
+    rejected: bool = False
+    """The request is at fault."""
+    not_run: bool = False
+    """The work surely was not done."""
+    status: int | None = None
+    """The upstream's, or what a rejection wants as one."""
+    upstream_answered: bool = False
+    """It comes from a service's answer; the details are the beginning of that, not a traceback."""
+    body: bytes | None = None
+    """What was said besides, as JSON of at most SAID_LIMIT_BYTES or a little more."""
+    retry_after_s: float | None = None
     out_of_memory: bool = False
     """A process in which this happened may hold what it cannot do without: it is not used again."""
     killed: bool = False
     """It did not return by itself, its result being no longer wanted."""
+
+
+SAID_LIMIT_BYTES = 16 * 1024
+"""Of what a handler says with a rejection or a failure: it is kept with the answer."""
+
+REJECTED_STATUS = 422
+"""Of a rejection that wants no other."""
+
+RETRY_AFTER_S_MAX = 86_400.0
+"""A day: what asks for more time is taken to mean that."""
 
 
 class Unreadable(ValueError):
@@ -97,7 +121,48 @@ def failed(error: BaseException) -> Ended:
         # What its frames hold is what is missing; telling of it takes memory, too.
         traceback.clear_frames(error.__traceback__)
     details = "".join(traceback.format_exception(error))
-    return Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
+    ended = Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
+    with contextlib.suppress(Exception):  # an exception's own attributes may do anything
+        _classify(ended, error)
+    return ended
+
+
+def _classify(ended: Ended, error: BaseException) -> None:
+    """What an exception says of itself; see `spillover.handlers`."""
+    if getattr(error, "not_run", None) is True:
+        ended.not_run = True
+        ended.retry_after_s = pause_s(getattr(error, "retry_after_s", None))
+    elif getattr(error, "rejected", None) is True:
+        ended.rejected = True
+        ended.status = rejected_status(getattr(error, "status", None))
+        body = getattr(error, "body", None)
+        ended.body = None if body is None else said(msgspec.json.encode(body))
+
+
+def rejected_status(wanted: object) -> int:
+    """The status of a rejection that wants this one."""
+    is_fit = isinstance(wanted, int) and 400 <= wanted <= 499
+    return int(wanted) if is_fit else REJECTED_STATUS  # type: ignore[call-overload]
+
+
+def pause_s(value: object) -> float | None:
+    """A pause that was asked for, within reason; None if it is none."""
+    if type(value) not in (int, float) or not 0 < value < math.inf:  # type: ignore[operator]
+        return None
+    return min(float(value), RETRY_AFTER_S_MAX)  # type: ignore[arg-type]
+
+
+def said(body: bytes) -> bytes:
+    """JSON that is short enough to be handed on, else the beginning of it as text."""
+    if len(body) <= SAID_LIMIT_BYTES:
+        return body
+    return as_text(body)
+
+
+def as_text(body: bytes) -> bytes:
+    """The beginning of a body as JSON text, whatever is in it."""
+    text = body[:SAID_LIMIT_BYTES].decode("utf-8", "replace")
+    return msgspec.json.encode(f"{text}..." if len(body) > SAID_LIMIT_BYTES else text)
 
 
 def one_line(error: BaseException) -> str:

@@ -21,7 +21,12 @@ from typing import Any
 
 DONE = "done"
 FAILED = "failed"
+NOT_RUN = "not run"
+REJECTED = "rejected"
 NOT_BEGUN = "not begun"
+
+SAID_BYTES_MAX = 64 * 1024
+"""Of what is said with a rejection."""
 
 LOOK_EVERY_S = 0.05
 """How soon a coroutine is cancelled once its result is no longer wanted."""
@@ -75,8 +80,9 @@ def run(
     facts: dict[str, Any],
     limit_bytes: int,
 ) -> tuple[str, Any, str]:
-    """Call the function: (DONE, JSON, ""), (FAILED, problem, details), or (NOT_BEGUN, "", "") if
-    this is not the worker that was greeted, or nobody wants it any more. Never raises.
+    """Call the function: (DONE, JSON, ""), (FAILED, problem, details), (NOT_RUN, (problem, pause),
+    details), (REJECTED, (problem, status, JSON or None), details), or (NOT_BEGUN, "", "") if this
+    is not the worker that was greeted, or nobody wants it any more. Never raises.
 
     JSON of more than `limit_bytes` is refused here: it travels neither to the scheduler nor on."""
     from distributed import get_worker  # noqa: PLC0415 - there is a worker only where this runs
@@ -97,10 +103,29 @@ def run(
             return NOT_BEGUN, "", ""
         return _ended(_called(names, payload, Context(facts, is_cancelled)), limit_bytes)
     except BaseException as error:  # noqa: BLE001 - also SystemExit: it must not end the worker
-        details = "".join(traceback.format_exception(error))
-        return FAILED, _one_line(error), details[-20_000:]
+        return _failed(error)
     finally:
         worker.spillover_running.pop(key, None)
+
+
+def _failed(error: BaseException) -> tuple[str, Any, str]:
+    """What an exception says of itself: see `spillover.handlers`."""
+    problem = _one_line(error)
+    details = "".join(traceback.format_exception(error))[-20_000:]
+    try:
+        if getattr(error, "not_run", None) is True:
+            pause_s = getattr(error, "retry_after_s", None)
+            return NOT_RUN, (problem, pause_s if type(pause_s) in (int, float) else None), details
+        if getattr(error, "rejected", None) is True:
+            status = getattr(error, "status", None)
+            body = getattr(error, "body", None)
+            said = None if body is None else _encoded(body)
+            if said is not None and len(said) > SAID_BYTES_MAX:
+                said = json.dumps(said[:SAID_BYTES_MAX].decode("utf-8", "replace")).encode()
+            return REJECTED, (problem, status if type(status) is int else None, said), details
+    except Exception:  # noqa: BLE001, S110 - its own attributes may do anything
+        pass
+    return FAILED, problem, details
 
 
 def _ended(result: Any, limit_bytes: int) -> tuple[str, Any, str]:

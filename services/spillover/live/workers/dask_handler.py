@@ -16,12 +16,19 @@ from typing import Any
 import msgspec
 
 from spillover.core.node_events import NotStarted, ServiceEnded, Start
-from spillover.live.logs import Message, OncePerPeriod, about
+from spillover.live.logs import OncePerPeriod
 from spillover.live.workers import dask_call
 from spillover.live.workers.base import OnEnd, OnHealth
-from spillover.live.workers.calls import PROBLEM_LENGTH_MAX
+from spillover.live.workers.calls import (
+    PROBLEM_LENGTH_MAX,
+    Ended,
+    pause_s,
+    rejected_status,
+    said,
+)
 from spillover.live.workers.dask_pool import DaskRequest
 from spillover.live.workers.dask_session import DaskSession
+from spillover.live.workers.ends import event_of
 from spillover.model.dask_target import DaskTarget
 from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get, is_installed
@@ -111,17 +118,26 @@ class DaskWorkers:
             return
         if ref in self._stopped:
             self._end(command, Outcome.CANCELLED)
-        elif kind != dask_call.DONE:
-            self._fail(command, value, details)
         else:
-            self._end(command, Outcome.DONE, result=msgspec.Raw(value))
-
-    def _fail(self, command: Start, problem: str, details: str) -> None:
-        told, trace = about(command.request), details or None
-        _log.warning(Message("handler failed", **told, reason=problem, traceback=trace))
-        self._end(command, Outcome.FAILED, problem=problem[:PROBLEM_LENGTH_MAX])
+            self._on_end(event_of(command, _end_of_call(kind, value, details)), None)
 
     def _end(self, command: Start, outcome: Outcome, **found: Any) -> None:
         self._stopped.discard(command.ref)
         service_s = max(0.0, time.monotonic() - command.at_s)
         self._on_end(ServiceEnded(command.ref, outcome, service_s, **found), None)
+
+
+def _end_of_call(kind: str, value: Any, details: str) -> Ended:
+    """What `dask_call.run` tells, in the words of `ends`."""
+    if kind == dask_call.DONE:
+        return Ended(value)
+    if kind == dask_call.NOT_RUN:
+        problem, asked_s = value
+        return Ended(problem=problem, details=details, not_run=True, retry_after_s=pause_s(asked_s))
+    if kind == dask_call.REJECTED:
+        problem, status, body = value
+        ended = Ended(problem=problem, details=details, rejected=True)
+        ended.status = rejected_status(status)
+        ended.body = None if body is None else said(body)
+        return ended
+    return Ended(problem=value, details=details)

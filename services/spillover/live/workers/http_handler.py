@@ -2,14 +2,14 @@
 
 An upstream that cannot be reached surely has not got the request, and the next one is tried; where
 none is left, the work was not started. When bytes had left and no answer came, only a keyed request
-is tried once more. Which upstream, and whether it can be reached, is in `upstreams`; what becomes
-of its answer in `upstream_answers`.
+is tried once more. One that answers that it has surely not done the work is left alone for as long
+as it asks, and the next one is tried. Which upstream, and how each fares, is in `upstreams`; what
+becomes of an answer in `upstream_answers`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,18 @@ import msgspec
 
 from spillover.core.node_events import NotStarted, ServiceEnded, Start
 from spillover.live.http1 import Response
-from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.moving import Moving
 from spillover.live.workers.base import OnEnd, OnHealth
-from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, one_line
+from spillover.live.workers.calls import PROBLEM_LENGTH_MAX, Ended, one_line
+from spillover.live.workers.ends import event_of, service_time_s
 from spillover.live.workers.upstream_answers import read_answer
 from spillover.live.workers.upstreams import Upstream, Upstreams, reason_of
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
+from spillover.model.topology import Cluster
 from spillover.model.upstream_urls import UpstreamUrl
 
 _FIXED_HEADERS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
-
-_log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
 
 
 @dataclass(slots=True, eq=False)
@@ -44,20 +42,25 @@ class _Call:
     asked: asyncio.Future[Response] | None = None
     uncertain: str | None = None
     """Set once it may have run already: bytes had left, and for this reason no answer came."""
+    refused: Ended | None = None
+    """What the last upstream said that surely has not done the work."""
+    sent_s: float = 0.0
 
 
 class HttpWorkers:
-    """As many requests at the upstreams as there are servers. Made inside a running loop."""
+    """As many requests at the upstreams of a cluster as it has servers. Made in a running loop."""
 
     def __init__(
         self,
         urls: Sequence[UpstreamUrl],
-        servers: int,
+        cluster: Cluster,
         on_end: OnEnd,
         on_health: OnHealth,
         moving: Moving | None = None,
     ) -> None:
-        self._upstreams = Upstreams(urls, servers, on_health, moving)
+        usual_s = cluster.service_ms / 1e3
+        self._upstreams = Upstreams(urls, cluster.servers, usual_s, on_health, moving)
+        self._not_run_statuses = frozenset(cluster.not_run_statuses)
         self._on_end = on_end
         self._calls: dict[int, _Call] = {}
 
@@ -76,7 +79,7 @@ class HttpWorkers:
         if call is None:
             return
         self._let_go(call)
-        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, _service_s(call.command)), None)
+        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
 
     async def close(self) -> None:
         calls = list(self._calls.values())
@@ -92,7 +95,8 @@ class HttpWorkers:
             call.asked = None
 
     def _send(self, call: _Call) -> None:
-        upstream = self._upstreams.choose(call.tried)
+        call.sent_s = time.monotonic()
+        upstream = self._upstreams.choose(call.tried, call.sent_s)
         if upstream is None:
             self._none_left(call)
             return
@@ -101,7 +105,7 @@ class HttpWorkers:
         try:
             asked = upstream.post(_headers(call.command), payload)
         except ValueError as error:  # a name that no header can bear must not end the node
-            self._fail(call, one_line(error))
+            self._end(call, Ended(problem=one_line(error)))
             return
         upstream.running += 1
         call.asked = asked
@@ -122,14 +126,18 @@ class HttpWorkers:
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0
-        ended = read_answer(upstream.name, response)
-        if ended.problem is not None:
-            self._fail(call, ended.problem, ended.details, response.status)
+        ended = read_answer(upstream.name, response, self._not_run_statuses)
+        took_s = time.monotonic() - call.sent_s
+        if ended.problem is None or ended.rejected:
+            self._upstreams.worked(upstream, took_s)
+        else:
+            self._upstreams.failed(upstream, took_s)
+        if not ended.not_run:
+            self._end(call, ended)
             return
-        command = call.command
-        del self._calls[command.ref]
-        result = msgspec.Raw(ended.result)
-        self._on_end(ServiceEnded(command.ref, Outcome.DONE, _service_s(command), result), None)
+        self._upstreams.leave_alone(upstream, ended)
+        call.refused = ended
+        self._send(call)
 
     def _not_delivered(self, call: _Call, upstream: Upstream, reason: str) -> None:
         self._upstreams.unreachable(upstream, reason)
@@ -142,38 +150,27 @@ class HttpWorkers:
             call.uncertain = problem
             self._send(call)
         else:
-            self._fail(call, problem)
+            self._end(call, Ended(problem=problem))
 
     def _none_left(self, call: _Call) -> None:
         """By now the node has been told if no upstream is up: what was surely not begun is decided
         again with that in mind."""
         if call.uncertain is not None:
-            self._fail(call, call.uncertain)
+            self._end(call, Ended(problem=call.uncertain))
+            return
+        rest_s = self._upstreams.rest_s(time.monotonic())
+        if call.refused is not None:
+            call.refused.retry_after_s = rest_s
+            self._end(call, call.refused)
             return
         ref = call.command.ref
         del self._calls[ref]
-        self._on_end(NotStarted(ref, self._upstreams.problem()[:PROBLEM_LENGTH_MAX]), None)
+        problem = self._upstreams.problem()[:PROBLEM_LENGTH_MAX]
+        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s), None)
 
-    def _fail(
-        self, call: _Call, problem: str, details: str = "", status: int | None = None
-    ) -> None:
-        command = call.command
-        del self._calls[command.ref]
-        shown = details or problem
-        request = command.request
-        _log.warning(
-            Message("handler failed", **about(request), reason=shown, upstream_status=status)
-        )
-        self._on_end(
-            ServiceEnded(
-                command.ref,
-                Outcome.FAILED,
-                _service_s(command),
-                problem=problem[:PROBLEM_LENGTH_MAX],
-                upstream_status=status,
-            ),
-            None,
-        )
+    def _end(self, call: _Call, ended: Ended) -> None:
+        del self._calls[call.command.ref]
+        self._on_end(event_of(call.command, ended), None)
 
 
 def _headers(command: Start) -> list[tuple[bytes, bytes]]:
@@ -190,7 +187,3 @@ def _headers(command: Start) -> list[tuple[bytes, bytes]]:
     if request.traceparent is not None:
         headers.append((b"traceparent", request.traceparent.encode()))
     return headers
-
-
-def _service_s(command: Start) -> float:
-    return max(0.0, time.monotonic() - command.at_s)

@@ -42,7 +42,7 @@ def make_workers(
         urls = upstream_urls(handler)
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
-    return HttpWorkers(urls, cluster.servers, on_end, on_health, moving)
+    return HttpWorkers(urls, cluster, on_end, on_health, moving)
 
 
 def _dask_workers(cluster: Cluster, source: str, on_end: OnEnd, on_health: OnHealth) -> Workers:

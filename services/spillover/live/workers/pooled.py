@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
-from spillover.core.node_events import ServiceEnded, Start
-from spillover.live.logs import Message, OncePerPeriod, about
+from spillover.core.node_events import Start
+from spillover.live.logs import OncePerPeriod
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, failed
+from spillover.live.workers.ends import event_of
 from spillover.live.workers.processes import ServerProcesses
 from spillover.live.workers.threads import ServerThreads
-from spillover.model.request import Outcome
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -63,16 +60,4 @@ class PooledWorkers:
             await asyncio.to_thread(self._processes.close)
 
     def _ended(self, command: Start, ended: Ended) -> None:
-        self._on_end(service_ended(command, ended), None)
-
-
-def service_ended(command: Start, ended: Ended) -> ServiceEnded:
-    """The event for a call that has ended by itself; a failure is put in the log."""
-    service_s = max(0.0, time.monotonic() - command.at_s)
-    if ended.problem is None:
-        result = msgspec.Raw(ended.result)
-        return ServiceEnded(command.ref, Outcome.DONE, service_s, result)
-    trace = ended.details or None
-    told = about(command.request)
-    _log.warning(Message("handler failed", **told, reason=ended.problem, traceback=trace))
-    return ServiceEnded(command.ref, Outcome.FAILED, service_s, problem=ended.problem)
+        self._on_end(event_of(command, ended), None)

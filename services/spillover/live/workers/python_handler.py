@@ -22,8 +22,9 @@ from spillover.live.logs import Message, OncePerPeriod, about
 from spillover.live.timers import Timer, Timers
 from spillover.live.workers.base import OnEnd
 from spillover.live.workers.calls import Ended, arguments, call, encoded, failed
+from spillover.live.workers.ends import event_of
 from spillover.live.workers.functions import Context, is_async, load_function, takes_context
-from spillover.live.workers.pooled import PooledWorkers, service_ended
+from spillover.live.workers.pooled import PooledWorkers
 from spillover.live.workers.processes import ServerProcesses
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -99,12 +100,12 @@ class AsyncWorkers:
     def _ended(self, command: Start, context: Context, task: asyncio.Task[Ended]) -> None:
         del self._running[command.ref]
         if not task.cancelled():
-            event = service_ended(command, task.result())
+            event = event_of(command, task.result())
         elif context.cancelled:
             service_s = max(0.0, time.monotonic() - command.at_s)
             event = ServiceEnded(command.ref, Outcome.CANCELLED, service_s)
         else:
-            event = service_ended(command, failed(asyncio.CancelledError("by the handler itself")))
+            event = event_of(command, failed(asyncio.CancelledError("by the handler itself")))
         self._on_end(event, None)
 
 

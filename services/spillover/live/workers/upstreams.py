@@ -1,13 +1,17 @@
-"""The upstreams of the handler `http:`: which one is the least busy, and which can be reached.
+"""The upstreams of the handler `http:`: which is the least busy, which can be reached, and which are
+better left alone.
 
 Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
-then looked after by connecting, never by work. What requests and answers mean is not known here.
+then looked after by connecting, never by work. One that fails counts as busy for as long as a
+success takes, or it would be the least busy always; one that fails more than the others
+(`policy.degradation`) is passed over for a while. What requests and answers mean is not known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Sequence
 from random import Random
 
@@ -16,10 +20,11 @@ from spillover.live.http1_connection import Body
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.moving import Moving
 from spillover.live.workers.base import OnHealth
-from spillover.live.workers.calls import RESULT_LIMIT_BYTES
+from spillover.live.workers.calls import RESULT_LIMIT_BYTES, Ended
 from spillover.model.errors import NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
+from spillover.policy.degradation import DEGRADED_AT, UNPROVEN, weighed
 
 PROBE_FIRST_S = 0.05
 PROBE_LONGEST_S = 1.0
@@ -27,6 +32,18 @@ PROBE_LONGEST_S = 1.0
 IDLE_S_MAX = 1.5
 """Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
 very moment is lost, and without a key not sent again: so the idle connection is closed first."""
+
+ALONE_S_MAX = 60.0
+"""However long an upstream asks to be left alone, it is tried again after this time."""
+
+PASS_OVER_S = 1.0
+"""For how long an upstream is passed over that fails more than others; doubles each time until it
+has worked, up to PASS_OVER_S_MAX."""
+
+PASS_OVER_S_MAX = 30.0
+
+USUAL_WEIGHT = 1 / 16
+"""Weight of the newest success in the mean."""
 
 CONNECTIONS_SPARE = 1_000
 """Beyond two for each server: those of stopped requests are gone only a moment later."""
@@ -48,6 +65,13 @@ class Upstream:
         self.reason = ""
         """Why it could not be reached when that was last so."""
         self.attempt = 0
+        self.alone_until_s = 0.0
+        """It has asked not to be asked before."""
+        self.failures = 0.0
+        """The sum of `policy.degradation`."""
+        self.ended_s = 0.0
+        self.passed_over_until_s = 0.0
+        self.pause_s = PASS_OVER_S
         self._target = url.target
         self.client = HttpClient(
             url.origin,
@@ -73,9 +97,12 @@ class Upstreams:
         self,
         urls: Sequence[UpstreamUrl],
         servers: int,
+        usual_s: float,
         on_health: OnHealth,
         moving: Moving | None = None,
     ) -> None:
+        self._usual_s = usual_s
+        """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
             Upstream(url, place, connections_max, moving) for place, url in enumerate(urls)
@@ -87,14 +114,70 @@ class Upstreams:
         for upstream in self._all:
             self._look_after(upstream)
 
-    def choose(self, tried: Collection[Upstream]) -> Upstream | None:
-        """The least busy that is up and was not tried, ties by rotation; None if there is none."""
+    def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
+        """The least busy that is up, need not be left alone, and was not tried, ties by rotation;
+        None if there is none. Those that fail more than others come last."""
         turned = self._all[self._next :] + self._all[: self._next]
-        candidates = (upstream for upstream in turned if upstream.up and upstream not in tried)
-        chosen = min(candidates, key=lambda upstream: upstream.running, default=None)
+        candidates = (
+            upstream
+            for upstream in turned
+            if upstream.up and upstream.alone_until_s <= now_s and upstream not in tried
+        )
+        chosen = min(
+            candidates,
+            key=lambda upstream: (upstream.passed_over_until_s > now_s, upstream.running),
+            default=None,
+        )
         if chosen is not None:
             self._next = (chosen.place + 1) % len(self._all)
         return chosen
+
+    def worked(self, upstream: Upstream, took_s: float) -> None:
+        """It has done a request, or has said what is wrong with it."""
+        self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
+        upstream.pause_s = PASS_OVER_S
+        if upstream.failures:
+            self._weigh(upstream, failed=False)
+
+    def failed(self, upstream: Upstream, took_s: float) -> None:
+        """It has answered with a failure, or that it has not done the work."""
+        rest_s = self._usual_s - took_s
+        if rest_s > 0.0:
+            upstream.running += 1
+            asyncio.get_running_loop().call_later(rest_s, self._cooled, upstream)
+        self._weigh(upstream, failed=True)
+        if upstream.failures >= DEGRADED_AT and len(self._all) > 1:
+            now_s = time.monotonic()
+            if upstream.passed_over_until_s <= now_s:
+                name, pause_s = upstream.name, upstream.pause_s
+                _log.warning(Message("upstream is passed over", upstream=name, pause_s=pause_s))
+                upstream.passed_over_until_s = now_s + pause_s
+                upstream.pause_s = min(2.0 * pause_s, PASS_OVER_S_MAX)
+            upstream.failures = UNPROVEN
+
+    def leave_alone(self, upstream: Upstream, asked: Ended) -> None:
+        """It has said that it surely has not done the work, and perhaps how long to leave it."""
+        upstream.reason = asked.problem or ""
+        if asked.retry_after_s is not None:
+            pause_s = min(asked.retry_after_s, ALONE_S_MAX)
+            upstream.alone_until_s = time.monotonic() + pause_s
+            _log.warning(Message("upstream is left alone", upstream=upstream.name, pause_s=pause_s))
+
+    def rest_s(self, now_s: float) -> float | None:
+        """How long all that can be reached want to be left alone; None if one does not."""
+        alone_s = [upstream.alone_until_s - now_s for upstream in self._all if upstream.up]
+        shortest_s = min(alone_s, default=0.0)
+        return shortest_s if shortest_s > 0.0 else None
+
+    def _weigh(self, upstream: Upstream, *, failed: bool) -> None:
+        now_s = time.monotonic()
+        since_last_s = now_s - upstream.ended_s
+        upstream.failures = weighed(upstream.failures, failed, 0.0, since_last_s)
+        upstream.ended_s = now_s
+
+    @staticmethod
+    def _cooled(upstream: Upstream) -> None:
+        upstream.running -= 1
 
     def unreachable(self, upstream: Upstream, reason: str) -> None:
         """A connection could not be made: leave it alone until one can."""
@@ -109,7 +192,9 @@ class Upstreams:
 
     def problem(self) -> str:
         """Why there is no upstream to choose, in one line."""
-        last = next((upstream for upstream in self._all if not upstream.up), self._all[0])
+        last = next((upstream for upstream in self._all if not upstream.up), None)
+        if last is None:
+            return f"upstream {self._all[0].name} wants to be left alone: {self._all[0].reason}"
         if len(self._all) == 1:
             return f"upstream {last.name} cannot be reached: {last.reason}"
         many = f"none of {len(self._all)} upstreams can be reached"
