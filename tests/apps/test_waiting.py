@@ -7,6 +7,7 @@ import contextlib
 import gc
 import json
 import socket
+import sys
 import time
 import tracemalloc
 
@@ -388,6 +389,47 @@ def test_hundreds_of_waiters_cost_little_and_no_task(nodes):
         await nodes.until(lambda: len(node.server.server_state.connections) <= 1)
 
     with_node(nodes, check)
+
+
+class LargeResults:
+    """As a module with a handler: a large result, once `go` is set."""
+
+    def __init__(self, size):
+        self.go = asyncio.Event()
+        self._result = "x" * size
+
+    async def run(self, _):
+        await self.go.wait()
+        return self._result
+
+
+def test_a_large_answer_for_many_is_there_once(nodes, monkeypatch):
+    """For those who repeat the request and those who ask for it; nothing is kept of it later."""
+    size, count = 1_000_000, 30
+    handler = LargeResults(size)
+    monkeypatch.setitem(sys.modules, "large_of_tests", handler)
+    posted = body(1, id="k")
+    post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(posted)
+    get = b"GET /requests/k?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def check(node):
+        first = node.post(1, id="k")
+        await nodes.until(lambda: node.machine.servers.busy)
+        address = ("127.0.0.1", int(node.url.rpartition(":")[2]))
+        with contextlib.ExitStack() as stack:
+            for number in range(2 * count):
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(get if number % 2 else post + posted)
+            await nodes.until(lambda: len(waiters(node)) == 2 * count + 1)
+            tracemalloc.start()
+            stack.callback(tracemalloc.stop)
+            handler.go.set()
+            assert len((await first).body) > size
+            assert tracemalloc.get_traced_memory()[1] < 20 * size
+            hot = node.server.config.app
+            await nodes.until(lambda: hot._encoded._body == hot._lookups._encoded._body == b"")
+
+    with_node(nodes, check, clusters={"a": {"handler": "python:large_of_tests:run"}})
 
 
 async def received(client):

@@ -142,6 +142,5 @@ class Admission:
         services = math.sqrt((waiting + 1) / working**2 + 1)
         spread_s = SPREAD * self._decider.service_spread_s * services
         wait_s = (waiting + working) * service_s / working
-        return (
-            self._servers.rest_s(now_s) + wait_s + service_s + spread_s + self._settings.delivery_s
-        )
+        stay_s = wait_s + service_s + spread_s + self._settings.delivery_s
+        return stay_s + self._servers.rest_s(now_s)

@@ -244,6 +244,7 @@ class NodeShell:
             self.reception.refused(command)
         else:
             self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)
+            self.visitors.ended(command.ref, None)  # it may have been accepted before
             self.visitors.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
@@ -294,9 +295,8 @@ class NodeShell:
         share = self.machine.health.failed_share(self.now_s)
         is_bad = now in (DEGRADED, RESTING)
         level = logging.WARNING if is_bad else logging.INFO
-        _log.log(
-            level, Message("health has changed", health=now, before=before, failed_share=share)
-        )
+        told = {"health": now, "before": before, "failed_share": share}
+        _log.log(level, Message("health has changed", **told))
 
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():

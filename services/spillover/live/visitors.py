@@ -83,7 +83,7 @@ class Visitors:
 
     def wait(self, ref: int, waiter: Waiter) -> bool:
         """Have `waiter` called once with the answer to a visit under way, or with None if the node
-        ends before. False if too many wait for it."""
+        ends before, or has given it back. False if too many wait for it."""
         waiters = self._waiters.get(ref, ())
         if len(waiters) >= WAITERS_MAX:
             return False
@@ -96,8 +96,9 @@ class Visitors:
         if waiters:
             self._waiters[ref] = waiters
 
-    def ended(self, ref: int, answer: Answer) -> None:
-        """Tell those who wait; the answer itself is sent back when its delivery is done."""
+    def ended(self, ref: int, answer: Answer | None) -> None:
+        """Tell those who wait; the answer itself is sent back when its delivery is done. None if
+        the request goes back to its neighbor undone."""
         for waiter in self._waiters.pop(ref, ()):
             waiter(answer)
 

@@ -8,6 +8,7 @@ request in `lookups`, what neighbors say in `peer_paths`, what happens to a requ
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 from spillover.apps.console.console import EVENTS_PATH, TAKE_OVER
 from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
 from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
+from spillover.apps.node.encoded_once import EncodedOnce
 from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
 from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
 from spillover.apps.node.internal_error import answer_internal_error
@@ -59,6 +61,7 @@ class HotPaths:
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         self._lookups = Lookups(shell)
+        self._encoded = EncodedOnce(asyncio.get_running_loop())
         peers = PeerPaths(shell)
         self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
             DIRECT_PATH: (("POST",), self._post_request),
@@ -255,7 +258,10 @@ class HotPaths:
             self._reception.fetch(entry)
         if answer.outcome is Outcome.DONE:
             name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
-            body = answer_body(entry.name, answer)
+            if lines:  # one of several who are given it
+                body = self._encoded.body(answer, partial(answer_body, entry.name, answer))
+            else:
+                body = answer_body(entry.name, answer)
             exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
             return
         problem = problem_of(entry.name, answer)

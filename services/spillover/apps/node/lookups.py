@@ -6,17 +6,19 @@ back. What is shown of a request is in `request_view`.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from spillover.apps.node.direct_exchange import LOOKUP_PREFIX
+from spillover.apps.node.encoded_once import EncodedOnce
 from spillover.apps.node.exchange import ReplyTo
 from spillover.apps.node.internal_error import answer_internal_error
 from spillover.apps.node.preferences import read_preferences, read_wait_ms
 from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import ended_view, node_ended, request_view, visit_view
+from spillover.apps.node.request_view import encode_view, ended_view, node_ended, visit_view
 from spillover.apps.node.waiting import Waiting
 from spillover.core.names import Entry
 from spillover.core.visit import Visit
@@ -43,6 +45,7 @@ class Lookups:
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
+        self._encoded = EncodedOnce(asyncio.get_running_loop())
 
     def serve(self, exchange: ReplyTo, query: bytes) -> None:
         """Answer now or later. Raises Problem."""
@@ -101,16 +104,23 @@ class Lookups:
             self._tell_entry(exchange, entry, lines)
             return
         # The node ends, and nobody will know more of the request than now.
-        has_not_run = self._shell.surely_never_ran(entry.ref)
-        shown = ended_view(entry, node_ended(entry.name, has_not_run=has_not_run))
-        exchange.answer_raw(200, JSON_LINE + lines, msgspec.json.encode(shown))
+        try:
+            has_not_run = self._shell.surely_never_ran(entry.ref)
+            shown = ended_view(entry, node_ended(entry.name, has_not_run=has_not_run))
+            exchange.answer_raw(200, JSON_LINE + lines, msgspec.json.encode(shown))
+        except Exception:  # noqa: BLE001 - see above
+            answer_internal_error(self._shell, exchange, entry.name)
 
     def _tell_entry(self, exchange: ReplyTo, entry: Entry, lines: bytes) -> None:
         try:
-            if entry.answer is not None and exchange.method != "HEAD":  # which has no body
-                self._shell.reception.fetch(entry)
-            shown = msgspec.json.encode(request_view(self._shell, entry))
-            exchange.answer_raw(200, JSON_LINE + lines, shown)
+            encode = partial(encode_view, self._shell, entry)
+            if entry.answer is None:
+                body = encode()
+            else:
+                if exchange.method != "HEAD":  # which has no body
+                    self._shell.reception.fetch(entry)
+                body = self._encoded.body(entry.answer, encode)
+            exchange.answer_raw(200, JSON_LINE + lines, body)
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)
 

@@ -1,5 +1,5 @@
-"""The upstreams of the handler `http:`: which is the least busy, which can be reached, and which are
-better left alone.
+"""The upstreams of the handler `http:`: which is the least busy, which can be reached, which had
+better be left alone.
 
 Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
 then looked after by connecting, never by work. One that fails counts as busy for as long as a
