@@ -15,6 +15,10 @@ REASONS = {
     "not act in step. A seed is for tests and measurements.",
     "--drain-timeout-s": "It is the grace that Kubernetes gives a pod by default. Set it to what "
     "your longest request takes, and give the process manager a few seconds more.",
+    "--results-timeout-s": "Clients that wait fetch their results within a moment. Those that come "
+    "back after minutes must not hold up the end for so long.",
+    "--allow-origin": "Any page that somebody's browser shows could otherwise make a node in their "
+    "network work.",
     "--log-format": "A person reads the first logs. Choose `json` where logs are collected.",
     "--log-requests": "A line for each request costs more than the request itself on a busy node. "
     "`/explain` tells about single requests without it.",
@@ -22,8 +26,13 @@ REASONS = {
     "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
     "not end by that. `spillover up` sets it, so that no node outlives it.",
     "up TOPOLOGY": "It shows the paper's federation without a file.",
+    "up --port": "The examples use these ports. They are seldom taken.",
+    "up --no-restart": "A testbed should stay whole while one looks at other things. Tests of what "
+    "neighbors do without a node leave it down.",
     "--policy": "The topology names the policy. The option compares policies on one file.",
     "--json": "People read tables, programs ask for JSON.",
+    "--redis": "All members of a group share one Redis. The environment that starts them knows it, "
+    "and keeps its password from other users of the machine.",
     "lease run --bind": "Several members may run on one machine, so that no fixed port is free for "
     "all. The first line on standard output tells which port was taken.",
     "--rule": "It is the rule that fences off members that are late. The other one is for "

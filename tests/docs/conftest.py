@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,7 +29,7 @@ def ask_node():
 
         shell = NodeShell(Topology(name="test", clusters=(Cluster(id="a", servers=1),)), "a")
         scope = {"type": "http", "method": "GET", "path": path, "headers": []}
-        scope |= {"query_string": b"", "root_path": "", EXCHANGE: None}
+        scope |= {"query_string": b"", "root_path": "", EXCHANGE: SimpleNamespace(is_of_page=False)}
         await create_app(shell, testbed=True)(scope, receive, send)
         await shell.close()
         headers = {name.decode(): value.decode() for name, value in parts[0]["headers"]}

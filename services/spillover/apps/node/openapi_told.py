@@ -124,8 +124,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Explanation": {
         "id": "order-7",
         "cluster": "paris",
-        "decisions": [{"outcome": "forward", "neighbor": "tokyo", "draw": 0.81}],
-        "story": [{"at_ms": 0.0, "event": "decided", "outcome": "forward", "neighbor": "tokyo"}],
+        "decisions": [
+            {
+                "outcome": "forwarded",
+                "neighbor": "tokyo",
+                "policy": "paper",
+                "draw": 0.81,
+                "queue_length": 3,
+                "servers": 4,
+                "busy": 4,
+                "accept_probability": 0.5714,
+            }
+        ],
+        "story": [{"at_ms": 0.0, "event": "decided", "outcome": "forwarded", "neighbor": "tokyo"}],
     },
     "PolicyBody": {"policy": "two-choice"},
     "LinkBody": {"delay_ms": 80.0, "loss": 0.05},
