@@ -115,11 +115,14 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 size_bytes=size_bytes,
             )
 
-    @rule(count=st.sampled_from([0, 50, 640, 2000]))
-    def bytes_move(self, count):
-        """Bodies are being read, answers come and go: told, nothing else happens."""
+    @rule(count=st.sampled_from([0, 50, 640, 2000]), wanted=st.sampled_from([0, 0, 60, 701]))
+    def bytes_move(self, count, wanted):
+        """Bodies are being read, or not for want of room, answers come and go: told, nothing else
+        happens."""
         self.moving_bytes = count
-        assert self.feed(ev.BytesMoving(count)) == []
+        if wanted and wanted <= self.limit_bytes(0):
+            self.wanted_bytes = wanted
+        assert self.feed(ev.BytesMoving(count, wanted)) == []
 
     @precondition(lambda self: self.running() or self.stuck)
     @rule(
