@@ -51,14 +51,23 @@ class Story:
         return commands
 
     def arrive(
-        self, ref, now_s=None, *, away=False, path=(), origin=None, keyed=True, deadline_s=60.0
+        self,
+        ref,
+        now_s=None,
+        *,
+        away=False,
+        path=(),
+        origin=None,
+        keyed=True,
+        deadline_s=60.0,
+        size_bytes=0,
     ):
         """A request arrives: from a client, or with a path from neighbor 0 (b)."""
         if away:
             self.draws.coming.append(FORWARD_DRAW)
         if origin is None:
             origin = 0 if path else ev.HOME
-        self.requests[ref] = Request(f"r{ref}", keyed, {"work": ref}, path)
+        self.requests[ref] = Request(f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes)
         return self.tell(ev.Arrived(ref, self.requests[ref], deadline_s, origin), now_s)
 
     def fill(self, *refs):

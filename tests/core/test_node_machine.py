@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from spillover.core import node_events as ev
 from spillover.core.health import SLOW_START_SHARE
+from spillover.core.held import UNLIMITED_BYTES
 from spillover.core.node import REST_S_MAX, NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
@@ -55,6 +56,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         neighbor_count=st.integers(0, 3),
         gossip_period_s=st.sampled_from([0.05, 10.0]),
         delivery_s=st.sampled_from([0.0, 0.006]),
+        held_limit_bytes=st.sampled_from([UNLIMITED_BYTES, 800, 80]),
         seed=st.integers(0, 9),
     )
     def build(self, *, neighbor_count, seed, **told):
@@ -81,6 +83,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.policy = told_settings.policy
         self.draining = False
         self.down = False
+        self.moving_bytes = 0
+        self.wanted_bytes = 0
 
     # --- rules --------------------------------------------------------------------------------
 
@@ -89,25 +93,42 @@ class ClusterUnderTest(RuleBasedStateMachine):
         keyed=st.booleans(),
         hops=st.integers(0, 2),
         lifetime_s=st.sampled_from([math.inf, 5.0, 1.0, 0.2, 0.0, -0.1]),
+        size_bytes=st.sampled_from([0, 1, 30, 100, 700, 701]),
     )
-    def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s):
+    def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s, size_bytes):
         origin, path = ev.HOME, ()
         if from_neighbor and self.neighbor_count:
             origin = self.refs % self.neighbor_count
             path = (*("x", "y")[:hops], NEIGHBORS[origin])
         self.refs += 1
-        request = Request(f"r{self.refs}", keyed, None, path)
+        request = Request(f"r{self.refs}", keyed, None, path, size_bytes=size_bytes)
         self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
 
     @rule(
-        count=st.integers(2, 12), keyed=st.booleans(), lifetime_s=st.sampled_from([math.inf, 0.2])
+        count=st.integers(2, 12),
+        keyed=st.booleans(),
+        lifetime_s=st.sampled_from([math.inf, 0.2]),
+        size_bytes=st.sampled_from([0, 0, 90]),
     )
-    def many_arrive(self, *, count, keyed, lifetime_s):
+    def many_arrive(self, *, count, keyed, lifetime_s, size_bytes):
         """In turn from clients and neighbors: enough to reach the limits."""
         for number in range(count):
             self.a_request_arrives(
-                from_neighbor=number % 2 == 1, keyed=keyed, hops=1, lifetime_s=lifetime_s
+                from_neighbor=number % 2 == 1,
+                keyed=keyed,
+                hops=1,
+                lifetime_s=lifetime_s,
+                size_bytes=size_bytes,
             )
+
+    @rule(count=st.sampled_from([0, 50, 640, 2000]), wanted=st.sampled_from([0, 0, 60, 701]))
+    def bytes_move(self, count, wanted):
+        """Bodies are being read, or not for want of room, answers come and go: told, nothing else
+        happens."""
+        self.moving_bytes = count
+        if wanted and wanted <= self.limit_bytes(0):
+            self.wanted_bytes = wanted
+        assert self.feed(ev.BytesMoving(count, wanted)) == []
 
     @precondition(lambda self: self.running() or self.stuck)
     @rule(
@@ -131,7 +152,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """What runs the work has refused it, or could not begin it: nobody has done it."""
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
         self.cool(service_s, failed=refused)
-        if refused and retry_after_s:
+        if retry_after_s:
             until_s = self.now_s + min(retry_after_s, REST_S_MAX)
             self.rest_until_s = max(until_s, self.rest_until_s)
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
@@ -288,6 +309,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.ref not in {*self.visits, *self.ended, *self.refused, *self.given_back}
         assert not self.draining
         visit = self.visits[command.ref] = Known(event)
+        assert self.room_bytes(event.origin) >= 0, "more bytes than may be held"
         if not visit.is_home and event.deadline_s > self.now_s and not self.elsewhere_first():
             assert self.takes_foreign(), "taken from a neighbor beyond its share"
 
@@ -298,6 +320,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert (command.ref, command.origin) == (event.ref, event.origin)
         assert command.ref not in {*self.visits, *self.ended, *self.refused}
         assert command.retry_after_s > 0.0
+        fits = self.room_bytes(event.origin) >= event.request.size_bytes
+        alone = self.limit_bytes(event.origin) >= event.request.size_bytes
+        if not fits and alone and event.origin != ev.HOME and not self.draining:
+            self.wanted_bytes = event.request.size_bytes
         limits, is_home = self.settings, event.origin == ev.HOME
         limit = limits.queue_limit if is_home else limits.foreign_limit
         assert {
@@ -306,6 +332,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
             Refusal.QUEUE_FULL: len(self.queue) >= limit,
             Refusal.TOO_LATE: self.may_be_too_late(event),
             Refusal.DEGRADED: self.elsewhere_first() and not is_home,
+            Refusal.MEMORY_FULL: alone and not fits,
+            Refusal.TOO_LARGE: not alone,
         }[command.reason]
         assert self.draining == (command.reason is Refusal.DRAINING)
         self.refused.add(command.ref)
@@ -397,7 +425,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.published += 1
         assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
-        assert command.report.accepting == self.takes_foreign()
+        assert command.report.accepting == self.takes_foreign(self.wanted_bytes)
         assert command.report.accept_probability == self.accept_probability()
         assert set(command.report.hears) <= set(NEIGHBORS[: self.neighbor_count])
 
@@ -413,9 +441,21 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def working(self):
         return self.settings.servers - len(self.stuck)
 
-    def takes_foreign(self):
+    def limit_bytes(self, origin):
+        """An eighth is for answers, and of the rest a tenth for clients' requests alone."""
+        limit_bytes = self.settings.held_limit_bytes
+        limit_bytes -= limit_bytes // 8
+        return limit_bytes if origin == ev.HOME else limit_bytes - limit_bytes // 10
+
+    def room_bytes(self, origin):
+        held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
+        return self.limit_bytes(origin) - self.moving_bytes - held_bytes
+
+    def takes_foreign(self, wanted_bytes=0):
         """Whether a neighbor's request may come in now."""
         if self.draining or self.down or not self.working():
+            return False
+        if self.room_bytes(0) < wanted_bytes:
             return False
         if self.elsewhere_first():
             is_free = self.busy() < self.settings.servers and self.now_s >= self.rest_until_s
@@ -426,7 +466,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def accept_probability(self):
         """P, of the servers that are not stuck."""
         working = self.working()
-        if not self.takes_foreign():
+        if not self.takes_foreign(self.wanted_bytes):
             return 0.0
         if self.elsewhere_first():
             return SLOW_START_SHARE
@@ -438,6 +478,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def judge_the_whole(self):
         self.machine.check()
+        held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
+        assert self.machine.held.request_bytes == held_bytes
         busy = self.busy()
         assert busy <= self.settings.servers
         is_idle = busy < self.settings.servers and not self.down

@@ -51,9 +51,11 @@ class Held:
         """Whether a neighbor's request fits, as far as its size can be known before."""
         return self.total_bytes + self.wanted_bytes <= self._foreign_limit_bytes
 
-    def move(self, moving_bytes: int) -> None:
-        """What is moving has changed."""
+    def move(self, moving_bytes: int, wanted_bytes: int = 0) -> None:
+        """What is moving has changed, or a neighbor's request of this size was not read."""
         self.moving_bytes = moving_bytes
+        if wanted_bytes and self.can_fit(wanted_bytes, is_home=False):
+            self.wanted_bytes = wanted_bytes
 
     def fits(self, size_bytes: int, *, is_home: bool) -> bool:
         """Whether a request of this size fits now."""

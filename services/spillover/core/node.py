@@ -119,7 +119,7 @@ class NodeMachine(NodeFacts):
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
             ev.Woke: self._woke,
-            ev.BytesMoving: lambda event, _: self.held.move(event.count),
+            ev.BytesMoving: lambda event, _: self.held.move(event.count, event.wanted),
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,

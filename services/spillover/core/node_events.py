@@ -128,6 +128,8 @@ class BytesMoving:
     accepted yet, answers on their way here, answers on their way to clients."""
 
     count: int
+    wanted: int = 0
+    """The size of a neighbor's request that was not read for want of room."""
 
 
 @dataclass(slots=True)

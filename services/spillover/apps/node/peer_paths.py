@@ -14,7 +14,7 @@ from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
 from spillover.apps.node.intake import problem_of
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import node_ended
-from spillover.core.node_events import CancelAsked, Refuse, ReportAsked
+from spillover.core.node_events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live import wire
 from spillover.live.agreement import Terms, TurnedAway
 from spillover.live.node_shell import NodeShell
@@ -43,7 +43,13 @@ class PeerPaths:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
-        body = await _read(exchange, self._forward_limit_bytes)
+        try:
+            body = await _read(exchange, self._forward_limit_bytes)
+        except Problem as problem:
+            if problem.reason == "queue_full":
+                length_bytes = Framing.of(dict(exchange.headers)).length_bytes
+                shell.feed(BytesMoving(shell.moving.bytes, wanted=length_bytes))
+            raise
         read_s = shell.now_s
         try:
             caller, request, remaining_s = wire.decode_forward(body)

@@ -115,7 +115,8 @@ def encoded(result: object) -> Ended:
 def failed(error: BaseException) -> Ended:
     """The end of a call that raised, or was not made for want of a payload."""
     if isinstance(error, Unreadable):
-        return Ended(problem=f"the handler was not called: {error}")
+        problem = f"the handler was not called: {error}"
+        return Ended(problem=problem, rejected=True, status=REJECTED_STATUS)
     out_of_memory = isinstance(error, MemoryError)
     if out_of_memory:
         # What its frames hold is what is missing; telling of it takes memory, too.
