@@ -22,8 +22,22 @@ LINE = b"2\r\na\n\r\n"
 
 
 def hold_up(duration_s):
-    """Block the loop."""
-    time.sleep(duration_s)
+    """Block the loop, as a handler may that never awaits."""
+    until_s = time.monotonic() + duration_s
+    while time.monotonic() < until_s:
+        pass
+
+
+async def step():
+    """Let the loop do one round."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(future.set_result, None)
+    await future
+
+
+async def for_ever():
+    await asyncio.get_running_loop().create_future()
 
 
 async def answer_one(reader, writer):
@@ -43,7 +57,7 @@ def test_a_server_that_accepts_is_not_called_dead_by_a_loop_that_was_held_up(run
         client = HttpClient(f"http://127.0.0.1:{port}", connect_timeout_s=LIMIT_S)
         asked = client.request("GET", "/", timeout_s=None)
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await step()
         hold_up(HELD_UP_S)
         assert (await asked).status == 200
         await client.close()
@@ -59,9 +73,9 @@ def test_what_a_loop_is_late_by_is_not_counted(run):
     async def wait():
         async with PatientTimeout(3 * LIMIT_S):
             for _ in range(3):
-                await asyncio.sleep(0.05)
+                await step()
                 hold_up(0.2)
-            await asyncio.sleep(60.0)
+            await for_ever()
 
     async def main():
         began_s = time.monotonic()
@@ -80,12 +94,12 @@ def test_a_loop_that_is_always_late_gives_up_all_the_same(run):
         async def be_busy():
             while True:
                 hold_up(0.05)
-                await asyncio.sleep(0.0)
+                await step()
 
         busy = asyncio.create_task(be_busy())
         with pytest.raises(TimeoutError):
             async with PatientTimeout(LIMIT_S):
-                await asyncio.sleep(60.0)
+                await for_ever()
         busy.cancel()
 
     run(main())
@@ -97,19 +111,20 @@ def test_it_is_a_timeout_like_others(run):
     async def main():
         async with PatientTimeout(0.01):
             pass
-        await asyncio.sleep(0.05)
+        hold_up(0.05)
+        await step()
         with pytest.raises(KeyError):
             async with PatientTimeout(1.0):
                 raise KeyError
         task = asyncio.create_task(wait_patiently())
-        await asyncio.sleep(0)
+        await step()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     async def wait_patiently():
         async with PatientTimeout(60.0):
-            await asyncio.sleep(60.0)
+            await for_ever()
 
     run(main())
 
@@ -134,13 +149,13 @@ def test_a_server_that_does_not_accept_is_given_up_in_time(run):
     run(main())
 
 
-def speak_twice(listening, goes_on):
+def speak_twice(listening, held_up, goes_on):
     """A server in a thread: a line at once, and one while the other side's loop is held up."""
     opened, _ = listening.accept()
     with opened:
         opened.recv(1000)
         opened.sendall(HEAD + LINE)
-        time.sleep(HELD_UP_S / 2)
+        held_up.wait(20.0)
         opened.sendall(LINE)
         goes_on.wait(20.0)
 
@@ -156,15 +171,16 @@ def test_a_stream_that_has_spoken_is_not_called_silent_by_a_loop_that_was_held_u
             lines.append(line)
             if len(lines) == 1:
                 asyncio.get_running_loop().call_soon(hold_up, HELD_UP_S)
+                held_up.set()
 
         with pytest.raises(PeerError, match="nothing arrived"):
             await client.stream_lines("/", hear, silence_s=LIMIT_S)
         assert lines == [b"a", b"a"]
         await client.close()
 
-    goes_on = threading.Event()
+    held_up, goes_on = threading.Event(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = threading.Thread(target=speak_twice, args=(listening, goes_on))
+        server = threading.Thread(target=speak_twice, args=(listening, held_up, goes_on))
         server.start()
         try:
             run(main(listening))

@@ -88,6 +88,7 @@ class NodeMachine(NodeFacts):
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, __: self._publish(),
             ev.Woke: self._woke,
+            ev.HeldUp: lambda event, _: self.neighbors.excuse(event.late_s),
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
