@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import uvloop
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from spillover.apps.node import half_closed
 from spillover.apps.node.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
@@ -48,9 +49,7 @@ async def connect(node):
 async def half_close(node, *segments):
     """Send, close that half, and read all that comes."""
     reader, writer = await connect(node)
-    for segment in segments:
-        writer.write(segment)
-        await asyncio.sleep(0)
+    writer.writelines(segments)
     writer.write_eof()
     answer = await reader.read()
     writer.close()
@@ -172,7 +171,8 @@ def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset, as_task):
             cut = len(message) - 5 if as_task else len(message)
             writer.write(message[:cut])
             if as_task:
-                await asyncio.sleep(0.05)
+                own = writer.get_extra_info("sockname")
+                await nodes.until(lambda own=own: has_task(node, own))
             writer.write(message[cut:])
             await nodes.until(lambda: node.machine.servers.busy == 1)
             if reset:
@@ -186,6 +186,12 @@ def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset, as_task):
         assert (await node.send("DELETE", "/requests/k"))[0] == 200
 
     with_node(check)
+
+
+def has_task(node, client):
+    """Whether the request of that connection is read by the app, and not by the protocol alone."""
+    ends = node.server.server_state.connections
+    return any(p.client == client and isinstance(p.cycle, RequestResponseCycle) for p in ends)
 
 
 LINKED = 12

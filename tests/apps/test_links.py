@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 
 from spillover.apps.node.app import create_app
@@ -159,5 +160,33 @@ def test_the_federation_is_seen_around_a_link_that_is_cut(nodes):
             assert (await put(client, "/admin/links/c", {"cut": True}))[0] == 200
             _, told = await federation["b"].get("/federation")
             assert "last_seen_s" in told["clusters"]["a"]
+
+    nodes.run(main)
+
+
+def hold_up(duration_s):
+    """Block the loop, as a handler may that never awaits."""
+    until_s = time.monotonic() + duration_s
+    while time.monotonic() < until_s:
+        pass
+
+
+def test_nodes_that_were_held_up_do_not_call_each_other_dead(nodes):
+    """Stopped, or without CPU time, for longer than a neighbor may be silent: what was said
+    meanwhile, or could not be, is nobody's silence. Here both are held up by their one loop."""
+    known = []
+
+    async def main():
+        federation = nodes.Federation(nodes.topology_of("a", "b"))
+        federation.journals["a"] = lambda *_: known.append(
+            "a" in federation.nodes and federation["a"].knows("b")
+        )
+        async with federation:
+            known.clear()
+            hold_up(2.0)
+            await nodes.until(lambda: len(known) > 20)
+            assert all(known)
+            await federation.stop("b")
+            await nodes.until(lambda: not federation["a"].knows("b"))
 
     nodes.run(main)

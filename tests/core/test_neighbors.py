@@ -131,6 +131,25 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(del
     assert table.next_silence_s == math.inf
 
 
+def test_a_pause_of_the_cluster_itself_is_nobodys_silence():
+    """It moves the end of everybody's time, and no more: age is still age, who had not been heard
+    before the pause has only the rest, and who is unknown stays so."""
+    table = Neighbors("a", ["b", "c", "d"], [0.0, 0.0, 0.0], 0.05)
+    table.heard(0, report(1), 0.0)
+    table.heard(1, report(1), 0.5)
+    table.excuse(2.0)
+    assert table.next_silence_s == 2.95
+    assert table.expire(2.9) == []
+    assert [view.age_s for view in table.view(2.9)] == [2.9, pytest.approx(2.4), None]
+    table.heard(1, None, 2.9)
+    assert table.expire(2.95) == [0]
+    assert table.known == [False, True, False]
+    assert table.expire(3.85) == [1]
+    table.excuse(2.0)
+    assert table.next_silence_s == math.inf
+    table.check()
+
+
 def test_one_alarm_watches_all_neighbors():
     """It rings for the earliest; those heard of since are given their time."""
     table = Neighbors("a", ["b", "c"], [0.0, 0.0], 0.05)

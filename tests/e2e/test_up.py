@@ -70,6 +70,17 @@ def test_what_a_killed_supervisor_left_the_next_one_removes(up):
     assert not first.temporary_directories() + second.temporary_directories()
 
 
+def test_pages_of_one_other_site_may_be_let_in(up, ask, two):
+    """On every node; others are refused."""
+    bed, urls = up(two[0], "--allow-origin", "http://app.example:80")
+    for url in urls.values():
+        path, work = f"{url}/requests", {"payload": {}}
+        assert ask(path, work, {"Origin": "http://app.example"})[0] == 200
+        status, problem = ask(path, work, {"Origin": "http://evil.example"})
+        assert (status, problem["reason"]) == (403, "another_site")
+    assert bed.end(signal.SIGTERM) == 0
+
+
 def test_one_node_may_die(up, until, spillover):
     """One line tells of a node that was killed; the others go on and know it; the last one's end
     is the testbed's."""

@@ -195,6 +195,54 @@ def test_after_a_long_pause_the_machine_is_told_the_true_time(monkeypatch):
     run(main)
 
 
+def test_a_machine_that_is_woken_late_is_told_so_first_and_once(monkeypatch):
+    """At the instant that it is late for, before whatever comes in; also while it catches up on
+    what was due meanwhile. A next pause is told again."""
+    monkeypatch.setattr(driver_module, "LATE_S_MIN", 0.1)
+
+    async def main():
+        bench = Bench()
+        told = []
+
+        def on_late(late_s):
+            told.append(late_s)
+            return Note("late")
+
+        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=on_late)
+        driver.start(WOKE)
+        for pause in (1, 2):
+            due_s = bench.machine.deadline_s = time.monotonic() + 0.02
+            driver.feed(Note("set"))
+            bench.machine.seen.clear()
+            until_s = time.monotonic() + 0.3
+            while time.monotonic() < until_s:
+                pass
+            driver.feed(Note("event"))
+            assert bench.machine.texts() == ["late", "woke", "event"]
+            assert [at_s for _, at_s in bench.machine.seen[:2]] == [due_s, due_s]
+            bench.machine.deadline_s = due_s + 0.05
+            driver.feed(Note("more"))
+            await bench.until(lambda: bench.machine.texts()[-1] == "woke")
+            assert len(told) == pause
+            assert 0.2 < told[-1] < 5.0
+
+    run(main)
+
+
+def test_a_machine_that_is_woken_in_time_is_told_nothing():
+    async def main():
+        bench = Bench()
+        told = []
+        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=told.append)
+        driver.start(WOKE)
+        bench.machine.deadline_s = time.monotonic() + 0.02
+        driver.feed(Note("set"))
+        await bench.until(lambda: "woke" in bench.machine.texts())
+        assert told == []
+
+    run(main)
+
+
 def test_a_machine_that_fails_is_never_entered_again():
     """The error comes out where the event came in, is told once, and nothing follows."""
 

@@ -180,6 +180,12 @@ class Neighbors:
                 self.next_silence_s = min(self.next_silence_s, until_s)
         return silent
 
+    def excuse(self, late_s: float) -> None:
+        """Do not count this time as silence: nobody here was listening."""
+        for y in range(len(self.ids)):
+            self._heard_s[y] += late_s
+        self.next_silence_s += late_s
+
     def accept_probability_with(self, own: float) -> float:
         """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""
         return 1.0 - neighborhood_reject_probability(own, self.accept, self.known)

@@ -120,6 +120,7 @@ class NodeMachine(NodeFacts):
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
             ev.Woke: self._woke,
             ev.BytesMoving: lambda event, _: self.held.move(event.count, event.wanted),
+            ev.HeldUp: lambda event, _: self.neighbors.excuse(event.late_s),
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,

@@ -133,6 +133,14 @@ class BytesMoving:
 
 
 @dataclass(slots=True)
+class HeldUp:
+    """This process came `late_s` too late to hear what neighbors have said meanwhile: it was
+    stopped, or had no CPU time. Told before what it is late with."""
+
+    late_s: float
+
+
+@dataclass(slots=True)
 class Drain:
     """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
 

@@ -13,6 +13,9 @@ from spillover.live.timers import Timer, Timers
 
 Interpreter = Callable[[Any], None]
 
+LATE_S_MIN = 0.25
+"""A busy machine does less to a loop. Well below the time for which a neighbor may be silent."""
+
 CATCH_UP_S_MAX = 1.0
 """A machine that is woken later than this is told the true time, so that periods slept through
 (a stopped process, a machine that hung) are left out and not made up for one by one."""
@@ -27,6 +30,9 @@ class Driver:
 
     `on_failure` is told when the machine or an interpreter raises. What state they are in is then
     anybody's guess, so nothing is handed in any more; the error comes out of `feed` as well.
+    `on_late` makes the event that tells the machine that it is woken later than LATE_S_MIN, and by
+    how much; of one pause it is told once.
+
     `journal`, if given, is called with each (event, instant): a run can be replayed from it.
     """
 
@@ -37,12 +43,16 @@ class Driver:
         interpreters: Mapping[type, Interpreter],
         on_failure: Callable[[BaseException], None],
         journal: Callable[[Any, float], None] | None = None,
+        on_late: Callable[[float], Any] | None = None,
     ) -> None:
         self._machine = machine
         self._timers = timers
         self._interpreters = interpreters
         self._on_failure = on_failure
         self._journal = journal
+        self._on_late = on_late
+        self._told_late_s = -math.inf
+        """Up to when the machine has been told."""
         self._inbox: deque[tuple[Any, float]] = deque()
         self._handling = False
         self._closed = False
@@ -105,7 +115,11 @@ class Driver:
         self._wake_timer = self._timers.at(deadline_s, self._wake)
 
     def _wake(self, due_s: float) -> None:
+        now_s = time.monotonic()
+        late_s = now_s - max(due_s, self._told_late_s)
+        if late_s > LATE_S_MIN and self._on_late is not None:
+            self._told_late_s = now_s
+            self.feed(self._on_late(late_s), due_s)
         self._wake_timer = None
         self._wake_s = math.inf
-        now_s = time.monotonic()
         self.feed(self._wake_event, due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)

@@ -19,6 +19,7 @@ from typing import Any
 from spillover.live.http1_connection import Body, Connection, Exchange, OnEnd, Response
 from spillover.live.http1_head import Server
 from spillover.live.moving import Moving
+from spillover.live.own_lag import PatientTimeout
 from spillover.live.write_batch import WriteBatch
 from spillover.model.errors import NotDelivered, PeerError
 
@@ -58,7 +59,8 @@ class HttpClient:
 
     A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
     at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
-    `body_limit_bytes` holds for the body of each answer, but not for streams.
+    `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
+    body of each answer, but not for streams.
 
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
@@ -279,7 +281,7 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         server = self._server
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with PatientTimeout(self._connect_timeout_s):
                 transport, connection = await loop.create_connection(
                     lambda: Connection(self, self._writes, self._moving), server.host, server.port
                 )

@@ -105,7 +105,7 @@ class NodeShell:
         self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
         self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
         self._driver = Driver(
-            self.machine, self.timers, self._interpreters(), self._on_failure, journal
+            *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
         )
         self._links = [
             self._make_link(y, neighbor.id, neighbor.url) for y, neighbor in enumerate(neighbors)

@@ -152,9 +152,8 @@ class BoundedProtocol(KeepsHalfClosed):
             self._start_with_cycle()
 
     def _check_head(self, version: str) -> None:
-        """Refuse what others on the way may have read differently (RFC 9112, sections 3.2 and 6):
-        where a request ends, and whom it is meant for. A body of two lengths is no HTTP already to
-        the parser. Raises HttpParserError."""
+        """Refuse what others on the way may have read differently (RFC 9112, sections 3.2 and 6).
+        A body of two lengths is no HTTP already to the parser. Raises HttpParserError."""
         if self._why_malformed is None and self._hosts != 1 and (self._hosts or version != "1.0"):
             self._why_malformed = f"Host: expected once, got it {self._hosts} times"
         if self._why_malformed is not None:
