@@ -50,6 +50,10 @@ _NUMBERS = {
     "link": ("delay_ms", "jitter_ms", "loss", "duplicate", "reorder"),
 }
 """The numbers that an action takes. `slow` needs its own, the others at least one of theirs."""
+_KNOWN = (
+    *("at_s", "action", "cluster", "between", "from", "to"),
+    *(number for numbers in _NUMBERS.values() for number in numbers),
+)
 
 
 def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> FaultSchedule:
@@ -103,6 +107,8 @@ def _fault(source: str, field: str, entry: object) -> Fault:
 
 
 def _read_entry(entry: Mapping[Any, Any]) -> Fault:
+    if "action" not in entry:  # most likely under another name
+        check_names(entry, _KNOWN)
     action = _text(entry, "action")
     if action not in FAULT_ACTIONS:
         raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
