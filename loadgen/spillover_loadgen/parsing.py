@@ -9,7 +9,6 @@ Which commands and options there are is not known here; types of single values a
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
 
 _NUMBER = re.compile(r"-\d|-\.\d|-inf|-nan")
 
@@ -100,10 +100,8 @@ class OneLineParser(argparse.ArgumentParser):
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Such as `, did you mean status?`; nothing if none of those known is near. What is shown
     begins with `prefix`."""
-    names = list(known)
-    begun = [one for one in names if len(name) > 2 and one.startswith(name)]
-    near = begun or difflib.get_close_matches(name.lower(), names, n=1)
-    return f", did you mean {prefix}{near[0]}?" if near else ""
+    found = nearest(name, known)
+    return "" if found is None else f", did you mean {prefix}{found}?"
 
 
 def shown_default(action: argparse.Action) -> str | None:

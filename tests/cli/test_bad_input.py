@@ -91,6 +91,19 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
     assert one_line_of(capsys, *arguments).startswith(f"spillover: {file}: {complaint}")
 
 
+def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):
+    """Topologies, pools and faults alike."""
+    beside = tmp_path / "two-sites.yaml"
+    beside.write_text(TWO)
+    given = tmp_path / "two-site.yaml"
+    hint = f"did you mean {beside}?\n"
+    assert one_line_of(capsys, "up", str(given)).endswith(hint)
+    tokens = ("exact", "tokens", "--pool", str(given))
+    assert one_line_of(capsys, *tokens).endswith(hint)
+    elsewhere = tmp_path / "nowhere" / "two-site.yaml"
+    assert "did you mean" not in one_line_of(capsys, "up", str(elsewhere))
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -109,6 +122,7 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
         (["up", "--policy", "papr"], "--policy: invalid choice: 'papr', did you mean paper? ("),
         (["lease", "run", "--gruop", "g"], "unknown option --gruop, did you mean --group?"),
         (["up", "not-there.yaml"], "expected a built-in topology (ring5, chord5, "),
+        (["up", "rng5"], "chord20) or a YAML file, found neither; did you mean ring5?"),
         (["up", "."], "expected a file, got a directory"),
         (["up", "--policy", "greedy"], "--policy: invalid choice: 'greedy'"),
         (["up", "--seed", "x"], "--seed: expected a whole number, got 'x'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -233,3 +234,37 @@ def test_a_plan_that_cannot_be(run, numba):
         "spillover: --p99-ms: expected at least 46: what requests at cluster a take without any "
         "waiting; got 20\n"
     )
+
+
+def test_the_picture_can_be_read(monkeypatch, require, tmp_path):
+    """Ticks are numbers as people write them, and there are no bars: their axis has no zero."""
+    require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
+    from matplotlib.figure import Figure as Canvas
+
+    drawn = []
+    save = Canvas.savefig
+
+    def keep(figure, *arguments, **options):
+        drawn.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Canvas, "savefig", keep)
+    plot = str(tmp_path / "times.png")
+    assert main([*SIM, "--compare", "isolated,paper", "--plot", plot]) == 0
+    (figure,) = drawn
+    shares, homes = figure.axes
+    assert not shares.patches
+    assert not homes.patches
+    for axis, form in (
+        (shares.xaxis, r"\d{2,5}"),
+        (shares.yaxis, r"(100|10|1|0\.0*1) %"),
+        (homes.yaxis, r"\d{2,5}"),
+    ):
+        low, high = axis.get_view_interval()
+        texts = [
+            label.get_text().replace("\N{THIN SPACE}", "")
+            for at, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+            if low <= at <= high
+        ]
+        assert len(texts) >= 2
+        assert all(re.fullmatch(form, text) for text in texts), texts

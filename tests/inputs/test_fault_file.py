@@ -170,6 +170,14 @@ BAD_ENTRIES = {
         "{at_s: 1, action: heal, between: [a, b, c]}",
         "faults[0].between: expected two cluster ids, got a list",
     ),
+    "an action by another name": (
+        "{at_s: 1, acton: crash, cluster: a}",
+        "faults[0].acton: unknown field, did you mean action?",
+    ),
+    "an action that is missing": (
+        "{at_s: 1, cluster: a}",
+        "faults[0].action: expected a value, the field is missing",
+    ),
     "an entry that is no mapping": (
         "crash",
         "faults[0]: expected a mapping of fields, got 'crash'",

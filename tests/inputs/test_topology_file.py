@@ -94,6 +94,26 @@ BAD_FILES = {
         "clusters: [{id: 1, servers: true}, {}]\n",
         "clusters[0].id: expected text, got 1 (put it in quotes) (and 3 more)",
     ),
+    "misspelled and so missing": (
+        "clusters: [{id: a, server: 1}]\n",
+        "clusters[0].server: unknown field, did you mean servers?",
+    ),
+    "misspelled behind what is missing": (
+        "clusters: [{servers: 1}, {id: b, servers: 1, handlr: sleep}]\n",
+        "clusters[1].handlr: unknown field, did you mean handler? (and 1 more)",
+    ),
+    "misspelled behind what is wrong": (
+        "clusters: [{id: a, servers: x}]\nlink: [{between: [a, a]}]\n",
+        "link: unknown field, did you mean links? (and 1 more)",
+    ),
+    "wrong before missing": (
+        "clusters: [{servers: x}, {id: b, servers: 1}]\n",
+        "clusters[0].servers: expected a whole number, got 'x' (and 1 more)",
+    ),
+    "of a later version": (
+        "clusters: [{id: a, servers: [{id: s, rate: 1}]}]\nclasses: []\n",
+        "classes: the field classes is not available in this version (and 1 more)",
+    ),
     "id that YAML takes for false": (
         "clusters: [{id: no, servers: 1}]\n",
         "clusters[0].id: expected text, got false (put it in quotes)",

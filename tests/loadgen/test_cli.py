@@ -223,8 +223,9 @@ def test_a_target_that_does_not_answer(capfd):
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"
         said = refusal(capfd, "--target", f"a={url}")
-    assert said.startswith(
+    assert said == (
         f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
+        "cannot connect: Connection refused\n"
     )
 
 

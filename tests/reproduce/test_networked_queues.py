@@ -96,3 +96,8 @@ def test_every_figure_can_be_drawn(measured, require, tmp_path):
             drawn.draw(measured[drawn.name], figure)
             figure.savefig(tmp_path / "figure.png", dpi=40)
             assert figure.axes
+            for axes in figure.axes:
+                # A bar on a logarithmic axis begins anywhere, since there is no zero.
+                assert axes.get_yscale() != "log" or not axes.patches
+                shown = "".join(label.get_text() for label in axes.get_yticklabels())
+                assert "$" not in shown, "powers of ten"

@@ -83,7 +83,7 @@ def system_times_figure(result: DemoResult, width_px: int) -> str:
         ):
             for index, cluster_id in enumerate(ids):
                 summary = system_time_of(run.load, cluster_id)
-                _range_bar(times, index + offset, summary, color(name))
+                _range_line(times, index + offset, summary, color(name))
         times.set_ylim(times.get_ylim()[0] / 1.2)
         _plain_log_ticks(times)
         _populations_axis(times, ids)
@@ -187,24 +187,25 @@ def _acceptance_panel(axes: Axes, run: RunResult, cluster_id: str) -> None:
     axes.set_ylabel(cluster_id, rotation=0, weight="bold", va="center", color=color("ink"))
 
 
-def _range_bar(axes: Axes, x: float, summary: dict[str, float | None], fill: str) -> None:
+def _range_line(axes: Axes, x: float, summary: dict[str, float | None], fill: str) -> None:
     mean, least = summary.get("mean"), summary.get("min")
     std, most = summary.get("std"), summary.get("max")
     if mean is None or least is None or std is None or most is None:
         return
     low = max(least, _LOG_FLOOR_MS)
     top = max(mean + std, low)
-    axes.bar(x, top - low, 0.32, bottom=low, color=fill, edgecolor=fill, linewidth=1)
+    # A thick line and no bar: on a logarithmic axis bars would begin anywhere.
+    axes.plot([x, x], [low, top], color=fill, linewidth=7, solid_capstyle="butt")
     axes.plot([x, x], [top, max(most, top)], color=fill, linewidth=1.2)
-    axes.plot([x - 0.09, x + 0.09], [most, most], color=fill, linewidth=2)
-    axes.plot([x - 0.16, x + 0.16], [mean, mean], color=color("ink"), linewidth=2)
+    axes.plot([x - 0.06, x + 0.06], [most, most], color=fill, linewidth=2)
+    axes.plot([x - 0.08, x + 0.08], [mean, mean], color=color("ink"), linewidth=2)
 
 
 def _plain_log_ticks(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
     axes.yaxis.set_minor_locator(NullLocator())
 
 

@@ -184,7 +184,7 @@ def _system_times(result: DemoResult) -> str:
         *((f"speedup-{i}", f"speed-up of the {f}") for i, f in enumerate(SPEEDUP_FIELDS)),
     ]
     caption = (
-        "After figure 7 of the paper. A bar reaches from the minimum to mean + standard "
+        "After figure 7 of the paper. A thick line reaches from the minimum to mean + standard "
         "deviation (std), the line across it is the mean, the tick above it the maximum."
     )
     figure = _figure(result, figures.system_times_figure, _legend(names), caption)

@@ -7,12 +7,12 @@ front. Which fields there are is known to callers; topologies are read by a sche
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spillover.inputs.topology_schema import describe
 from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
 
 EXACT_INTEGER_LIMIT = 2**53
 """Whole numbers up to here survive every float."""
@@ -24,8 +24,8 @@ def check_names(
     """Refuse a field that is none of `known`, with the closest of them if one is close."""
     for name in entry:
         if name not in known:
-            closest = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {closest[0]}?" if closest else f"expected {', '.join(known)}"
+            closest = nearest(str(name), known)
+            hint = f"did you mean {closest}?" if closest else f"expected {', '.join(known)}"
             shown = "".join(char for char in str(name)[:60] if char.isprintable())
             raise wrong(joined(path, shown), f"{problem}, {hint}")
 

@@ -54,6 +54,10 @@ NUMBERS_BY_ACTION = {
 }
 """The numbers that an action takes. `slow` and `failing` need the first, the others at least one of
 theirs."""
+_KNOWN = (
+    *("at_s", "action", "cluster", "between", "from", "to"),
+    *(number for numbers in NUMBERS_BY_ACTION.values() for number in numbers),
+)
 
 
 def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> FaultSchedule:
@@ -107,6 +111,8 @@ def _fault(source: str, field: str, entry: object) -> Fault:
 
 
 def _read_entry(entry: Mapping[Any, Any]) -> Fault:
+    if "action" not in entry:  # most likely under another name
+        check_names(entry, _KNOWN)
     action = _text(entry, "action")
     if action not in FAULT_ACTIONS:
         raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")

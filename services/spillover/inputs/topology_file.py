@@ -6,7 +6,6 @@ are is in `topology_schema`; strict YAML is in `yaml_text`, files of it are in `
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
@@ -25,6 +24,7 @@ from spillover.inputs.topology_schema import (
 from spillover.inputs.yaml_file import read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -60,6 +60,9 @@ def load_topology(name_or_path: str) -> Topology:
         raise InputError(source, "", "this built-in topology is not available in this version")
     names = ", ".join(BUILTIN_NAMES)
     missing = f"expected a built-in topology ({names}) or a YAML file, found neither"
+    closest = nearest(name_or_path, BUILTIN_NAMES)
+    if closest is not None:
+        missing += f"; did you mean {closest}?"
     document = read_mapping(name_or_path, missing=missing)
     try:
         topology = TopologyFields.model_validate(
@@ -86,9 +89,27 @@ def dump_topology(topology: Topology) -> str:
 
 
 def _first_fault(source: str, error: ValidationError) -> InputError:
+    """The fault that tells most, and how many more there are: a misspelled field before the one
+    that is missing for it, which does not count."""
     details = error.errors(include_url=False)
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return InputError(source, _field(details[0]["loc"]), _expected(details[0]) + more)
+    meant = {
+        (*detail["loc"][:-1], _meant(detail["loc"]))
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+    }
+    told = [d for d in details if not (d["type"] == "missing" and d["loc"] in meant)]
+    told.sort(key=_told_after)
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return InputError(source, _field(told[0]["loc"]), _expected(told[0]) + more)
+
+
+def _told_after(detail: ErrorDetails) -> int:
+    """Lower first: names for which there are better ones, then all else, then what is missing."""
+    if detail["type"] == "missing":
+        return 2
+    if detail["type"] != "extra_forbidden":
+        return 1
+    return 0 if detail["loc"][-1] in LATER_FIELDS or _meant(detail["loc"]) else 1
 
 
 def _field(location: tuple[int | str, ...]) -> str:
@@ -119,8 +140,17 @@ def _unknown_field(location: tuple[int | str, ...]) -> str:
     name = str(location[-1])
     if name in LATER_FIELDS:
         return f"the field {name} is not available in this version"
-    model = TopologyFields if len(location) == 1 else _FIELDS_BY_DEPTH[str(location[0])]
-    known = list(model.model_fields)
-    closest = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {closest[0]}?" if closest else f"expected one of {', '.join(known)}"
+    closest = _meant(location)
+    known = ", ".join(_fields_at(location))
+    hint = f"did you mean {closest}?" if closest else f"expected one of {known}"
     return f"unknown field, {hint}"
+
+
+def _meant(location: tuple[int | str, ...]) -> str | None:
+    """The field that the unknown one at this place may stand for."""
+    return nearest(str(location[-1]), _fields_at(location))
+
+
+def _fields_at(location: tuple[int | str, ...]) -> list[str]:
+    model = TopologyFields if len(location) == 1 else _FIELDS_BY_DEPTH[str(location[0])]
+    return list(model.model_fields)

@@ -11,6 +11,9 @@ from typing import Any
 from spillover.inputs.topology_schema import describe
 from spillover.inputs.yaml_text import parse_yaml
 from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
+
+_SUFFIXES = (".yaml", ".yml")
 
 
 def shown_path(path: str) -> str:
@@ -37,12 +40,23 @@ def read_mapping(
     return document
 
 
+def _beside(path: str) -> str:
+    """The file of a name like that, if there is one in the same directory."""
+    wanted = Path(path)
+    try:
+        names = [one.name for one in wanted.parent.iterdir() if one.suffix in _SUFFIXES]
+    except (OSError, ValueError):
+        return ""
+    found = nearest(wanted.name, sorted(names))
+    return "" if found is None else f"; did you mean {shown_path(str(wanted.with_name(found)))}?"
+
+
 def _read(source: str, path: str, missing: str, limit_bytes: int) -> str:
     try:
         with Path(path).open("rb") as file:
             content = file.read(limit_bytes + 1)
-    except (FileNotFoundError, ValueError):
-        raise InputError(source, "", missing) from None
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise InputError(source, "", f"{missing}{_beside(path)}") from None
     except IsADirectoryError:
         raise InputError(source, "", "expected a file, got a directory") from None
     except OSError as error:

@@ -8,6 +8,7 @@ business.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import time
@@ -289,7 +290,7 @@ class HttpClient:
             what = f"no connection within {self._connect_timeout_s:g} s"
             raise NotDelivered(f"{server.url}: {what}") from None
         except (OSError, UnicodeError) as error:
-            raise NotDelivered(f"{server.url}: cannot connect: {error}") from error
+            raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
         if self._user_timeout_s is not None:
             _set_user_timeout(transport, self._user_timeout_s)
         return connection
@@ -381,3 +382,11 @@ class _LineSplitter:
     def _check(self, line: bytearray) -> None:
         if len(line) > self._limit_bytes:
             raise PeerError(f"{self._name}: a line exceeds {self._limit_bytes} bytes")
+
+
+def _in_words(error: OSError | UnicodeError) -> str:
+    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
+    if isinstance(error, OSError) and error.errno is not None:
+        of_names = isinstance(error, socket.gaierror)
+        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
+    return str(error)

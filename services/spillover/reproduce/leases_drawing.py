@@ -67,6 +67,7 @@ def _draw_case(axes: Axes, case: str, lines: dict[str, list[float]], data: dict[
             ha="right", va="top",
         )  # fmt: skip
     axes.set_yscale("symlog", linthresh=1)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", "\N{THIN SPACE}"))
     axes.set_title(f"{case}", fontsize=10, loc="left")
     axes.set_xlabel("normal lease times", fontsize=8)
     axes.grid(alpha=0.3)

@@ -248,9 +248,9 @@ FIGURES = (
         "lai-polak-7",
         "System times by population, and the speed-up",
         "System time is from a request's generation to the end of its service, wherever that is. "
-        "Bars run from the shortest to the mean plus a standard deviation, the dash is the mean, "
-        "the dot the longest (first seed). Below, isolated divided by networked; bars are medians "
-        "over the seeds, whiskers run from the smallest to the largest.",
+        "Thick lines run from the shortest to the mean plus a standard deviation, the dot is the "
+        "mean, the dash the longest (first seed). Below, isolated divided by networked; dots are "
+        "medians over the seeds, whiskers run from the smallest to the largest.",
         compute_system_times,
         claim_system_times,
         drawing.draw_system_times,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from spillover.reproduce.log_ticks import plain_ticks
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -60,17 +62,33 @@ def draw_system_times(data: dict[str, Any], figure: Figure) -> None:
     run = data["runs"][0]
     clusters = list(data["speedup_per_cluster"])
     times.set_yscale("log")
-    times.set_title(f"system time, ms (seed {run['seed']})", fontsize=10, loc="left")
-    for side, color, offset in (("isolated", ISOLATED, -0.2), ("networked", NETWORKED, 0.2)):
+    times.set_title(
+        f"system time, ms: least to mean + std, mean, greatest (seed {run['seed']})",
+        fontsize=10,
+        loc="left",
+    )
+    for side, color, offset in (("isolated", ISOLATED, -0.12), ("networked", NETWORKED, 0.12)):
         for x, cluster in enumerate(clusters):
             own = run["per_cluster"][side][cluster]
             top = own["mean"] + own["std"]
             label = side if x == 0 else None
-            times.bar(x + offset, top - own["min"], 0.34, own["min"], color=color, label=label)
-            times.plot([x + offset], [own["mean"]], marker="_", color="white", markersize=14)
-            times.plot([x + offset], [own["max"]], marker=".", color=color)
+            at = [x + offset, x + offset]
+            # No bars: on a logarithmic axis they would begin anywhere.
+            times.plot(at, [own["min"], own["max"]], color=color, linewidth=1)
+            times.plot(
+                at,
+                [own["min"], top],
+                color=color,
+                linewidth=5,
+                alpha=0.5,
+                label=label,
+                solid_capstyle="butt",
+            )
+            times.plot(at[:1], [own["mean"]], marker="o", color=color)
+            times.plot(at[:1], [own["max"]], marker="_", color=color, markersize=10)
     times.legend(frameon=False)
-    times.set_xticks(range(len(clusters)), clusters)
+    _groups(times, clusters)
+    plain_ticks(times.yaxis)
     _draw_speedups(factors, data["speedup_per_cluster"])
     factors.set_title("isolated divided by networked", fontsize=10, loc="left")
 
@@ -100,16 +118,15 @@ def draw_hops(data: dict[str, Any], figure: Figure) -> None:
         axes.bar(range(len(clusters)), shares, 0.7, bottom=floor, color=color, label=str(hop))
         floor = [low + share for low, share in zip(floor, shares, strict=True)]
     axes.set_title("forwarded requests, % of the population's", fontsize=10, loc="left")
-    axes.set_xticks(range(len(clusters)), clusters)
+    _groups(axes, clusters)
     axes.set_ylim(top=axes.get_ylim()[1] * 1.25)
     axes.legend(ncols=most, frameon=False, fontsize=8, title="times", title_fontsize=8)
-    axes.grid(axis="y", alpha=0.3)
 
 
 def _draw_speedups(axes: Axes, by_name: dict[str, dict[str, dict[str, float]]]) -> None:
-    width = 0.8 / len(SPEEDUPS)
+    width = 0.6 / len(SPEEDUPS)
     for place, statistic in enumerate(SPEEDUPS):
-        offset = -0.4 + width * (place + 0.5)
+        offset = -0.3 + width * (place + 0.5)
         found = [own[statistic] for own in by_name.values()]
         middle = [one["median"] for one in found]
         reach = [
@@ -117,11 +134,21 @@ def _draw_speedups(axes: Axes, by_name: dict[str, dict[str, dict[str, float]]]) 
             [one["max"] - one["median"] for one in found],
         ]
         at = [x + offset for x in range(len(found))]
-        axes.bar(at, middle, width * 0.9, color=COLORS[place], label=statistic)
-        axes.errorbar(at, middle, reach, fmt="none", ecolor="#666666", elinewidth=0.8)
+        axes.errorbar(
+            at, middle, reach, fmt="o", color=COLORS[place], markersize=5, elinewidth=1.2,
+            capsize=2, label=statistic,
+        )  # fmt: skip
     axes.axhline(1, color="#666666", linewidth=0.8)
     axes.set_yscale("log")
-    axes.set_xticks(range(len(by_name)), list(by_name))
+    _groups(axes, list(by_name))
     axes.set_ylim(top=axes.get_ylim()[1] * 3)  # room for the legend
     axes.legend(ncols=len(SPEEDUPS), frameon=False, fontsize=8, loc="upper right")
+    plain_ticks(axes.yaxis, suffix="\N{MULTIPLICATION SIGN}")
+
+
+def _groups(axes: Axes, names: list[str]) -> None:
+    """A place for each, without lines that would look like values."""
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.grid(visible=False, axis="x")
     axes.grid(axis="y", alpha=0.3)

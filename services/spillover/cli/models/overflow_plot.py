@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
+from spillover.reproduce.log_ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,17 +39,20 @@ def draw_runs(runs: Mapping[str, Any], path: Path) -> None:
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     shares, homes = figure.subplots(1, 2)
+    shares.set(xscale="log", yscale="log", xlabel="system time, ms")
+    homes.set(yscale="log", xlabel="home")
     for place, (policy, run) in enumerate(runs.items()):
         color = COLORS[place % len(COLORS)]
         _draw_shares(shares, policy, run, color)
         _draw_homes(homes, place, len(runs), run, color)
-    shares.set(xscale="log", yscale="log", xlabel="system time, ms")
     shares.set_title("share of requests that took longer")
-    shares.grid(alpha=0.3)
     shares.legend(frameon=False)
-    homes.set_yscale("log")
-    homes.set_title("by home: mean (bar) and p99 (mark), ms")
-    homes.grid(axis="y", alpha=0.3)
+    homes.set_title("system time, ms: mean (dot) to p99 (dash)")
+    for axes in (shares, homes):
+        axes.grid(axis="both" if axes is shares else "y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        plain_ticks(axes.yaxis, suffix=" %" if axes is shares else "")
+    plain_ticks(shares.xaxis)
     whole = next(iter(runs.values()))
     figure.suptitle(f"{whole.topology.name}: {whole.ended} requests")
     partial = path.with_name(f".{path.name}.part")
@@ -62,7 +66,7 @@ def _draw_shares(axes: Axes, policy: str, run: Any, color: str) -> None:
     times = np.sort(np.concatenate([np.asarray(t) for t in run.system_time_ms.values()]))
     if not len(times):
         return
-    longer = 1.0 - np.arange(1, len(times) + 1) / (len(times) + 1)
+    longer = 100.0 * (1.0 - np.arange(1, len(times) + 1) / (len(times) + 1))  # percent
     # A few thousand points draw the same line as a few million.
     last = len(times) - 1
     shown = np.unique(np.r_[np.linspace(0, last, 2000).astype(int), max(0, last - 2000) : last + 1])
@@ -70,13 +74,15 @@ def _draw_shares(axes: Axes, policy: str, run: Any, color: str) -> None:
 
 
 def _draw_homes(axes: Axes, place: int, count: int, run: Any, color: str) -> None:
+    """A line from the mean to p99 for each home. No bars: they would begin anywhere."""
     figures = run.as_dict()["per_cluster"]
-    width = 0.8 / count
-    for x, (_, own) in enumerate(figures.items()):
+    width = 0.7 / count
+    for x, own in enumerate(figures.values()):
         times = own["system_time_ms"]
         if times["mean"] is None:
             continue
-        at = x - 0.4 + width * (place + 0.5)
-        axes.bar(at, times["mean"], width * 0.9, color=color)
-        axes.plot([at], [times["p99"]], marker="_", color=color, markeredgewidth=2)
+        at = x - 0.35 + width * (place + 0.5)
+        axes.plot([at, at], [times["mean"], times["p99"]], color=color, linewidth=1.2, alpha=0.6)
+        axes.plot([at], [times["mean"]], marker="o", color=color, markersize=4)
+        axes.plot([at], [times["p99"]], marker="_", color=color, markersize=7, markeredgewidth=2)
     axes.set_xticks(range(len(figures)), list(figures))
