@@ -35,7 +35,6 @@ class Entry:
         "fingerprint",
         "lasting",
         "name",
-        "priority",
         "ref",
         "traceparent",
         "type",
@@ -47,7 +46,6 @@ class Entry:
     ) -> None:
         self.name = request.id
         self.type = request.type
-        self.priority = request.priority
         self.traceparent = request.traceparent
         self.ref = ref
         self.fingerprint = fingerprint
