@@ -18,7 +18,7 @@ from spillover.apps.lease.views import LeaseState, MemberState, lease_state, mem
 from spillover.live.lease_metrics import LeaseMetrics
 from spillover.live.lease_report import GroupReport
 
-NOT_READY = ("joining", "id_taken", "draining", "redis_down")
+NOT_READY = ("joining", "id_taken", "draining", "redis_down", "not_ready")
 
 
 def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
