@@ -18,8 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.lease.http_protocol import REQUEST_LIMIT_BYTES, BriefProtocol
 from spillover.apps.lease.server import CONNECTIONS_MAX, LeaseService
+from spillover.live.lease_outcome import MemberFailed
 from spillover.live.lease_report import SHARED_S, GroupReport
 from spillover.live.lease_thread import LeaseGroupThread
+from spillover.model.errors import RunError
 from spillover.model.lease_signals import LEASE_SIGNALS
 from spillover.model.lease_times import LeaseTimes
 
@@ -237,6 +239,48 @@ def test_joining_and_waiting_are_not_ready(members, redis_servers, free_port):
         assert a.thread.wait(LIMIT_S)
     with members("b"), members("b") as again:
         assert again.readiness == (503, "id_taken")
+
+
+class Broken:
+    """In the place of metrics: it raises as soon as a partition is let go of."""
+
+    def told(self, event):
+        if event == "releasing":
+            raise KeyError("no such counter")
+
+    def handler_failed(self):
+        return
+
+    def renewed(self, _):
+        return
+
+
+def test_a_member_that_has_failed_is_not_ready(members):
+    """It is not draining: nobody has told it to, and why it serves nothing is said."""
+
+    def fail():
+        with members("a") as a:
+            until(lambda: len(a.thread.held) == PARTITIONS)
+            a.thread._member.observer = Broken()
+            with members("b"):
+                until(lambda: a.readiness == (503, "not_ready"))
+            _, problem = ask_json(f"{a.url}/readyz")
+            assert problem["detail"] == "member a has failed: KeyError: 'no such counter'"
+
+    with pytest.raises(MemberFailed):
+        fail()
+
+
+def test_a_member_that_has_given_up_is_not_ready(members):
+    """Here because another one of its id lives."""
+
+    def give_up():
+        with members("a") as again:
+            until(lambda: again.readiness == (503, "not_ready"))
+            assert again.state["state"] == "finished"
+
+    with members("a"), pytest.raises(RunError, match="another member"):
+        give_up()
 
 
 @pytest.fixture

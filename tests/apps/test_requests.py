@@ -198,6 +198,56 @@ def test_headers_from_outside_that_speak_of_the_way_change_nothing(nodes):
     with_node(nodes, check)
 
 
+UNKNOWN_FIELDS = [
+    (b'{"paylod": 1}', "'paylod', did you mean payload?"),
+    (b'{"payload": 1, "Type": "x"}', "'Type', did you mean type?"),
+    (b'{"payload": 1, "job": "x", "typ": "x"}', "'typ', did you mean type?"),
+    (b'{"payload": 1, "deadline_ms": 5}', "'deadline_ms', it goes into the header Spillover-De"),
+    (b'{"payload": 1, "\\n\\u0000x": 5}', r"'\n\x00x', expected one of payload, type, id"),
+    (b'{"payload": 1, "%b": 5}' % (b"x" * 500), f"'{'x' * 64}', expected one of payload, type, id"),
+    (b'{"payload": "%b", "job": 5}' % (b"x" * 100_000), "'job', expected one of payload, type, id"),
+    (b'{"payload": 1, "a": 1, "a": 2}', "'a', expected one of payload, type, id"),
+]
+
+
+@pytest.mark.parametrize(("content", "told"), UNKNOWN_FIELDS)
+def test_unknown_fields_of_a_body_are_422(nodes, content, told):
+    """In one line, the likeliest mistake first; nothing runs."""
+
+    async def check(node):
+        status, _, problem = await node.send("POST", "/requests", content)
+        assert (status, problem["reason"]) == (422, "invalid")
+        assert problem["detail"].startswith(f"body: unknown field {told}")
+        assert "\n" not in problem["detail"]
+        assert node.ledger.home["accepted"] == 0
+
+    with_node(nodes, check, nodes.topology_of("a"))
+
+
+def test_a_priority_is_checked_carried_and_shown_nowhere(nodes):
+    """It decides nothing yet. A neighbor gets it along with the request."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology) as federation:
+            a, b = federation["a"], federation["b"]
+            headers = [(b"Spillover-Priority", b"7"), (b"Prefer", b"respond-async")]
+            long = body({"service_ms": 5000})
+            views = [(await a.send("POST", "/requests", long, headers))[2] for _ in range(2)]
+            await nodes.until(lambda: b.machine.servers.busy)
+            (visit,) = b.machine.register.visits.values()
+            assert visit.request.priority == 7
+            told = []
+            for view in views:
+                told += [(await a.get(f"/{of}/{view['id']}"))[1] for of in ("requests", "explain")]
+            told.append((await b.get(f"/requests/{visit.request.id}"))[1])
+            for view in views:
+                told.append((await a.send("DELETE", f"/requests/{view['id']}"))[2])
+            assert "priority" not in json.dumps([*views, *told])
+
+    nodes.run(main)
+
+
 def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
     """The rest is read and thrown away, so that the client gets to read why."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 
@@ -199,6 +200,55 @@ def test_health_openapi_and_wrong_calls(nodes):
             assert (status, problem["status"]) == (expected, expected), (method, path)
             assert headers[b"content-type"] == b"application/problem+json"
             assert headers.get(b"allow") == allow
+
+    with_pair(nodes, check)
+
+
+def test_the_root_leads_to_the_console(nodes):
+    """Also behind a prefix: the way is relative."""
+
+    async def check(node):
+        response = await node.client.request("GET", "/", timeout_s=nodes.LIMIT_S)
+        assert (response.status, response.headers[b"location"]) == (307, b"console")
+        host, port = node.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head = (await reader.read()).lower()
+        assert head.startswith(b"http/1.1 307")
+        assert b"\r\nlocation: console\r\n" in head
+        writer.close()
+        status, _, problem = await node.send("POST", "/")
+        assert (status, problem["reason"]) == (405, "method_not_allowed")
+
+    with_pair(nodes, check)
+
+
+def test_wrong_paths_name_the_ones_that_are_near(nodes):
+    """In the detail of the problem; a path that is like none gets no such hint."""
+    cases = {
+        ("GET", "/request"): "did you mean /requests?",
+        ("GET", "/requets/x"): "did you mean /requests/{request_id}?",
+        ("GET", "/explian/x"): "did you mean /explain/{request_id}?",
+        ("GET", "/metric"): "did you mean /metrics?",
+        ("GET", "/state/"): "did you mean /state?",
+        ("POST", "/drain"): "did you mean /admin/drain?",
+        ("GET", "/nothing"): "Not Found",
+        ("POST", "/admin/drian"): "did you mean /admin/drain?",
+        ("GET", "/" + "x" * 5000): "Not Found",
+        ("PUT", "/state"): "Method Not Allowed, expected GET",
+        **{
+            (method, "/requests/"): "expected POST /requests, or GET or DELETE /requests/{id}"
+            for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+        },
+    }
+
+    async def check(node):
+        for (method, path), told in cases.items():
+            status, headers, problem = await node.send(method, path)
+            assert status == (405 if "Method" in told else 404)
+            assert headers[b"content-type"] == b"application/problem+json"
+            assert problem["detail"].startswith(f"{method} {path}: ")
+            assert problem["detail"].endswith(told), problem["detail"]
 
     with_pair(nodes, check)
 

@@ -209,6 +209,18 @@ def test_the_blogs_rule_as_a_process(lease_run):
     assert a.end() == 0
 
 
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "off"])
+def test_no_room_for_threads_at_the_start(lease_run, tmp_path, bind):
+    """One line that says what is missing, and status 1."""
+    module = "import threading\nthreading.stack_size(1 << 62)\nfrom handlers_here import works\n"
+    (tmp_path / "no_room_here.py").write_text(module, encoding="utf-8")
+    a = lease_run({"--handler": "python:no_room_here:works", "--bind": bind})
+    assert a.end() == 1
+    last = a.errors.splitlines()[-1]
+    assert re.match(r"spillover: the thread '[a-z-]+' cannot be started: expected room", last)
+    assert "Traceback" not in a.errors
+
+
 def test_output_that_nobody_reads_any_more(lease_run):
     """It says so in the log, and goes on working."""
     a = lease_run()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +136,26 @@ def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog
     runs(main)
     assert "handler failed partition=0" in caplog.text
     assert "can't start new thread" in caplog.text
+
+
+@pytest.mark.parametrize("renewer", ["process", "thread"])
+@pytest.mark.parametrize("kind", [LeaseGroup, LeaseGroupThread])
+def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, renewer):
+    """It does not begin, says so in one line, and leaves no process and no thread behind."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = (set(threading.enumerate()), children.read_text())
+
+    async def main():
+        async with group("a", works, renewer=renewer):
+            pytest.fail("it has begun")
+
+    member = group("a", works, renewer=renewer, kind=kind)
+    begin = partial(runs, main) if kind is LeaseGroup else member.__enter__
+    no_room_for_threads(True)
+    with pytest.raises(RunError, match=r"^the thread '[a-z-]+' cannot be started: expected room"):
+        begin()
+    no_room_for_threads(False)
+    assert (set(threading.enumerate()), children.read_text()) == before
 
 
 def test_another_member_takes_what_has_no_room(group, until, no_room_for_threads):

@@ -36,7 +36,6 @@ class Entry:
         "fingerprint",
         "lasting",
         "name",
-        "priority",
         "ref",
         "traceparent",
         "type",
@@ -48,7 +47,6 @@ class Entry:
     ) -> None:
         self.name = request.id
         self.type = request.type
-        self.priority = request.priority
         self.traceparent = request.traceparent
         self.ref = ref
         self.fingerprint = fingerprint

@@ -96,7 +96,7 @@ class LeaseGroup:
         """Of `lease_now_s`: since when the store has been away."""
         self._lags: deque[float] = deque(maxlen=LAGS_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._begun = self._drain_wanted = False
+        self._begun = self.drain_wanted = False
         self._calls: set[asyncio.Task[None]] = set()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_s = math.inf
@@ -116,7 +116,7 @@ class LeaseGroup:
         self._listening = loop.create_task(self._hints.run())
         self._listening.add_done_callback(_tell_end_of_hints)
         self._feed(ev.Started())
-        if self._drain_wanted:
+        if self.drain_wanted:
             self._feed(ev.Drain())
         try:
             await self._until_decided()
@@ -149,7 +149,7 @@ class LeaseGroup:
 
     def drain_soon(self) -> None:
         """Begin to drain; from any thread, before entry too. `wait` tells when it is done."""
-        self._drain_wanted = True
+        self.drain_wanted = True
         self._call_soon(self._feed, ev.Drain())
 
     @property
@@ -159,7 +159,7 @@ class LeaseGroup:
 
     @property
     def draining(self) -> bool:
-        return self._drain_wanted or self.machine.state in {State.LEAVING, State.FINISHED}
+        return self.drain_wanted or self.machine.state in {State.LEAVING, State.FINISHED}
 
     @property
     def held(self) -> dict[int, int]:

@@ -18,6 +18,7 @@ from spillover.core.lease_member import State
 from spillover.core.lease_member_blog import EPOCH
 from spillover.core.lease_records import Allocation, Snapshot
 from spillover.live.lease_group import LeaseGroup
+from spillover.live.lease_outcome import FailedMachine
 from spillover.live.lease_renewal.clock import lease_now_s
 from spillover.live.redis_blog import RedisBlogStore
 from spillover.live.redis_store import RedisLeaseStore
@@ -124,6 +125,8 @@ class GroupReport:
     def not_ready(self) -> tuple[str, str] | None:
         """Why the member cannot serve anything: a reason and a sentence; None if it can."""
         member = self.member
+        if (ended := self._how_ended()) is not None:
+            return "not_ready", f"member {member.node} {ended}"
         if member.draining:
             return "draining", f"member {member.node} is handing over"
         if member.machine.state is State.WAITING:
@@ -137,6 +140,15 @@ class GroupReport:
             if away_s * 1000.0 >= member.times.max_lease_ms:
                 said = member.machine.problem or "Redis is away"
                 return "redis_down", f"for {away_s:.1f} s, longer than leases last: {said}"
+        return None
+
+    def _how_ended(self) -> str | None:
+        """Of a member that nobody has told to leave."""
+        machine = self.member.machine
+        if isinstance(machine, FailedMachine):
+            return f"has failed: {machine.problem}"
+        if machine.state is State.FINISHED and not self.member.drain_wanted:
+            return "has left the group; its log says why"
         return None
 
     async def close(self) -> None:

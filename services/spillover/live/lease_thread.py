@@ -15,6 +15,7 @@ from typing import Any, Self
 from spillover.live.lease_group import LeaseGroup
 from spillover.live.lease_outcome import MemberFailed
 from spillover.live.logs import Message
+from spillover.live.own_threads import start_own
 from spillover.model.errors import RunError
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class LeaseGroupThread:
         self._thread = threading.Thread(target=self._run, name="lease-member", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        start_own(self._thread)
         try:
             self._entered.wait()
         except BaseException:

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 
 from spillover.live.logs import Message
+from spillover.live.own_threads import start_own
 
 LINES_MAX = 10_000
 """Unwritten. Beyond it lines are dropped, and how many is told in the log."""
@@ -30,7 +31,7 @@ class LineWriter:
         self._closing = False
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
-        self._thread.start()
+        start_own(self._thread)
 
     def write(self, line: str) -> None:
         """One line, without its end."""

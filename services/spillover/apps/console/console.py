@@ -78,6 +78,7 @@ class Console:
             return self._page(request)
 
         hidden: dict[str, Any] = {"include_in_schema": False}
+        app.add_api_route("/", _to_the_page, methods=["GET", "HEAD"], **hidden)
         app.add_api_route(f"{PATH}/", _without_slash, **hidden)
         app.add_api_route(f"{PATH}/assets/{{version}}/{{name:path}}", _asset, **hidden)
         app.add_api_route(f"{PATH}/{{action}}", self._act, methods=["POST"], **hidden)
@@ -109,6 +110,11 @@ class Console:
         why_not = self._operators.why_not(_client(request), request.headers)
         told = {**self._about, "actions": list(self._actions), "why_not": why_not}
         return b"retry: %d\nevent: hello\ndata: %b\n\n" % (RETRY_MS, json.dumps(told).encode())
+
+
+async def _to_the_page() -> Response:
+    """Relative, so that it works behind a prefix."""
+    return RedirectResponse(PATH.removeprefix("/"), 307)
 
 
 async def _without_slash() -> Response:

@@ -23,7 +23,7 @@ from spillover.live.lease_report import GroupReport
 SITE = Site()
 """A member has no name in its configuration."""
 
-NOT_READY = ("joining", "id_taken", "draining", "redis_down")
+NOT_READY = ("joining", "id_taken", "draining", "redis_down", "not_ready")
 
 
 def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:

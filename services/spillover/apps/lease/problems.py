@@ -17,6 +17,7 @@ STATUS_BY_REASON = {
     "id_taken": 503,
     "draining": 503,
     "redis_down": 503,
+    "not_ready": 503,
     "another_site": 403,
     "not_found": 404,
     "method_not_allowed": 405,

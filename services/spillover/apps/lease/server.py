@@ -21,6 +21,7 @@ from spillover.live.lease_metrics import LeaseMetrics
 from spillover.live.lease_report import GroupReport
 from spillover.live.listening import bind_socket
 from spillover.live.logs import OncePerPeriod
+from spillover.live.own_threads import start_own
 from spillover.model.errors import RunError
 
 START_S = 10.0
@@ -40,7 +41,7 @@ _server_log.setLevel(logging.WARNING)  # when it begins, the member's events say
 
 class LeaseService:
     """Serves one member while `with` lasts, which gives the url. Raises InputError if `bind` cannot
-    be bound, RunError if it does not start."""
+    be bound, RunError if it does not start, for whatever reason."""
 
     def __init__(self, member: LeaseGroup, bind: tuple[str, int]) -> None:
         self._member = member
@@ -54,7 +55,11 @@ class LeaseService:
         self._thread = threading.Thread(target=self._run, name="lease-service", daemon=True)
 
     def __enter__(self) -> str:
-        self._thread.start()
+        try:
+            start_own(self._thread)
+        except RunError:
+            self._socket.close()
+            raise
         self._ready.wait(START_S)
         if self._server is None or not self._server.started:
             raise RunError(f"{self.url}: the service did not start within {START_S:g} s")

@@ -26,6 +26,7 @@ from spillover.apps.node.federation import (
     GatheredStates,
 )
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.nearby import nearest_path
 from spillover.apps.node.openapi import add_hot_paths, problems
 from spillover.apps.node.pages import Pages
 from spillover.apps.node.problems import Problem
@@ -132,6 +133,9 @@ def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
 
 
 def _add_problem_handlers(app: FastAPI) -> None:
+    shown = [route for route in app.routes if getattr(route, "include_in_schema", True)]
+    paths = ["/requests", "/openapi.json", *(getattr(route, "path", "") for route in shown)]
+
     def respond(problem: Problem) -> Response:
         response = Response(problem.body(), problem.status)
         response.raw_headers.extend(problem.all_headers())
@@ -151,6 +155,10 @@ def _add_problem_handlers(app: FastAPI) -> None:
     async def on_http(request: Request, error: HTTPException) -> Response:
         reason = _REASON_BY_STATUS.get(error.status_code, "invalid")
         detail = f"{request.method} {request.url.path}: {error.detail}"
+        if reason == "not_found" and (nearest := nearest_path(request.url.path, paths)) is not None:
+            detail += f", did you mean {nearest}?"
+        elif allowed := (error.headers or {}).get("Allow"):
+            detail += f", expected {allowed}"
         headers = [(k.lower().encode(), v.encode()) for k, v in (error.headers or {}).items()]
         return respond(Problem(reason, detail, headers=headers))
 

@@ -13,7 +13,7 @@ import msgspec
 from spillover.apps.node.exchange import NO_ROOM, Framing
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_body import read_body
+from spillover.apps.node.request_body import fault_of, read_body
 from spillover.core.node_events import Refuse
 from spillover.live.wire import DEADLINE_MS_MAX, NOTHING
 from spillover.model.ids import RequestId
@@ -165,7 +165,7 @@ def read_request(headers: Headers, body: bytes) -> Request:
     try:
         parsed = read_body(body)
     except msgspec.ValidationError as error:
-        raise Problem("invalid", f"body: {error}") from error
+        raise Problem("invalid", fault_of(body, error)) from error
     except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8; nested too deep
         raise Problem("invalid", f"body: expected JSON: {error}") from error
     name = headers.key

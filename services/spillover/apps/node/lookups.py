@@ -51,7 +51,8 @@ class Lookups:
         """Answer now or later. Raises Problem."""
         name = exchange.path.removeprefix(LOOKUP_PREFIX)
         if not name:
-            detail = f"{exchange.method} {exchange.path}: expected {LOOKUP_PREFIX}{{id}}"
+            expected = "POST /requests, or GET or DELETE /requests/{id}"
+            detail = f"{exchange.method} {exchange.path}: expected {expected}"
             raise Problem("not_found", detail)
         wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange, query)
         entry = self._shell.reception.find(name)

@@ -30,6 +30,8 @@ SCHEMAS = "#/components/schemas/"
 class RequestView(BaseModel):
     """The body of `POST /requests`."""
 
+    model_config = ConfigDict(extra="forbid")
+
     payload: Any = Field(description="Any JSON; the handler gets it")
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     id: str | None = Field(None, min_length=1, max_length=NAME_LENGTH_MAX)
@@ -144,7 +146,11 @@ REQUEST_HEADERS = (
     header("Idempotency-Key", {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX}),
     header("Spillover-Deadline-Ms", {"type": "number", "minimum": 0}),
     header("Spillover-Type", {"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH_MAX}),
-    header("Spillover-Priority", {"type": "integer", "minimum": 0, "maximum": 9}),
+    header(
+        "Spillover-Priority",
+        {"type": "integer", "minimum": 0, "maximum": 9},
+        "Checked and carried along; it decides nothing yet",
+    ),
     header(
         "Prefer",
         {"type": "string", "examples": ["respond-async", "respond-async, wait=10"]},

@@ -5,6 +5,7 @@ What the fields mean is `intake`'s business.
 
 from __future__ import annotations
 
+import difflib
 import re
 
 import msgspec
@@ -22,15 +23,30 @@ _PAYLOAD_AGAIN = re.compile(rb',[ \t\n\r]*"(?:payload"|[^"\\]{0,6}\\)')
 _SPACE = b" \t\n\r"
 
 
-class RequestBody(msgspec.Struct):
-    """The body of `POST /requests`; the payload stays as it came."""
+class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /requests`; the payload stays as it came. A field that means nothing is
+    most likely one that is written wrong."""
 
     payload: msgspec.Raw
     type: str | None = None
     id: str | None = None
 
 
+FIELDS = RequestBody.__struct_fields__
+
+_HEADERS = {
+    "deadline_ms": "Spillover-Deadline-Ms",
+    "idempotency_key": "Idempotency-Key",
+    "priority": "Spillover-Priority",
+}
+"""What might be looked for in the body, and is said elsewhere."""
+
+SHOWN_LENGTH_MAX = 64
+UNKNOWN_MAX = 16
+"""Of the unknown fields of a body that are looked at."""
+
 _decode = msgspec.json.Decoder(RequestBody).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_body(body: bytes) -> RequestBody:
@@ -40,6 +56,23 @@ def read_body(body: bytes) -> RequestBody:
     if not body.isascii():
         body.decode()  # what is passed on unread is not looked at by the JSON decoder
     return _decode(body)
+
+
+def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
+    """What is wrong with a body that `read_body` has found invalid, in one line."""
+    try:
+        given = _decode_fields(body)
+    except (ValueError, RecursionError):
+        return f"body: {error}"
+    unknown = [name[:SHOWN_LENGTH_MAX] for name in given if name not in FIELDS][:UNKNOWN_MAX]
+    if not unknown:
+        return f"body: {error}"
+    for name in unknown:
+        if header := _HEADERS.get(name.lower().replace("-", "_")):
+            return f"body: unknown field {name!r}, it goes into the header {header}"
+        if closest := difflib.get_close_matches(name.lower(), FIELDS, n=1):
+            return f"body: unknown field {name!r}, did you mean {closest[0]}?"
+    return f"body: unknown field {unknown[0]!r}, expected one of {', '.join(FIELDS)}"
 
 
 def _long_payload(body: bytes) -> msgspec.Raw | None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from spillover.apps.node.lookups import UNKNOWN
@@ -20,13 +20,16 @@ from spillover.live.reception import FutureWaiter
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""
 
+EVERY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+
 
 def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
     """`DELETE /requests/{id}`."""
 
-    @app.post("/requests/", include_in_schema=False)
-    async def post_nameless() -> Response:
-        raise Problem("not_found", "POST /requests/: expected POST /requests")
+    @app.api_route("/requests/", methods=EVERY_METHOD, include_in_schema=False)
+    async def nameless(request: Request) -> Response:
+        expected = "POST /requests, or GET or DELETE /requests/{id}"
+        raise Problem("not_found", f"{request.method} /requests/: expected {expected}")
 
     told: dict[int | str, dict[str, Any]] = {
         200: {"model": RequestStateView},

@@ -27,12 +27,7 @@ _STATES = {
 
 def request_view(shell: NodeShell, entry: Entry) -> dict[str, Any]:
     """What its home tells of a request. Of one that has ended, what its client was told."""
-    shown: dict[str, Any] = {
-        "id": entry.name,
-        "state": "",
-        "type": entry.type,
-        "priority": entry.priority,
-    }
+    shown: dict[str, Any] = {"id": entry.name, "state": "", "type": entry.type}
     answer = entry.answer
     if answer is None:
         visit = shell.machine.register.visits.get(entry.ref)
@@ -51,7 +46,6 @@ def ended_view(entry: Entry, problem: Problem) -> dict[str, Any]:
         "id": entry.name,
         "state": "failed",
         "type": entry.type,
-        "priority": entry.priority,
         "problem": problem.fields(),
     }
 
@@ -62,7 +56,6 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
         "id": visit.request.id,
         "state": _STATES[visit.state],
         "type": visit.request.type,
-        "priority": visit.request.priority,
         "path": [*visit.request.path, shell.cluster.id],
     }
     if answer is not None:

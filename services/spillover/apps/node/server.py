@@ -25,6 +25,7 @@ from spillover.live.ending import tell_lost
 from spillover.live.listening import bind_socket
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.node_shell import NodeShell
+from spillover.live.own_threads import start_own
 from spillover.model.topology import Topology
 
 KEEP_ALIVE_S = 120
@@ -195,7 +196,7 @@ def _on_stdin_end(end: asyncio.Event) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the node has ended before
             loop.call_soon_threadsafe(end.set)
 
-    threading.Thread(target=wait, name="stdin", daemon=True).start()
+    start_own(threading.Thread(target=wait, name="stdin", daemon=True))
 
 
 def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:

@@ -27,6 +27,8 @@ from spillover.live.lease_renewal.memory import LOOP, THREAD, LeaseMemory
 from spillover.live.lease_renewal.plan import Plan
 from spillover.live.lease_renewal.spawn import PROCESS, Worker, start_process, start_thread
 from spillover.live.logs import Message
+from spillover.live.own_threads import start_own
+from spillover.model.errors import RunError
 
 _log = logging.getLogger(__name__)
 
@@ -99,12 +101,19 @@ class LeaseRenewer:
         # The first one here and now: what the member does next may keep all its threads waiting.
         self._why = ""
         self._start()
-        self._threads = [
-            threading.Thread(target=self._supervise, name="lease-renewal", daemon=True),
-            threading.Thread(target=self._watch_forever, name="lease-watch", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        watcher = threading.Thread(target=self._watch_forever, name="lease-watch", daemon=True)
+        supervisor = threading.Thread(target=self._supervise, name="lease-renewal", daemon=True)
+        try:
+            for thread in (watcher, supervisor):
+                start_own(thread)
+                self._threads.append(thread)
+        except RunError:
+            self.close()
+            if self._worker is not None:
+                self._see_off(self._worker, at_once=True)
+            self._memory.close()
+            raise
 
     # --- the machine's commands ------------------------------------------------------------------
 
@@ -255,7 +264,11 @@ class LeaseRenewer:
                     self._call(self._on_event, RenewerEnded(self._why))
                     return None
         if worker is None:
-            worker = start_thread(self._plan, self._memory)
+            try:
+                worker = start_thread(self._plan, self._memory)
+            except RunError as error:
+                self._call(self._on_event, RenewerEnded(str(error)))
+                return None
         with self._lock:
             self._worker = worker
             self._unread, self._is_young = b"", True

@@ -15,6 +15,8 @@ from spillover.live.lease_renewal.child import Renewal, pack_plan
 from spillover.live.lease_renewal.memory import LeaseMemory
 from spillover.live.lease_renewal.parent import NoParent
 from spillover.live.lease_renewal.plan import Plan
+from spillover.live.own_threads import start_own
+from spillover.model.errors import RunError
 
 PROCESS, THREAD = "process", "thread"
 START_S = 2.0
@@ -88,7 +90,8 @@ def start_process(plan: Plan, memory: LeaseMemory) -> Worker:
 
 
 def start_thread(plan: Plan, memory: LeaseMemory) -> Worker:
-    """The same work in this process: late whenever this process is busy."""
+    """The same work in this process: late whenever this process is busy. Raises RunError if there
+    is no room for a thread."""
     ours, theirs = socket.socketpair()
     renewal = Renewal(plan, memory, theirs, NoParent())
 
@@ -96,7 +99,12 @@ def start_thread(plan: Plan, memory: LeaseMemory) -> Worker:
         with theirs:
             renewal.run()
 
-    threading.Thread(target=run, name="lease-renewal", daemon=True).start()
+    try:
+        start_own(threading.Thread(target=run, name="lease-renewal", daemon=True))
+    except RunError:
+        ours.close()
+        theirs.close()
+        raise
     return Worker(THREAD, ours, None)
 
 
