@@ -10,7 +10,14 @@ from dataclasses import replace
 import pytest
 
 from spillover.live import wire
-from spillover.live.agreement import TURNED_AWAY_MAX, Peers, TurnedAway
+from spillover.live.agreement import (
+    TOLD_MAX,
+    TURNED_AWAY_MAX,
+    Agreement,
+    Peers,
+    Terms,
+    TurnedAway,
+)
 from spillover.model.request import Request
 
 TERMS = [
@@ -227,6 +234,32 @@ def test_what_is_remembered_of_those_turned_away_is_bounded(nodes, caplog):
     kept = peers.turned_away()
     assert list(kept) == [*(f"c{number}" for number in range(9, TURNED_AWAY_MAX + 8)), "b"]
     assert peers.neighbor(wire.Caller("b")) == peers.neighbor(wire.Caller("b", "a", "test")) == 0
+
+
+def test_what_is_told_of_a_neighbor_is_bounded(caplog):
+    """Whoever can call can pretend to be one, with other terms each time; and what is at its
+    address may be anything."""
+    agreement = Agreement(wire.Caller("a", "b", "test"), Terms(delay_ms=1.0))
+    with caplog.at_level(logging.INFO):
+        for delay_ms in range(2, 100):
+            agreement.asked(Terms(delay_ms=float(delay_ms)))
+    assert len(told(caplog, "neighbor disagrees")) == TOLD_MAX
+    assert agreement.disagreement == "link delay: 1 ms here, 99 ms there"
+    agreement.asked(Terms())
+    for headers, text in (
+        ({}, "what is at its address does not know this cluster"),
+        ({b"spillover-cluster": b"b"}, "link: one here, none there"),
+        ({b"spillover-cluster": b"x" * 999}, f"at its address is cluster '{'x' * 200}'"),
+        ({b"spillover-cluster": b"\xff"}, "at its address is cluster 'ÿ'"),
+        (
+            {b"spillover-cluster": b"b", b"spillover-federation": b"%0A%ff"},
+            "federation: 'test' here, '\\n\N{REPLACEMENT CHARACTER}' there",
+        ),
+    ):
+        agreement.turned_away(headers)
+        assert agreement.disagreement == text
+    agreement.unanswered()
+    assert agreement.disagreement is None
 
 
 @pytest.mark.parametrize("name", ["zwei Städte", "a&b=c", "\U0001f600" * 300, " x "])

@@ -195,7 +195,7 @@ def test_a_site_without_clients_of_its_own_comes_back_too(seed):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
-    """Where failures may have run, a neighbor's client pays for each look: one in 15 s, or fewer."""
+    """Where failures may have run, a neighbor's client pays for each look: at most one in 15 s."""
     played = play(seed, [failing(2.0)], tokyo=0.0, paris=22.0, lasts_s=60.0)
     errors = played.errors("paris")
     later = [at_s for at_s in errors if at_s > errors[0] + 1.0]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from urllib.parse import quote, unquote, urlencode
@@ -36,6 +36,10 @@ TURNED_AWAY_MAX = 32
 
 TURNED_AWAY_S = 60.0
 """So long after its last question one is remembered. A node asks again each second."""
+
+TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
+"""Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
+is a neighbor, each time another one."""
 
 CLUSTER_HEADER = b"spillover-cluster"
 FEDERATION_HEADER = b"spillover-federation"
@@ -95,6 +99,7 @@ class Agreement:
         self._of_terms: str | None = None
         self._of_identity: str | None = None
         self._said: str | None = None
+        self._told_s = deque([-math.inf] * TOLD_MAX, maxlen=TOLD_MAX)
 
     @property
     def disagreement(self) -> str | None:
@@ -135,8 +140,10 @@ class Agreement:
         elif federation is not None and federation != self.caller.federation:
             names = f"{self.caller.federation!r} here, {federation!r} there"
             self._of_identity = f"federation: {names}"
-        else:
+        elif cluster:
             self._of_identity = "link: one here, none there"
+        else:  # of an older version, or no node at all
+            self._of_identity = "what is at its address does not know this cluster"
         self._tell()
 
     def unanswered(self) -> None:
@@ -145,9 +152,11 @@ class Agreement:
 
     def _tell(self) -> None:
         now = self.disagreement
-        if now == self._said:
+        now_s = time.monotonic()
+        if now == self._said or now_s < self._told_s[0] + TOLD_WITHIN_S:
             return
         self._said = now
+        self._told_s.append(now_s)
         neighbor = self.caller.to
         if now is None:
             _log.info(Message("neighbor agrees again", neighbor=neighbor))

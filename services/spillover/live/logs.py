@@ -55,7 +55,9 @@ class Message:
         fields = self.fields.items()
         said = [f"{name}={_as_text(value)}" for name, value in fields if name != TRACEBACK]
         line = " ".join([self.words, *said])
-        return f"{line}\n{self.fields[TRACEBACK]}" if TRACEBACK in self.fields else line
+        return (
+            f"{line}\n{str(self.fields[TRACEBACK]).rstrip()}" if TRACEBACK in self.fields else line
+        )
 
 
 def about(request: Request) -> dict[str, str | None]:

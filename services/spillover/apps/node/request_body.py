@@ -68,10 +68,12 @@ def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
     if not unknown:
         return f"body: {error}"
     for name in unknown:
-        if header := _HEADERS.get(name.lower().replace("-", "_")):
-            return f"body: unknown field {name!r}, it goes into the header {header}"
-        if closest := difflib.get_close_matches(name.lower(), FIELDS, n=1):
-            return f"body: unknown field {name!r}, did you mean {closest[0]}?"
+        alike = name.lower().replace("-", "_")
+        closest = next(iter(difflib.get_close_matches(alike, [*FIELDS, *_HEADERS], n=1)), "")
+        if header := _HEADERS.get(closest):
+            return f"body: unknown field {name!r}, did you mean the header {header}?"
+        if closest:
+            return f"body: unknown field {name!r}, did you mean {closest}?"
     return f"body: unknown field {unknown[0]!r}, expected one of {', '.join(FIELDS)}"
 
 
