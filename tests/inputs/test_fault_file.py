@@ -224,7 +224,7 @@ def test_the_example_is_read(tmp_path):
         LinkFault(at_s=9.0, action="heal", directions=BOTH),
     )
     assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS)
-    assert (len(schedule), schedule.last_s) == (10, 9.0)
+    assert (len(schedule), schedule.last_s) == (12, 9.0)
 
 
 def test_no_faults_are_no_trouble(tmp_path):

@@ -206,9 +206,9 @@ def test_promises_hold_under_faults(seed):
 
 
 def test_the_histories_are_eventful():
-    """All that can happen has happened in twelve of them; else they would prove little."""
+    """All that can happen has happened in twenty of them; else they would prove little."""
     seen = Counter()
-    for seed in range(12):
+    for seed in range(20):
         seen.update(played(seed))
     faults = ["crash", "pause", "slow", "clock", "failing"]
     faults += ["cut", "link", "drain", "servers", "policy"]

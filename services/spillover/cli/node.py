@@ -42,6 +42,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
     )
+    _add_end_options(parser)
+    add_allow_origin(parser)
+    add_log_format(parser)
+    parser.add_argument(
+        "--log-requests", action="store_true", help="log a line for each request that has ended"
+    )
+    parser.add_argument(
+        "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
+    )
+    parser.add_argument(
+        "--end-with-stdin",
+        action="store_true",
+        help="end at once when standard input ends: whoever started the node has died",
+    )
+
+
+def _add_end_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drain-timeout-s",
         type=at_least_zero,
@@ -55,19 +72,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         metavar="S",
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
-    )
-    add_allow_origin(parser)
-    add_log_format(parser)
-    parser.add_argument(
-        "--log-requests", action="store_true", help="log a line for each request that has ended"
-    )
-    parser.add_argument(
-        "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
-    )
-    parser.add_argument(
-        "--end-with-stdin",
-        action="store_true",
-        help="end at once when standard input ends: whoever started the node has died",
     )
 
 

@@ -7,11 +7,10 @@ from random import Random
 
 from spillover.core.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.health import WELL
-from spillover.core.neighbors import Neighbors
+from spillover.core.neighbors import Knowledge, Neighbors
 from spillover.core.servers import Servers
 from spillover.core.story import Story
 from spillover.core.visit import Visit
-from spillover.model.ids import ClusterId
 from spillover.model.request import Refusal
 from spillover.policy.acceptance import KEEP
 from spillover.policy.choosers import CHOOSERS
@@ -93,11 +92,7 @@ class Decider:
         visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
         cluster and every neighbor that could take it, which then counts for nothing."""
         known = self._neighbors.knowledge()
-        if not may_forward:
-            eligible = self._nobody
-        else:
-            willing = known.accepting if all_degraded else known.takes
-            eligible = _eligible(willing, self._neighbors.ids, visit)
+        eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
         choice = self._choose(
             queue_length,
@@ -161,6 +156,26 @@ class Decider:
         grown_s2 = self._service_variance_s2 + off_s * off_s * weight
         self._service_variance_s2 = (1.0 - weight) * grown_s2
 
+    def _eligible(
+        self,
+        known: Knowledge,
+        visit: Visit,
+        all_degraded: bool,  # noqa: FBT001 - on the way of every request
+    ) -> tuple[bool, ...]:
+        """Neighbors that take work, have not refused this visit, and have not had the request."""
+        willing = known.accepting if all_degraded else known.takes
+        path, tried = visit.request.path, visit.tried
+        if not path and not tried:
+            return willing
+        return tuple(
+            [
+                is_willing and cluster not in path and y not in tried
+                for y, (is_willing, cluster) in enumerate(
+                    zip(willing, self._neighbors.ids, strict=True)
+                )
+            ]
+        )
+
     def _note(
         self,
         visit: Visit,
@@ -200,18 +215,3 @@ def _outcome(choice: int, visit: Visit, objection: Refusal | None) -> str:
     if choice != KEEP:
         return FORWARDED
     return REFUSED if visit.is_new and objection is not None else KEPT
-
-
-def _eligible(
-    willing: tuple[bool, ...], ids: tuple[ClusterId, ...], visit: Visit
-) -> tuple[bool, ...]:
-    """Of the willing, those that have not refused this visit and have not had the request."""
-    path, tried = visit.request.path, visit.tried
-    if not path and not tried:
-        return willing
-    return tuple(
-        [
-            is_willing and cluster not in path and y not in tried
-            for y, (is_willing, cluster) in enumerate(zip(willing, ids, strict=True))
-        ]
-    )

@@ -106,7 +106,10 @@ class NodeMachine(NodeFacts):
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[Any] = []
-        self._handlers: dict[type, Callable[[Any, float], None]] = {
+        self._handlers = self._make_handlers()
+
+    def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
+        return {
             ev.Arrived: self._arrived,
             ev.ServiceEnded: self._service_ended,
             ev.NotStarted: self._not_started,

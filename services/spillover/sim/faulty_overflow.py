@@ -16,7 +16,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
-from spillover.sim.checkers import SETTLE_S, Checker, Client
+from spillover.sim.checkers import SETTLE_S, Checker, Client, is_used
 from spillover.sim.faults import Faults
 from spillover.sim.faulty_cluster import build_faulty_federation
 from spillover.sim.federation import request_of
@@ -135,7 +135,7 @@ class _History:
         if checker.waiting or checker.outstanding(self.clusters.values()):
             return False
         machines = [cluster.machine for cluster in self.clusters.values()]
-        return not self._faults.healed or all(all(m.neighbors.accepting) for m in machines)
+        return not self._faults.healed or all(all(is_used(m)) for m in machines)
 
     def _until(self, until_s: float, done: Callable[[], bool]) -> None:
         """Let things happen up to this instant, or until `done`."""

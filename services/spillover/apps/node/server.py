@@ -117,9 +117,7 @@ async def serve_node(
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
             _log.info(Message("node listens"))
-            keep_freed_memory()
-            gc.collect()
-            gc.freeze()  # what is there now stays: the collector need not look at it again
+            _settle_memory()
             await _first(stop.wait(), end.wait(), running, serving)
             if not end.is_set():
                 drained = shell.drain(drain_timeout_s, results_timeout_s)
@@ -127,6 +125,13 @@ async def serve_node(
                 tell_lost(shell.left)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+def _settle_memory() -> None:
+    """What is there now stays: the collector need not look at it again."""
+    keep_freed_memory()
+    gc.collect()
+    gc.freeze()
 
 
 async def close_node(
