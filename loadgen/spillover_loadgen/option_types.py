@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}", re.ASCII)
 
 
 def above_zero(text: str) -> float:
@@ -42,3 +45,8 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+
+
+def did_you_mean_url(text: str) -> str:
+    """For what is taken for a url, and lacks its beginning: `, did you mean http://...?`."""
+    return f", did you mean http://{text}?" if _HOST_AND_PORT.fullmatch(text) else ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from spillover.live.http1 import HttpClient
 from spillover.model.errors import InputError, PeerError
 from spillover.model.ids import ClusterId
+from spillover_loadgen.option_types import did_you_mean_url
 
 OPTION = "--target"
 ANSWER_WITHIN_S = 5.0
@@ -26,7 +27,7 @@ def target(text: str) -> tuple[ClusterId, str]:
     try:
         HttpClient(url)
     except InputError as error:
-        raise argparse.ArgumentTypeError(error.expected) from None
+        raise argparse.ArgumentTypeError(error.expected + did_you_mean_url(url)) from None
     return ClusterId(cluster), url
 
 

@@ -100,6 +100,8 @@ def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):
     assert one_line_of(capsys, "up", str(given)).endswith(hint)
     tokens = ("exact", "tokens", "--pool", str(given))
     assert one_line_of(capsys, *tokens).endswith(hint)
+    other = one_line_of(capsys, "up", str(tmp_path / "nope.yaml"))
+    assert "did you mean" not in other
     elsewhere = tmp_path / "nowhere" / "two-site.yaml"
     assert "did you mean" not in one_line_of(capsys, "up", str(elsewhere))
 
@@ -233,6 +235,12 @@ def test_a_node_whose_handler_is_not_there(handler, complaint, tmp_path, capsys)
     said = one_line_of(capsys, "node", *options)
     assert complaint in said
     assert "handler: " in said
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:8101", "localhost:8101"])
+def test_a_url_without_its_beginning(text, capsys):
+    """What is missing is said."""
+    assert one_line_of(capsys, "status", text).endswith(f", did you mean http://{text}?\n")
 
 
 @pytest.mark.parametrize(

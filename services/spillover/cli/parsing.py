@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from spillover.apps.sites import origin_of
 from spillover.model.lease_times import LeaseTimes
-from spillover_loadgen.option_types import above_zero, whole_number
+from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Of the environment."""
@@ -111,5 +111,6 @@ def node_url(text: str) -> str:
     # What is left over beside scheme, host and port: a path, a query, a user, blanks.
     extra = text.removesuffix("/") != bare or "@" in bare or " " in bare or not bare.isprintable()
     if parts.scheme != "http" or not parts.hostname or port == 0 or extra:
-        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}")
+        hint = did_you_mean_url(text)
+        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}{hint}")
     return bare

@@ -124,7 +124,9 @@ def _print(result: dict[str, Any]) -> None:
     table.add_row("all", str(isolated["total"]), "", str(networked["total"]), "")
     console = open_console()
     console.print(table)
-    say(console, f"networking saves {result['saved_share']:.0%} of the servers")
+    saved = result["saved_share"]
+    verb, what = ("saves", "of the servers") if saved >= 0 else ("takes", "more servers")
+    say(console, f"networking {verb} {abs(saved):.0%} {what}")
 
 
 def _shown(p99_ms: float | None) -> str:

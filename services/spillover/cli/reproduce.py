@@ -148,7 +148,9 @@ def _tell_end(outcome: Outcome, page: Path, *, interrupted: bool) -> None:
         counts += f", {len(outcome.failed)} failed"
     if interrupted:
         counts += "; interrupted, what is finished stays and is skipped next time"
-    _say(f"{counts}. {hold} of {len(claims)} statements hold. Page: {page.resolve().as_uri()}")
+    if claims:
+        counts += f". {hold} of {len(claims)} statements hold"
+    _say(f"{counts}. Page: {page.resolve().as_uri()}")
 
 
 def _directory(text: str) -> Path:

@@ -44,11 +44,11 @@ def _beside(path: str) -> str:
     """The file of a name like that, if there is one in the same directory."""
     wanted = Path(path)
     try:
-        names = [one.name for one in wanted.parent.iterdir() if one.suffix in _SUFFIXES]
+        beside = {one.stem: one for one in wanted.parent.iterdir() if one.suffix in _SUFFIXES}
     except (OSError, ValueError):
         return ""
-    found = nearest(wanted.name, sorted(names))
-    return "" if found is None else f"; did you mean {shown_path(str(wanted.with_name(found)))}?"
+    found = nearest(wanted.stem, sorted(beside))
+    return "" if found is None else f"; did you mean {shown_path(str(beside[found]))}?"
 
 
 def _read(source: str, path: str, missing: str, limit_bytes: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
 from spillover.reproduce.documents import DOCUMENTS, Document
 from spillover.reproduce.figure import Figure
 
@@ -43,7 +44,10 @@ def select(names: Sequence[str]) -> list[str]:
         meant = {figure for figure in known if name in {figure, document_of(figure).prefix}}
         if not meant:
             prefixes = [document.prefix for document in DOCUMENTS]
+            closest = nearest(name, [*prefixes, *known])
             expected = f"expected one of {', '.join([*prefixes, *known])}"
+            if closest is not None:
+                expected += f"; did you mean {closest}?"
             raise InputError(f"figure {name!r}", "", expected)
         chosen |= meant
     return [figure for figure in known if figure in chosen or not names]

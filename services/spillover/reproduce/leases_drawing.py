@@ -64,7 +64,7 @@ def _draw_case(axes: Axes, case: str, lines: dict[str, list[float]], data: dict[
         axes.axhline(fewest, color="#888888", linewidth=0.8, linestyle=":")
         axes.annotate(
             f"fewest: {fewest}", (len(values) - 1, fewest), fontsize=7, color="#888888",
-            ha="right", va="top",
+            ha="right", va="top", xytext=(0, -3), textcoords="offset points",
         )  # fmt: skip
     axes.set_yscale("symlog", linthresh=1)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", "\N{THIN SPACE}"))

@@ -206,7 +206,8 @@ def _by_node(option: str, given: Sequence[Trouble], nodes: int) -> dict[int, flo
 
 
 def _print_leases(result: dict[str, Any]) -> None:
-    table = Table(title=f"partitions by node at the end: {result['rule']}")
+    title = f"partitions by node at the end: {result['rule']}"
+    table = Table(title=title, min_width=len(title))
     for node in result["counts"]:
         table.add_column(node, justify="right")
     table.add_row(*(str(count) for count in result["counts"].values()))
