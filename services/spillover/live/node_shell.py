@@ -205,7 +205,7 @@ class NodeShell:
     @property
     def held_bytes(self) -> int:
         """All that counts for `held_limit_bytes`."""
-        return self.machine.held.total_bytes + self.names.kept_bytes
+        return self.machine.held.request_bytes + self.moving.bytes + self.names.kept_bytes
 
     @property
     def now_s(self) -> float:
