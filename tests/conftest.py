@@ -142,6 +142,14 @@ def nodes() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def waves(require: Callable[[object, str], None]) -> ModuleType:
+    """The module that sends waves of large answers through a node and looks at its memory."""
+    module = _load("waves_of_tests", "waves.py")
+    require(module.CAN_LOOK, "/proc of Linux")
+    return module
+
+
+@pytest.fixture(scope="session")
 def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
     """The module that starts Redis: `with redis_servers.running(tmp_path) as server`."""
     module = _load("redis_servers_of_tests", "redis_server.py")

@@ -179,6 +179,18 @@ def test_worker_processes_have_memory_of_their_own(tmp_path):
     assert services["node-a"]["mem_limit"] == "500m"
 
 
+def test_what_may_be_held_fits_into_a_container_twice(tmp_path):
+    """With what is copied, and the node: else the system ends it before it refuses."""
+    source = tmp_path / "t.yaml"
+    for limit_mb, expected in ((64, "256m"), (512, "1152m")):
+        source.write_text(
+            f"clusters: [{{id: a, servers: 2, held_limit_bytes: {limit_mb * 2**20}}}]\n"
+        )
+        write(tmp_path / f"{limit_mb}.yaml", source)
+        services = yaml.safe_load((tmp_path / f"{limit_mb}.yaml").read_text())["services"]
+        assert services["node-a"]["mem_limit"] == expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", ["Paris", "a_b", "a.b", "-a", "a-", "x" * 41])
 def test_names_that_no_container_can_bear(kind, bad, tmp_path, capsys):

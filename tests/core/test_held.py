@@ -26,9 +26,9 @@ def test_an_eighth_is_for_answers_and_a_tenth_of_the_rest_for_clients():
     assert (held.fits(700, is_home=True), held.fits(701, is_home=True)) == (True, False)
     assert (held.fits(630, is_home=False), held.fits(631, is_home=False)) == (True, False)
     held.request_bytes, held.moving_bytes = 500, 50
-    assert (held.room_bytes, held.answers_room_bytes) == (150, 250)
+    assert (held.room_bytes, held.total_bytes) == (150, 550)
     held.move(1000)
-    assert (held.room_bytes, held.answers_room_bytes) == (-800, 0)
+    assert (held.room_bytes, held.total_bytes) == (-800, 1500)
 
 
 def test_requests_count_from_acceptance_to_answer_wherever_they_are(story):

@@ -32,6 +32,7 @@ clusters:
     kill_after_ms: 500
     delivery_ms: 6
     queue_limit: 10000
+    held_limit_bytes: 536870912
     url: http://127.0.0.1:8101
   - {id: b, servers: 2, handler: "http:http://127.0.0.1:9000/run,http://[::1]:9000/run?x=1"}
 links:
@@ -253,6 +254,14 @@ BAD_FILES = {
         ),
         "clusters[0].memory_limit_bytes: expected at least 67108864, got 1000",
     ),
+    "held limit too low": (
+        "clusters: [{id: a, servers: 1, held_limit_bytes: 1000}]\n",
+        "clusters[0].held_limit_bytes: expected a number of at least 65536, got 1000",
+    ),
+    "held limit with a unit": (
+        "clusters: [{id: a, servers: 1, held_limit_bytes: 512MiB}]\n",
+        "clusters[0].held_limit_bytes: expected a whole number, got '512MiB'",
+    ),
     "killing what is no process": (
         "clusters: [{id: a, servers: 1, workers: process, kill_after_ms: 100}]\n",
         (
@@ -311,6 +320,7 @@ def test_file_of_the_contract_is_read(tmp_path: Path) -> None:
                 kill_after_ms=500,
                 delivery_ms=6,
                 queue_limit=10_000,
+                held_limit_bytes=536_870_912,
                 url="http://127.0.0.1:8101",
             ),
             Cluster(
@@ -449,6 +459,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 service_ms=draw(DURATIONS_MS),
                 delivery_ms=draw(DURATIONS_MS),
                 queue_limit=draw(st.integers(0, 10_000)),
+                held_limit_bytes=draw(st.none() | st.integers(65_536, 2**53)),
                 url=url,
                 **draw(RUNNERS),
             )

@@ -106,27 +106,11 @@ class Decider:
             self._weights,
             draw,
         )
-        self.log.add(
-            Decision(
-                now_s,
-                visit.request.id,
-                _outcome(choice, visit, objection),
-                choice,
-                self.policy,
-                queue_length,
-                servers,
-                servers,
-                len(visit.request.path),
-                may_keep,
-                self.service_s,
-                draw,
-                known,
-                objection,
-                eligible,
-                tuple(self._weights),
-                health,
-            )
-        )
+        outcome = _outcome(choice, visit, objection)
+        of_policy = (self.policy, queue_length, servers, servers, len(visit.request.path))
+        reasons = (known, objection, eligible, tuple(self._weights), health)
+        told = (*of_policy, may_keep, self.service_s, draw, *reasons)
+        self.log.add(Decision(now_s, visit.request.id, outcome, choice, *told))
         if choice != KEEP:
             self._neighbors.probe(choice)
         return choice

@@ -42,11 +42,6 @@ class Held:
         return self._home_limit_bytes - self.total_bytes
 
     @property
-    def answers_room_bytes(self) -> int:
-        """What answers that are kept may take."""
-        return max(0, self.limit_bytes - self.total_bytes)
-
-    @property
     def takes_foreign(self) -> bool:
         """Whether a neighbor's request fits, as far as its size can be known before."""
         return self.total_bytes + self.wanted_bytes <= self._foreign_limit_bytes

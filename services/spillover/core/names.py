@@ -152,6 +152,9 @@ class Names:
     def make_room(self, room_bytes: int) -> None:
         """Keep no more than this from now on. What has been given to its client goes first."""
         self._limit_bytes = room_bytes
+        if self._bytes + self._brief_bytes <= room_bytes:
+            return
+        self._limit_bytes = max(0, room_bytes)  # less than nothing is kept nowhere
         while self._brief and self.kept_bytes > room_bytes:
             self._drop_brief()
         while self._lasting and self.kept_bytes > room_bytes:

@@ -43,6 +43,9 @@ CPUS = 1.0
 MEMORY_MB = 256
 """Of a site. An idle node takes 55 MB, a request that waits 1.4 KB and its payload."""
 
+NODE_MB = 128
+"""Of it, with a limit on what may be held: for the node itself, with room to spare."""
+
 LABEL_LENGTH_MAX = 40
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -108,7 +111,10 @@ def topology_text(kind: str, topology: Topology) -> str:
 
 
 def memory_mb(cluster: Cluster, base_mb: int) -> int:
-    """What a site may take: `base_mb`, and what its worker processes may."""
+    """What a site may take: `base_mb`, or what holding as much as it may does; and what its worker
+    processes may."""
+    if cluster.held_limit_bytes is not None:
+        base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_limit_bytes // 2**20))
     if cluster.workers != "process" or not cluster.handler.startswith("python:"):
         return base_mb
     process_bytes = cluster.memory_limit_bytes or MEMORY_LIMIT_BYTES_MIN

@@ -50,20 +50,21 @@ class FreedMemory:
     """Gives freed memory back to the system after a flood."""
 
     def __init__(self) -> None:
-        self._most_bytes = 0
+        self.most_bytes = 0
+        """At most held since memory was given back."""
         self._given_back_s = -math.inf
 
     def note(self, held_bytes: int) -> None:
         """So much is held now."""
-        self._most_bytes = max(self._most_bytes, held_bytes)
+        self.most_bytes = max(self.most_bytes, held_bytes)
 
     def give_back(self, held_bytes: int, now_s: float) -> bool:
         """Do so if much less is held than before; whether it was done."""
-        if self._most_bytes - held_bytes < GIVEN_BACK_BYTES:
+        if self.most_bytes - held_bytes < GIVEN_BACK_BYTES:
             return False
         if now_s < self._given_back_s + GIVE_BACK_S:
             return False
-        self._most_bytes = held_bytes
+        self.most_bytes = held_bytes
         self._given_back_s = now_s
         try:
             ctypes.CDLL(None).malloc_trim(KEPT_BYTES)

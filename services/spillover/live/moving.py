@@ -12,7 +12,7 @@ from collections.abc import Callable
 from spillover.core.held import Held
 
 STEPS = 64
-"""The machine is told when this part of the limit has changed."""
+"""The machine is told when this part of the limit has changed, and when nothing moves any more."""
 
 
 class Moving:
@@ -40,7 +40,10 @@ class Moving:
     def add(self, size_bytes: int) -> None:
         """So much more is moving, or less."""
         self.bytes += size_bytes
-        if not self.is_news and abs(self.bytes - self._held.moving_bytes) > self._step_bytes:
+        if self.is_news:
+            return
+        known_bytes = self._held.moving_bytes
+        if abs(self.bytes - known_bytes) > self._step_bytes or (known_bytes and not self.bytes):
             self.is_news = True
             self._loop.call_soon(self.tell)
 

@@ -87,7 +87,7 @@ class NodeShell:
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop, finest_alarm)
         self.writes = WriteBatch(loop)
-        held = self.machine.held
+        held = self._held = self.machine.held
         self._freed = FreedMemory()
         self.moving = Moving(loop, held, self._moved)
         self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
@@ -191,7 +191,7 @@ class NodeShell:
     @property
     def held_bytes(self) -> int:
         """All that counts for `held_limit_bytes`."""
-        return self.machine.held.total_bytes + self.names.kept_bytes
+        return self.machine.held.request_bytes + self.moving.bytes + self.names.kept_bytes
 
     @property
     def now_s(self) -> float:
@@ -222,7 +222,7 @@ class NodeShell:
     def _interpreters(self) -> dict[type, Callable[[Any], None]]:
         return {
             # A journal's place: complete before anything is told.
-            ev.Accepted: lambda _: self._make_room(),
+            ev.Accepted: self._make_room,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
@@ -264,21 +264,25 @@ class NodeShell:
             return
         self.metrics.home_ended(answer)
         log_request(self.reception.answered(ref, answer), answer)
-        self._make_room()
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
         self._make_room()
 
-    def _make_room(self) -> None:
-        """Answers that are kept give way to whatever else is held."""
-        held = self.machine.held
-        self.names.make_room(held.answers_room_bytes)
-        self._freed.note(self.held_bytes)
+    def _make_room(self, _: ev.Accepted | None = None) -> None:
+        """Answers that are kept give way to whatever else is held: to each request at once. What
+        is kept besides, since the last one came, is looked at with the next report."""
+        held = self._held
+        taken_bytes = held.request_bytes + held.moving_bytes
+        self._freed.most_bytes = max(self._freed.most_bytes, taken_bytes)
+        self.names.make_room(held.limit_bytes - taken_bytes)
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
-        self._freed.give_back(self.held_bytes, time.monotonic())
+        self._make_room()
+        held_bytes = self.held_bytes
+        self._freed.note(held_bytes)
+        self._freed.give_back(held_bytes, time.monotonic())
         self._tell_condition()
         imbalance = self.machine.ledger.imbalance()
         if imbalance:

@@ -90,10 +90,9 @@ async def serve_node(
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
-    of that. A second signal ends it at once. With `end_with_stdin` it also ends when standard
-    input does: the sign that whoever started it has died. With `peer_bind` neighbors are served
-    there, and nowhere else. Raises InputError if an address cannot be bound, and what NodeShell
-    raises, naming `source`.
+    of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
+    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else.
+    Raises InputError if an address cannot be bound, and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(bind_socket(*bind))]
