@@ -102,9 +102,11 @@ SERVERS = Row(
     ),
     graph(
         "How much of what they run fails?",
-        "Share of the work run here that failed, and 1 while that makes the cluster degraded.",
+        "Share of the work run here that failed; 1 while that makes the cluster degraded; 1 while "
+        "what runs the work has asked to be left alone.",
         Query(CLUSTER.of(signals.FAILED_SHARE), "fails"),
         Query(CLUSTER.of(signals.DEGRADED), "degraded"),
+        Query(CLUSTER.of(signals.RESTING), "rests"),
         unit="percentunit", top=1, width=8,
     ),
     graph(

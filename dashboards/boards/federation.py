@@ -110,6 +110,7 @@ FAILING = Row(
         "Which clusters are degraded?",
         "1 while so much of its work fails that neighbors give it nothing and do its own.",
         Query(CLUSTER.of(signals.DEGRADED), "{{cluster}}"),
+        Query(CLUSTER.of(signals.RESTING), "{{cluster}} rests"),
         top=1, width=8, opens="cluster",
     ),
     graph(

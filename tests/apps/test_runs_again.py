@@ -49,7 +49,7 @@ def with_node(nodes, check, *, limit=None, **fields):
     """Run `check(node)` on one cluster whose handler is the flaky one."""
 
     async def main():
-        cluster = {"handler": "python:flaky_of_tests:run"}
+        cluster = {"handler": "python:flaky_of_tests:run", "service_ms": 1.0}
         if limit is not None:
             cluster["queue_limit"] = limit
         topology = nodes.topology_of("a", clusters={"a": cluster}, **fields)
@@ -122,6 +122,7 @@ def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
 
     async def check(node):
         assert (await node.post(1, headers=keyed())).status == 502
+        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
         flaky.held = asyncio.Event()
         flaky.works = True
         posts = [node.post(1, headers=keyed()) for _ in range(3)]
@@ -169,6 +170,7 @@ def test_a_repeat_that_is_refused_changes_nothing(nodes, flaky):
 
     async def check(node):
         assert (await node.post(1, headers=keyed())).status == 502
+        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
         flaky.held = asyncio.Event()
         other = node.post(1, headers=[(b"Idempotency-Key", b"other")])
         await nodes.until(lambda: node.machine.servers.busy)
@@ -193,6 +195,7 @@ def test_cancelling_a_run_after_a_failure(nodes, flaky):
 
     async def check(node):
         assert (await node.post(1, headers=keyed())).status == 502
+        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
         flaky.held = asyncio.Event()
         post = node.post(1, headers=keyed())
         await nodes.until(lambda: node.machine.servers.busy)
