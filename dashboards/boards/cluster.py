@@ -102,8 +102,7 @@ SERVERS = Row(
     ),
     graph(
         "How much of what they run fails?",
-        "Share of the work run here that failed; 1 while that makes the cluster degraded; 1 while "
-        "what runs the work has asked to be left alone.",
+        "Share of the work run here; 1 while it is degraded; 1 while its backend wants rest.",
         Query(CLUSTER.of(signals.FAILED_SHARE), "fails"),
         Query(CLUSTER.of(signals.DEGRADED), "degraded"),
         Query(CLUSTER.of(signals.RESTING), "rests"),

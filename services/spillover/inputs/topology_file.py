@@ -29,7 +29,7 @@ from spillover.model.nearest import nearest
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from spillover.model.topology import Topology
+    from spillover.model.topology import NOT_RUN_STATUSES, Topology
 
 _LATER_NAMES = ("comte8", "comte11")
 
@@ -82,6 +82,9 @@ def dump_topology(topology: Topology) -> str:
     for cluster in fields["clusters"]:
         for name in [name for name, value in cluster.items() if value is None]:
             del cluster[name]
+        cluster["not_run_statuses"] = list(cluster["not_run_statuses"])
+        if cluster["not_run_statuses"] == list(NOT_RUN_STATUSES):
+            del cluster["not_run_statuses"]  # only along with an http: handler
     for link in fields["links"]:
         link["between"] = list(link["between"])
     fields["clusters"], fields["links"] = list(fields["clusters"]), list(fields["links"])
