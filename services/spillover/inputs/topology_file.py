@@ -25,11 +25,12 @@ from spillover.inputs.yaml_file import read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
+from spillover.model.topology import NOT_RUN_STATUSES
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from spillover.model.topology import NOT_RUN_STATUSES, Topology
+    from spillover.model.topology import Topology
 
 _LATER_NAMES = ("comte8", "comte11")
 
