@@ -23,7 +23,7 @@ def node_of(tmp_path, up, **fields):
     return bed, urls["a"], bed.nodes()["a"]
 
 
-def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, waves):
+def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, until, waves):
     """Twenty answers of 8 MiB at once, six times. No wave leaves more behind than the few answers
     that are kept, and nothing moves at the end."""
     under_way = AT_ONCE * ANSWER
@@ -35,24 +35,24 @@ def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, 
         )
         runner.run(waves.send(url, [b'{"payload":0}']))
         base = waves.resident_bytes(pid)
-        peaks, rests = [], []
+        peaks = []
         for _ in range(WAVES):
             waves.forget_peak(pid)
             bodies = [b'{"payload":%d}' % n for n in range(AT_ONCE)]
             assert runner.run(waves.send(url, bodies)) == {200: AT_ONCE}
             peaks.append(waves.resident_bytes(pid, "VmHWM") - base)
-            rests.append(waves.resident_bytes(pid) - base)
+            # Free memory is given back within a second or two, see `live/allocator`.
+            until(lambda: waves.resident_bytes(pid) - base <= KEPT + waves.MARGIN_BYTES)
         state = ask(f"{url}/state")[1]
         runner.run(close())
     assert max(peaks) <= 2 * under_way + waves.MARGIN_BYTES, peaks
-    assert max(rests) <= KEPT + waves.MARGIN_BYTES, rests
     assert state["held_bytes"] == state["kept_bytes"] <= KEPT
     assert bed.end() == 0
 
 
-def test_a_flood_of_payloads_takes_what_may_be_held(tmp_path, up, ask, until, waves):
+def test_a_flood_of_payloads_takes_what_may_be_held(tmp_path, up, ask, waves):
     """A hundred of a MiB while one server is busy: 14 MiB of them are taken and answered, the
-    others refused, three times over; the memory is bounded by the limit, and given back."""
+    others refused, three times over; the limit bounds the memory of the third time as well."""
     bed, url, pid = node_of(tmp_path, up, servers=1, held_limit_bytes=HELD)
     text = b"x" * MIB
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -74,5 +74,4 @@ def test_a_flood_of_payloads_takes_what_may_be_held(tmp_path, up, ask, until, wa
             assert state["ledger"]["home"]["done"] - done == statuses[200]
             assert state["ledger"]["home"]["accepted"] == state["ledger"]["home"]["done"]
             assert state["held_bytes"] == state["kept_bytes"]
-    until(lambda: waves.resident_bytes(pid) - base < HELD + waves.MARGIN_BYTES)
     assert bed.end() == 0

@@ -43,10 +43,11 @@ def test_waves_of_large_answers_grow_nothing(tmp_path, up, ask, soak_s, waves):
         state = ask(f"{url}/state")[1]
         runner.run(close())
     quarter = max(4, len(rests) // 4)
-    early, late = max(rests[:quarter]), max(rests[-quarter:])
+    # The least of each: what is free is given back now and then, what leaks never.
+    early, late = min(rests[:quarter]), min(rests[-quarter:])
     shown = f"peak +{max(peaks) / MIB:.0f}, at rest +{early / MIB:.0f}, then +{late / MIB:.0f} MiB"
     print(f"{len(peaks)} waves of {under_way / MIB:.0f} MiB: {shown}")  # noqa: T201
     assert max(peaks) <= 2 * under_way + waves.MARGIN_BYTES
-    assert late - early <= GROWTH_BYTES + waves.MARGIN_BYTES
+    assert late - early <= GROWTH_BYTES
     assert state["held_bytes"] == state["kept_bytes"] <= HELD
     assert bed.end() == 0
