@@ -18,7 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from spillover.core import node_events as ev
 from spillover.core.health import SLOW_START_SHARE
 from spillover.core.held import UNLIMITED_BYTES
-from spillover.core.node import REST_S_MAX, NodeMachine
+from spillover.core.node import (
+    REST_S_MAX,
+    UNDONE_MAX,
+    UNDONE_PAUSE_S,
+    UNDONE_PAUSE_S_MAX,
+    NodeMachine,
+)
 from spillover.core.node_settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -73,6 +79,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.given_back = set()
         self.cooling_s = []
         """Until when servers count as busy whose work has failed."""
+        self.undone = 0
         self.rest_until_s = -math.inf
         self.ended = {}
         self.published = 0
@@ -139,6 +146,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def a_server_comes_free(self, data, outcome, service_s):
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
         self.cool(service_s, failed=outcome is Outcome.FAILED)
+        if outcome is Outcome.DONE:
+            self.undone = 0
         self.feed(ev.ServiceEnded(ref, outcome, service_s))
 
     @precondition(lambda self: self.running() or self.stuck)
@@ -151,14 +160,16 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def work_is_not_done(self, data, service_s, retry_after_s, refused):
         """What runs the work has refused it, or could not begin it: nobody has done it."""
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
-        self.cool(service_s, failed=refused)
+        pause_s = min(UNDONE_PAUSE_S * 2.0**self.undone, UNDONE_PAUSE_S_MAX) if refused else 0.0
+        self.cool(service_s, failed=refused, pause_s=pause_s)
+        self.undone = min(self.undone + refused, UNDONE_MAX)
         if retry_after_s:
             until_s = self.now_s + min(retry_after_s, REST_S_MAX)
             self.rest_until_s = max(until_s, self.rest_until_s)
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
 
-    def cool(self, service_s, *, failed):
-        rest_s = self.machine.decider.service_s - service_s
+    def cool(self, service_s, *, failed, pause_s=0.0):
+        rest_s = max(self.machine.decider.service_s - service_s, pause_s)
         if failed and rest_s > 0:
             self.cooling_s.append(self.now_s + rest_s)
 
@@ -363,7 +374,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
             assert not self.queue or event == ev.NotStarted(
                 command.ref, event.problem, event.refused, event.service_s, event.retry_after_s
             )
-        assert self.now_s >= self.rest_until_s, "started while it rests"
+        assert self.rest_until_s == -math.inf, "started while it rests"
         visit.state = "running"
 
     def on_stop(self, command, _event):
@@ -458,7 +469,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if self.room_bytes(0) < wanted_bytes:
             return False
         if self.elsewhere_first():
-            is_free = self.busy() < self.settings.servers and self.now_s >= self.rest_until_s
+            is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
             return self.machine.admission.invites and is_free
         has_place = len(self.queue) < self.settings.foreign_limit
         return has_place or self.busy() < self.settings.servers

@@ -21,6 +21,7 @@ Not here: what a payload means, how bytes travel, what time it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from random import Random
@@ -60,6 +61,14 @@ EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
+
+UNDONE_PAUSE_S = 0.01
+"""A server whose work was refused counts as busy for at least that long: the same work may be tried
+on it again. Doubles while nothing is done, up to UNDONE_PAUSE_S_MAX, so that a backend that refuses
+everything at once is asked once a second and server."""
+
+UNDONE_PAUSE_S_MAX = 1.0
+UNDONE_MAX = 10
 
 REST_S_MAX = 60.0
 """However long what runs the work asks to be left alone, it is tried again after this time."""
@@ -105,6 +114,8 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
+        self._undone = 0
+        """How often in a row, nothing being done in between, work was refused by what runs it."""
         self._out: list[Any] = []
         self._handlers = self._make_handlers()
 
@@ -287,7 +298,9 @@ class NodeMachine(NodeFacts):
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         visit = self._vacate(event.ref)
         failed = event.outcome is Outcome.FAILED
-        self._free_server(now_s, event.service_s, failed=failed)
+        self._free_server(now_s, event.service_s if failed else math.inf)
+        if event.outcome is Outcome.DONE:
+            self._undone = 0
         if visit is not None:
             self._finish(visit, event, now_s)
             if event.outcome in EVIDENCE:
@@ -300,7 +313,12 @@ class NodeMachine(NodeFacts):
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._vacate(event.ref)
-        self._free_server(now_s, event.service_s, failed=event.refused)
+        if event.refused:
+            pause_s = min(UNDONE_PAUSE_S * 2.0**self._undone, UNDONE_PAUSE_S_MAX)
+            self._undone = min(self._undone + 1, UNDONE_MAX)
+            self._free_server(now_s, event.service_s, pause_s)
+        else:
+            self._free_server(now_s, math.inf)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
@@ -321,11 +339,12 @@ class NodeMachine(NodeFacts):
             return None
         return self.register.visits[ref]
 
-    def _free_server(self, now_s: float, service_s: float, *, failed: bool) -> None:
-        """A server is free; one whose work has failed only once a success would have ended."""
-        rest_s = self.decider.service_s - service_s
-        if failed and rest_s > 0.0:
-            self.servers.cool(now_s + rest_s)
+    def _free_server(self, now_s: float, failed_after_s: float, pause_s: float = 0.0) -> None:
+        """A server is free: one whose work has failed only once a success would have ended, and not
+        before this pause."""
+        cools_s = max(self.decider.service_s - failed_after_s, pause_s)
+        if cools_s > 0.0:
+            self.servers.cool(now_s + cools_s)
         else:
             self.servers.free += 1
 
