@@ -74,9 +74,12 @@ def test_help_tells_of_every_option_and_its_default(name, parser, monkeypatch):
         if not action.option_strings or action.default is argparse.SUPPRESS:
             continue
         assert action.help, (name, action.option_strings)
-        described = next(
-            line for line in lines if line.strip().startswith(action.option_strings[0])
+        at = next(
+            number
+            for number, line in enumerate(lines)
+            if line.strip().startswith(action.option_strings[0])
         )
+        described = " ".join(lines[at : at + 2])  # behind a long name the help has its own line
         default = shown_default(action)
         assert default is None or default in described, (name, action.option_strings)
         assert "None" not in described

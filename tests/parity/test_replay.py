@@ -26,7 +26,7 @@ from spillover.sim.world import World, stream
 from spillover_loadgen.workloads import poisson
 
 SEED = 5
-SEEDS = (18, 26, 30)
+SEEDS = (18, 26, 34)
 """Of simulated histories in which there are crashes, pauses, cuts and wrong clocks."""
 
 DURATION_S = 4.0

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spillover.core import node_events as ev
+from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
 from spillover.core.ledger import Ledger
 from spillover.core.node import NodeMachine
@@ -85,7 +86,7 @@ def test_a_queue_that_is_not_first_in_first_out(monkeypatch):
 
 def test_a_second_visit(monkeypatch):
     """The policy may choose whom the request comes from."""
-    monkeypatch.setattr("spillover.core.decider._eligible", lambda willing, _, __: willing)
+    monkeypatch.setattr(Decider, "_eligible", lambda _, known, __, ___: known.takes)
     assert "is here again" in run()
 
 
