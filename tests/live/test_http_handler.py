@@ -384,19 +384,6 @@ def test_the_least_busy_one_gets_it_and_ties_go_round():
     run(main)
 
 
-def test_one_that_never_answers_is_not_the_least_busy_one():
-    """It takes requests and breaks off at once: what it costs is what it takes to find that out."""
-
-    async def main():
-        async with Service("reset") as broken, Service() as sound, Rig(broken, sound) as rig:
-            ended = [await rig.run() for _ in range(40)]
-            failed = sum(event.outcome is Outcome.FAILED for event in ended)
-            assert 1 <= failed == len(broken.calls) <= 5
-            assert len(sound.calls) == 40 - failed
-
-    run(main)
-
-
 def test_what_was_not_delivered_goes_to_the_next():
     """Nothing listens at two of three: every request is done, and nobody is told of any failure."""
 
