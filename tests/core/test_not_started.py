@@ -47,6 +47,7 @@ def test_it_waits_no_longer_than_its_deadline(story):
     node.tell(ev.NotStarted(1, "nobody there"))
     (reply,) = node.wake(5.0)
     assert reply.answer.outcome is Outcome.EXPIRED
+    assert "nobody there" in reply.answer.problem, "its client hears why it took so long"
 
 
 def test_what_had_ended_before_only_frees_its_server(story):

@@ -1,5 +1,5 @@
-"""Nodes in front of a service that goes away and comes back: what becomes of the requests that
-found it out. The handler alone: `test_http_handler`.
+"""Nodes in front of a service that goes away and comes back, or that takes requests and never
+answers: what becomes of the requests that found it out. The handler alone: `test_http_handler`.
 """
 
 from __future__ import annotations
@@ -110,5 +110,32 @@ def test_it_waits_no_longer_than_its_deadline(nodes):
             late = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"150")])
             assert (late.status, json.loads(late.body)["reason"]) == (504, "deadline_exceeded")
             assert (node.machine.queue_length, node.machine.servers.busy) == (0, 0)
+
+    nodes.run(main)
+
+
+def test_a_service_that_never_answers_is_not_the_least_busy_one(nodes):
+    """It breaks off at once: what it costs is what it takes to find out that it fails."""
+    broken, sound = Service(), Service()
+
+    async def break_off(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        broken.calls += 1
+        writer.transport.abort()
+
+    async def main():
+        await sound.come()
+        server = await asyncio.start_server(break_off, "127.0.0.1", 0)
+        ports = (server.sockets[0].getsockname()[1], sound.port)
+        handler = "http:" + ",".join(f"http://127.0.0.1:{port}/" for port in ports)
+        try:
+            topology = nodes.topology_of("a", clusters={"a": {"handler": handler}})
+            async with nodes.Federation(topology) as federation:
+                told = [(await federation["a"].post(0)).status for _ in range(40)]
+        finally:
+            server.close()
+            sound.leave()
+        assert 1 <= told.count(502) == broken.calls <= 5
+        assert told.count(200) == sound.calls == 40 - broken.calls
 
     nodes.run(main)

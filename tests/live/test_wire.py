@@ -116,6 +116,14 @@ def test_answers_survive_the_way(
     assert told_stay == pytest.approx(stay)
 
 
+def test_older_nodes_can_read_a_rejection():
+    """They know no such outcome: to them the handler has failed."""
+    answer = Answer(Outcome.REJECTED, ("a", "b"), problem="no such object", upstream_status=404)
+    sent = wire.encode_answer(answer, wire.Stay(0.1, 0.0, 0.0))
+    assert json.loads(sent)["outcome"] == "failed"
+    assert wire.decode_answer(sent)[0].outcome is Outcome.REJECTED
+
+
 heard = st.just(()) | routes
 
 

@@ -184,6 +184,19 @@ def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_where_all_fail_nobody_goes_back_and_forth_nor_pays_for_it_later(seed):
+    """A database that both sites need is gone for 30 s: each is found to fail, then to be no worse
+    than the other, and once it is back nobody is degraded for what was."""
+    sites = ("paris", "tokyo")
+    faults = [failing(at_s, share, site) for site in sites for at_s, share in [(2, 1.0), (32, 0.0)]]
+    played = play(seed, faults, paris=15.0, tokyo=15.0, lasts_s=60.0)
+    for site in sites:
+        assert len(played.changes[site]) <= 2, played.changes
+        assert all(at_s < 12.0 for at_s in played.changes[site]), played.changes
+        assert all(at_s < 33.0 for at_s in played.errors(site))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_site_without_clients_of_its_own_comes_back_too(seed):
     """What surely was not run costs its client nothing, so neighbors find out."""
     fault = [failing(2.0, status=503), failing(8.0, share=0.0)]

@@ -52,6 +52,10 @@ SLOW_START_SHARE = 0.1
 OTHERS_FAIL_TOO = 0.5
 """Where this share of the own clients' work fails elsewhere, it is not this cluster that fails."""
 
+OTHERS_DO_WELL = 0.25
+"""From there on so little that it is. What nobody tries elsewhere fades from the one to the other
+in SHARE_FORGET_S: where all fail, clusters do not go back and forth."""
+
 SHARE_WEIGHT = 1 / 8
 """Weight of the newest outcome in a running share."""
 
@@ -98,6 +102,7 @@ class Health:
         "_degraded_s",
         "_home_s",
         "_last_s",
+        "_others_fail",
         "_patience_s",
         "_pause_s",
         "_probe_again_s",
@@ -123,6 +128,7 @@ class Health:
         """Of failures, in the own clients' work that neighbors answered."""
         self.changes = 0
         """How often `degraded` has changed."""
+        self._others_fail = False
         self._total = UNPROVEN
         self._last_s: float | None = None
         self._since_s = float("-inf")
@@ -201,7 +207,11 @@ class Health:
         self.here.add(now_s, failed=failed)
         if self.degraded:
             return self._ended_degraded(now_s, failed=failed, is_home=is_home, not_run=not_run)
-        if self._total < DEGRADED_AT or self.elsewhere.at(now_s) >= OTHERS_FAIL_TOO:
+        if not failed or self._total < DEGRADED_AT:
+            return False
+        if self._do_others_fail(now_s):
+            # No more than suffices: once all are well again, it is not to be worked off.
+            self._total = DEGRADED_AT
             return False
         self._degrade(now_s, not_run=not_run)
         return True
@@ -210,10 +220,16 @@ class Health:
         """A neighbor has answered an own client's request. Whether `degraded` has changed by it:
         what fails there as well is not this cluster's fault."""
         self.elsewhere.add(now_s, failed=failed)
-        if not self.degraded or self.elsewhere.at(now_s) < OTHERS_FAIL_TOO:
+        if not self.degraded or not self._do_others_fail(now_s):
             return False
         self._recover(now_s)
         return True
+
+    def _do_others_fail(self, now_s: float) -> bool:
+        """Whether work fails elsewhere as well: from OTHERS_FAIL_TOO on, down to OTHERS_DO_WELL."""
+        least = OTHERS_DO_WELL if self._others_fail else OTHERS_FAIL_TOO
+        self._others_fail = self.elsewhere.at(now_s) >= least
+        return self._others_fail
 
     def tick(self, now_s: float) -> None:
         """Time passes: a slow start goes on."""

@@ -323,6 +323,7 @@ class NodeMachine(NodeFacts):
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
             self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
+            visit.undone = event.problem
             self.register.leave(visit)
             self.health.forget(visit.ref)
             if event.refused:
@@ -455,6 +456,8 @@ class NodeMachine(NodeFacts):
         elif visit.state is State.AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target))
+        if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
+            problem = f"the deadline passed; when it was last tried here, {visit.undone}"
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
 
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:

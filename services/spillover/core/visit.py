@@ -41,6 +41,7 @@ class Visit:
         "state",
         "target",
         "tried",
+        "undone",
     )
 
     def __init__(
@@ -61,6 +62,8 @@ class Visit:
         """The neighbor it is away to."""
         self.tried: tuple[int, ...] = ()
         """Neighbors that refused or lost it: not asked again during this visit."""
+        self.undone: str | None = None
+        """Why it surely was not run when it was last tried here."""
         self.cancelling = False
         """It is to be cancelled where it is: whatever comes back, it is not placed again."""
 

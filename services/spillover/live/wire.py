@@ -85,7 +85,9 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
 class AnswerBody(msgspec.Struct, omit_defaults=True):
     """An answer on its way back. `held_ms` counts from the receipt of the request's head to the
     writing of these bytes; `reading_ms` is the part of it until the body was there, and
-    `answer_delay_ms` the part that emulates the link back."""
+    `answer_delay_ms` the part that emulates the link back. What was rejected travels as what has
+    failed and is `rejected`: older nodes know no such outcome, and an answer that they cannot read
+    would be lost."""
 
     outcome: Outcome
     path: Path
@@ -101,6 +103,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     upstream_status: Status | None = None
     upstream_body: msgspec.Raw = NOTHING
     retry_after_ms: float | None = None
+    rejected: bool = False
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
@@ -225,9 +228,10 @@ def _check_clusters(field: str, clusters: Iterable[str]) -> None:
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
     """An answer as it goes back along the path."""
+    rejected = answer.outcome is Outcome.REJECTED
     return _encode(
         AnswerBody(
-            outcome=answer.outcome,
+            outcome=Outcome.FAILED if rejected else answer.outcome,
             path=answer.path,
             held_ms=stay.held_s * 1e3,
             reading_ms=stay.reading_s * 1e3,
@@ -241,6 +245,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             upstream_status=answer.upstream_status,
             upstream_body=NOTHING if answer.upstream_body is None else answer.upstream_body,
             retry_after_ms=_ms(answer.retry_after_s),
+            rejected=rejected,
         )
     )
 
@@ -253,7 +258,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     """An answer, and the request's stay at the neighbor. Raises MalformedMessage."""
     message = _decoded(_decode_answer, body)
     answer = Answer(
-        outcome=message.outcome,
+        outcome=Outcome.REJECTED if message.rejected else message.outcome,
         path=message.path,
         result=message.result,
         problem=message.problem,

@@ -217,8 +217,6 @@ class Testbed:
             finally:
                 self.kill()
                 await asyncio.wait(waits)
-        for task in self._watching:
-            task.cancel()
         if self._owned is not None:
             end = self._owned.keep if self.keeps_logs else self._owned.remove
             end()

@@ -145,6 +145,8 @@ class HttpWorkers:
             self._send(call)
 
     def _no_answer(self, call: _Call, upstream: Upstream, reason: str) -> None:
+        """As a failure of the upstream: one that only takes requests would be the least busy."""
+        self._upstreams.failed(upstream, time.monotonic() - call.sent_s)
         problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
         if call.command.request.keyed and call.uncertain is None:
             call.uncertain = problem

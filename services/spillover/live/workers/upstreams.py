@@ -140,7 +140,7 @@ class Upstreams:
             self._weigh(upstream, failed=False)
 
     def failed(self, upstream: Upstream, took_s: float) -> None:
-        """It has answered with a failure, or that it has not done the work."""
+        """It has answered with a failure, that it has not done the work, or not at all."""
         rest_s = self._usual_s - took_s
         if rest_s > 0.0:
             upstream.running += 1
