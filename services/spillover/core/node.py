@@ -516,13 +516,14 @@ class NodeMachine(NodeFacts):
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
-        if self.draining:
-            objection = Refusal.DRAINING
+        if self.servers.down:
+            objection = Refusal.NO_SERVERS
         else:
-            objection = Refusal.NO_SERVERS if self.servers.down else Refusal.DEGRADED
+            elsewhere_first = self.admission.elsewhere_first
+            objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self.register.unqueue(visit, now_s)
             self._place(visit, choice, now_s)
-        elif objection is not Refusal.DRAINING and self._goes_back(visit):
+        elif objection in NOT_HERE and self._goes_back(visit):
             self.register.unqueue(visit, now_s)
             self._give_back(visit, now_s)

@@ -23,8 +23,9 @@ import math
 SHARE_WELL = 0.2
 SHARE_WORSE = 0.6
 
-DEGRADED_AT = 4.0 * math.log(3.0)
-"""The sum from which on a cluster is degraded: four failures in a row."""
+DEGRADED_AT = 3.5 * math.log(3.0)
+"""The sum from which on a cluster is degraded: four failures in a row, also if they are some
+seconds apart and the first has faded a little by then."""
 
 UNPROVEN = 2.0 * math.log(3.0)
 """The sum that a cluster starts with: one that has never worked is degraded after two."""
