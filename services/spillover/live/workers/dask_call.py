@@ -122,8 +122,9 @@ def _failed(error: BaseException) -> tuple[str, Any, str]:
             said = None if body is None else _encoded(body)
             if said is not None and len(said) > SAID_BYTES_MAX:
                 said = json.dumps(said[:SAID_BYTES_MAX].decode("utf-8", "replace")).encode()
-            return REJECTED, (problem, status if type(status) is int else None, said), details
-    except Exception:  # noqa: BLE001, S110 - its own attributes may do anything
+            status = int(status) if isinstance(status, int) else None
+            return REJECTED, (problem, status, said), details
+    except BaseException:  # noqa: BLE001, S110 - its own attributes may do anything
         pass
     return FAILED, problem, details
 
