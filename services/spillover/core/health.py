@@ -42,6 +42,9 @@ PATIENCE_S_MAX = 60.0
 PATIENCE_NOT_RUN_S = 1.0
 """Where all that failed surely did not run, and so was decided again: such a probe costs little."""
 
+REST_WEIGHT = 3.0
+"""What asks to be left alone says more than one failure: that the next ones would fail too."""
+
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
 """Of P, that neighbors are told at first."""
@@ -176,16 +179,25 @@ class Health:
     # --- what comes of it ---------------------------------------------------------------------
 
     def ended(
-        self, now_s: float, *, failed: bool, usual: float, is_home: bool, not_run: bool = False
+        self,
+        now_s: float,
+        *,
+        failed: bool,
+        usual: float,
+        is_home: bool,
+        not_run: bool = False,
+        rest_s: float = 0.0,
     ) -> bool:
-        """Work has ended here; `usual` is the share of its origin's work that fails elsewhere.
-        Whether `degraded` has changed by it."""
+        """Work has ended here; `usual` is the share of its origin's work that fails elsewhere, and
+        `rest_s` how long what runs it has asked to be left alone. Whether `degraded` has changed by
+        it."""
         if not (failed or self.degraded or self._total or self.here):
             self._last_s = now_s
             return False  # all is well, as nearly always
         since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
-        self._last_s = now_s
-        self._total = weighed(self._total, failed, usual, since_last_s)
+        self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
+        weight = REST_WEIGHT if rest_s else 1.0
+        self._total = weighed(self._total, failed, usual, since_last_s, weight)
         self.here.add(now_s, failed=failed)
         if self.degraded:
             return self._ended_degraded(now_s, failed=failed, is_home=is_home, not_run=not_run)

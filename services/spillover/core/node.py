@@ -308,7 +308,8 @@ class NodeMachine(NodeFacts):
             self.register.leave(visit)
             self.health.forget(visit.ref)
             if event.refused:
-                self._learn(visit, now_s, failed=True, not_run=True)
+                rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
+                self._learn(visit, now_s, failed=True, not_run=True, rest_s=rest_s)
             undone = event.refused or self.servers.resting or self.servers.down
             self._place_again(visit, now_s, undone=undone)
         self._serve_queue(now_s)
@@ -334,11 +335,22 @@ class NodeMachine(NodeFacts):
             self._publish(now_s)
             self._evacuate(now_s)
 
-    def _learn(self, visit: Visit, now_s: float, *, failed: bool, not_run: bool = False) -> None:
+    def _learn(
+        self,
+        visit: Visit,
+        now_s: float,
+        *,
+        failed: bool,
+        not_run: bool = False,
+        rest_s: float = 0.0,
+    ) -> None:
         """Work has ended here. It is compared with what the same clients' work does elsewhere."""
-        health, origin = self.health, visit.origin
-        usual = health.elsewhere.at(now_s) if visit.is_home else self.neighbors.failed_share[origin]
-        if health.ended(now_s, failed=failed, usual=usual, is_home=visit.is_home, not_run=not_run):
+        health, is_home = self.health, visit.is_home
+        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share[visit.origin]
+        changed = health.ended(
+            now_s, failed=failed, usual=usual, is_home=is_home, not_run=not_run, rest_s=rest_s
+        )
+        if changed:
             self._health_changed(now_s)
 
     def _health_changed(self, now_s: float) -> None:

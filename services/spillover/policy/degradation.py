@@ -23,9 +23,8 @@ import math
 SHARE_WELL = 0.2
 SHARE_WORSE = 0.6
 
-DEGRADED_AT = 3.5 * math.log(3.0)
-"""The sum from which on a cluster is degraded: four failures in a row, also if they are some
-seconds apart and the first has faded a little by then."""
+DEGRADED_AT = 3.8 * math.log(3.0)
+"""The sum from which on a cluster is degraded: four failures in a row, within seconds."""
 
 UNPROVEN = 2.0 * math.log(3.0)
 """The sum that a cluster starts with: one that has never worked is degraded after two."""
@@ -44,7 +43,10 @@ def evidence(failed: bool, usual: float) -> float:
     return math.log((usual + succeeds * SHARE_WORSE) / (usual + succeeds * SHARE_WELL))
 
 
-def weighed(total: float, failed: bool, usual: float, since_last_s: float) -> float:
-    """The sum after one more outcome, `since_last_s` after the one before."""
+def weighed(
+    total: float, failed: bool, usual: float, since_last_s: float, weight: float = 1.0
+) -> float:
+    """The sum after one more outcome, `since_last_s` after the one before, that counts `weight`
+    times."""
     faded = total * math.exp2(-since_last_s / FORGET_S)
-    return max(0.0, faded + evidence(failed, usual))
+    return max(0.0, faded + weight * evidence(failed, usual))
