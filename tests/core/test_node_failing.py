@@ -1,4 +1,4 @@
-"""A cluster whose work fails, and neighbors of such: who gets what, who takes it back, what is told.
+"""A cluster whose work fails, and its neighbors: who gets what, who takes it back, what is told.
 
 The rule by which a cluster is degraded: `test_health`. With time, links and both sides of a
 federation: `tests/sim/test_failing.py`.
@@ -11,6 +11,7 @@ import pytest
 from spillover.core import node_events as ev
 from spillover.core.health import PROBE_PAUSE_S, RUN_LENGTH, SLOW_START_SHARE
 from spillover.core.node import OFFERS_MAX, REST_S_MAX
+from spillover.core.servers import REFUSED_PAUSE_S_MAX
 from spillover.model.request import Answer, Outcome, Refusal
 
 HOUR_S = 3600.0
@@ -135,6 +136,27 @@ def test_without_a_neighbor_it_is_tried_again_here_no_faster_than_services_are(s
     assert attempts <= 1 + 10.0 / 0.25
 
 
+@pytest.mark.parametrize("servers", [1, 2, 50])
+@pytest.mark.parametrize("service_s", [0.0, 0.0001, 0.04])
+def test_however_fast_services_are_one_request_is_not_tried_in_a_loop(story, servers, service_s):
+    """Pauses double with each round of the servers, and begin anew once something has run."""
+    node = story(neighbors=(), service_s=service_s, servers=servers)
+    node.arrive(1)
+    now_s, attempts, under_way = 0.0, 0, [1]
+    while now_s < 10.0:
+        for ref in under_way:
+            attempts += 1
+            under_way = starts(not_run(node, ref, now_s, service_s=0.0))
+        if not under_way:
+            now_s = node.machine.servers.next_s
+            under_way = starts(node.wake(now_s))
+    assert attempts <= servers * (7 + 10.0 / REFUSED_PAUSE_S_MAX)
+    while not under_way:
+        under_way = starts(node.wake(node.machine.servers.next_s))
+    node.end(1, service_s=0.0)
+    assert node.machine.servers.refusals == 0
+
+
 def test_work_that_neighbors_sent_goes_back_to_them(story):
     """As a refusal: they decide again. The books say that they have their answer."""
     node = story(neighbors=("b",))
@@ -210,8 +232,9 @@ def test_nothing_starts_until_retry_after(story, asked_s, rests_s):
     node = story(neighbors=())
     node.arrive(1, deadline_s=HOUR_S)
     node.arrive(2, deadline_s=HOUR_S)
-    (told,) = reports(not_run(node, 1, 0.0, retry_after_s=asked_s))
-    assert not told.accepting
+    told = reports(not_run(node, 1, 0.0, retry_after_s=asked_s))
+    assert told
+    assert not told[-1].accepting
     assert node.machine.queue_length == 2
     node.wake(rests_s - 0.01)
     assert starts(node.arrive(3, rests_s - 0.01, deadline_s=HOUR_S)) == []

@@ -70,8 +70,8 @@ def test_failures_in_a_row_that_degrade(start, needed):
     assert summed([True] * needed, start=start) >= DEGRADED_AT
 
 
-@pytest.mark.parametrize("pause_s", [0.001, 0.1, 1.0, 2.5])
-def test_four_failures_are_enough_also_if_they_are_seconds_apart(pause_s):
+@pytest.mark.parametrize("pause_s", [0.001, 0.1, 1.0])
+def test_four_failures_are_enough_also_if_they_are_a_second_apart(pause_s):
     """They fade, but not so fast that a fifth is needed."""
     assert summed([True] * 4, pause_s=pause_s) >= DEGRADED_AT
 

@@ -287,10 +287,12 @@ class NodeMachine(NodeFacts):
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         visit = self._vacate(event.ref)
         failed = event.outcome is Outcome.FAILED
-        self._free_server(now_s, event.service_s, failed=failed)
+        busy_s = self.decider.service_s if failed else 0.0
+        self._free_server(now_s, busy_s - event.service_s)
         if visit is not None:
             self._finish(visit, event, now_s)
             if event.outcome in EVIDENCE:
+                self.servers.refusals = 0
                 self._learn(visit, now_s, failed=failed)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
@@ -300,7 +302,10 @@ class NodeMachine(NodeFacts):
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._vacate(event.ref)
-        self._free_server(now_s, event.service_s, failed=event.refused)
+        busy_s = 0.0
+        if event.refused:
+            busy_s = max(self.decider.service_s, self.servers.refused_pause_s())
+        self._free_server(now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
@@ -321,11 +326,10 @@ class NodeMachine(NodeFacts):
             return None
         return self.register.visits[ref]
 
-    def _free_server(self, now_s: float, service_s: float, *, failed: bool) -> None:
+    def _free_server(self, now_s: float, cools_s: float) -> None:
         """A server is free; one whose work has failed only once a success would have ended."""
-        rest_s = self.decider.service_s - service_s
-        if failed and rest_s > 0.0:
-            self.servers.cool(now_s + rest_s)
+        if cools_s > 0.0:
+            self.servers.cool(now_s + cools_s)
         else:
             self.servers.free += 1
 
