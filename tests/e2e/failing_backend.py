@@ -1,8 +1,8 @@
 """A backend in a process of its own: each of its paths works or fails as it is told.
 
 `POST /told/NAME {"status": 503, "retry_after_s": 2, "share": 0.4}` makes /NAME answer so, at once,
-a share of what it gets; `{}` heals it. `POST /NAME` takes SERVICE_S where it works. Standard library
-only; it says its port on stdout.
+a share of what it gets; `{}` heals it. `POST /NAME` takes SERVICE_S where it works. It says its
+port on stdout, and needs the standard library only.
 """
 
 from __future__ import annotations
