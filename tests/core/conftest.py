@@ -87,11 +87,16 @@ class Story:
         accepting=True,
         near=1.0,
         hears=("a",),
+        degraded=False,
+        failed_share=0.0,
     ):
-        """Reports of these neighbors: idle, and hearing us, unless told otherwise."""
+        """Reports of these neighbors: idle, well, and hearing us, unless told otherwise. The
+        commands that follow from the last of them."""
+        commands = []
         for y in neighbors:
-            report = LoadReport(epoch, sequence, near, near, 0, 1, accepting, hears)
-            self.tell(ev.Heard(y, report), now_s)
+            told = (near, near, 0, 1, accepting, hears, degraded, failed_share)
+            commands = self.tell(ev.Heard(y, LoadReport(epoch, sequence, *told)), now_s)
+        return commands
 
     def wake(self, now_s):
         """Woke at this time; the commands, gossip left out."""

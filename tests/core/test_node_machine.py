@@ -18,14 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from spillover.core import node_events as ev
 from spillover.core.health import SLOW_START_SHARE
 from spillover.core.held import UNLIMITED_BYTES
-from spillover.core.node import (
-    REST_S_MAX,
-    UNDONE_MAX,
-    UNDONE_PAUSE_S,
-    UNDONE_PAUSE_S_MAX,
-    NodeMachine,
-)
+from spillover.core.node import REST_S_MAX, NodeMachine
 from spillover.core.node_settings import NodeSettings
+from spillover.core.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.choosers import CHOOSERS
@@ -160,16 +155,17 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def work_is_not_done(self, data, service_s, retry_after_s, refused):
         """What runs the work has refused it, or could not begin it: nobody has done it."""
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
-        pause_s = min(UNDONE_PAUSE_S * 2.0**self.undone, UNDONE_PAUSE_S_MAX) if refused else 0.0
+        rounds = min(self.undone // self.settings.servers, 10)
+        pause_s = min(REFUSED_PAUSE_S * 2.0**rounds, REFUSED_PAUSE_S_MAX) if refused else 0.0
         self.cool(service_s, failed=refused, pause_s=pause_s)
-        self.undone = min(self.undone + refused, UNDONE_MAX)
+        self.undone += refused
         if retry_after_s:
             until_s = self.now_s + min(retry_after_s, REST_S_MAX)
             self.rest_until_s = max(until_s, self.rest_until_s)
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
 
     def cool(self, service_s, *, failed, pause_s=0.0):
-        rest_s = max(self.machine.decider.service_s - service_s, pause_s)
+        rest_s = max(self.machine.decider.service_s, pause_s) - service_s
         if failed and rest_s > 0:
             self.cooling_s.append(self.now_s + rest_s)
 

@@ -277,7 +277,7 @@ def test_what_takes_long_to_come_to_nothing_makes_services_long(story, outcome):
     for ref in range(2, 50):
         node.arrive(ref, 3.0 + ref)
         node.end(ref, outcome=outcome, service_s=0.001)
-        node.wake(3.6 + ref)  # what has failed takes a server for as long as a success
+        node.wake(4.0 + ref)  # what has failed takes a server for as long as a success
     assert node.machine.decider.service_s == pytest.approx(0.5 + 2.5 / 5)
 
 

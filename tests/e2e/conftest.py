@@ -198,10 +198,20 @@ Start = Callable[..., Running]
 @pytest.fixture
 def start(tmp_path) -> Iterator[Start]:
     """`start(*command, cwd=..., stdin=...)`; what still runs at the end is killed by pid."""
+    yield from _starting(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_start(tmp_path_factory) -> Iterator[Start]:
+    """The same for what serves all tests of a module."""
+    yield from _starting(tmp_path_factory.mktemp("commands"))
+
+
+def _starting(where: Path) -> Iterator[Start]:
     running: list[Running] = []
 
-    def start_it(*command: str, cwd: Path = tmp_path, stdin: int = subprocess.DEVNULL) -> Running:
-        directory = tmp_path / f"command-{len(running)}"
+    def start_it(*command: str, cwd: Path = where, stdin: int = subprocess.DEVNULL) -> Running:
+        directory = where / f"command-{len(running)}"
         directory.mkdir()
         with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
             process = subprocess.Popen(

@@ -21,7 +21,6 @@ Not here: what a payload means, how bytes travel, what time it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from random import Random
@@ -61,14 +60,6 @@ EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
-
-UNDONE_PAUSE_S = 0.01
-"""A server whose work was refused counts as busy for at least that long: the same work may be tried
-on it again. Doubles while nothing is done, up to UNDONE_PAUSE_S_MAX, so that a backend that refuses
-everything at once is asked once a second and server."""
-
-UNDONE_PAUSE_S_MAX = 1.0
-UNDONE_MAX = 10
 
 REST_S_MAX = 60.0
 """However long what runs the work asks to be left alone, it is tried again after this time."""
@@ -114,8 +105,6 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
-        self._undone = 0
-        """How often in a row, nothing being done in between, work was refused by what runs it."""
         self._out: list[Any] = []
         self._handlers = self._make_handlers()
 
@@ -298,12 +287,14 @@ class NodeMachine(NodeFacts):
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         visit = self._vacate(event.ref)
         failed = event.outcome is Outcome.FAILED
-        self._free_server(now_s, event.service_s if failed else math.inf)
+        busy_s = self.decider.service_s if failed else 0.0
+        self._free_server(now_s, busy_s - event.service_s)
         if event.outcome is Outcome.DONE:
-            self._undone = 0
+            self.servers.refusals = 0
         if visit is not None:
             self._finish(visit, event, now_s)
             if event.outcome in EVIDENCE:
+                self.servers.refusals = 0
                 self._learn(visit, now_s, failed=failed)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
@@ -313,12 +304,10 @@ class NodeMachine(NodeFacts):
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._vacate(event.ref)
+        busy_s = 0.0
         if event.refused:
-            pause_s = min(UNDONE_PAUSE_S * 2.0**self._undone, UNDONE_PAUSE_S_MAX)
-            self._undone = min(self._undone + 1, UNDONE_MAX)
-            self._free_server(now_s, event.service_s, pause_s)
-        else:
-            self._free_server(now_s, math.inf)
+            busy_s = max(self.decider.service_s, self.servers.refused_pause_s())
+        self._free_server(now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
@@ -340,10 +329,8 @@ class NodeMachine(NodeFacts):
             return None
         return self.register.visits[ref]
 
-    def _free_server(self, now_s: float, failed_after_s: float, pause_s: float = 0.0) -> None:
-        """A server is free: one whose work has failed only once a success would have ended, and not
-        before this pause."""
-        cools_s = max(self.decider.service_s - failed_after_s, pause_s)
+    def _free_server(self, now_s: float, cools_s: float) -> None:
+        """A server is free; one whose work has failed only once a success would have ended."""
         if cools_s > 0.0:
             self.servers.cool(now_s + cools_s)
         else:
@@ -550,13 +537,14 @@ class NodeMachine(NodeFacts):
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
-        if self.draining:
-            objection = Refusal.DRAINING
+        if self.servers.down:
+            objection = Refusal.NO_SERVERS
         else:
-            objection = Refusal.NO_SERVERS if self.servers.down else Refusal.DEGRADED
+            elsewhere_first = self.admission.elsewhere_first
+            objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
             self.register.unqueue(visit, now_s)
             self._place(visit, choice, now_s)
-        elif objection is not Refusal.DRAINING and self._goes_back(visit):
+        elif objection in NOT_HERE and self._goes_back(visit):
             self.register.unqueue(visit, now_s)
             self._give_back(visit, now_s)

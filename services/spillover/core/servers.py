@@ -5,6 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 
+REFUSED_PAUSE_S = 0.01
+"""An attempt that was refused, the work surely not done, counts as at least so long. It doubles
+with each round of refusals by all servers, up to REFUSED_PAUSE_S_MAX: else a request with nowhere
+else to go would be tried as often as services that take no time can end."""
+
+REFUSED_PAUSE_S_MAX = 0.5
+
 
 class Servers:
     """How many are free, and which are *stuck*: occupied by work whose request has ended.
@@ -16,7 +23,16 @@ class Servers:
     given instant: what runs the work has asked to be left alone until then.
     """
 
-    __slots__ = ("_cooling_s", "down", "free", "rest_until_s", "resting", "stuck", "total")
+    __slots__ = (
+        "_cooling_s",
+        "down",
+        "free",
+        "refusals",
+        "rest_until_s",
+        "resting",
+        "stuck",
+        "total",
+    )
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -26,6 +42,8 @@ class Servers:
         self.resting = False
         self.rest_until_s = math.inf
         """When the rest ends; infinity without one."""
+        self.refusals = 0
+        """Attempts in a row that were refused."""
         self._cooling_s: list[float] = []
         """A heap of instants, one for each that cools."""
 
@@ -61,6 +79,12 @@ class Servers:
     def cool(self, until_s: float) -> None:
         """A server has ended its work and counts as busy until then."""
         heapq.heappush(self._cooling_s, until_s)
+
+    def refused_pause_s(self) -> float:
+        """One more attempt was refused: how long it counts as at least."""
+        rounds = self.refusals // self.total
+        self.refusals += 1
+        return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
 
     def rest(self, until_s: float) -> bool:
         """Start nothing until then, or until a later instant given before. Whether that is new."""

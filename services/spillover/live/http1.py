@@ -61,7 +61,8 @@ class HttpClient:
     A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
     at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
     `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
-    body of each answer, but not for streams.
+    body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
+    with so much of its body.
 
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
@@ -79,6 +80,7 @@ class HttpClient:
         idle_s_max: float = 30.0,
         connect_timeout_s: float = 1.0,
         body_limit_bytes: int = 64 * 1024 * 1024,
+        excerpt_bytes: int | None = None,
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
@@ -88,6 +90,7 @@ class HttpClient:
         self._idle_s_max = idle_s_max
         self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
+        self._excerpt_bytes = excerpt_bytes
         self._user_timeout_s = user_timeout_s
         self._writes = writes
         self._moving = moving
@@ -154,7 +157,8 @@ class HttpClient:
         when it is known, a turn of the loop and some microseconds before a future tells."""
         parts = body if isinstance(body, tuple) else (body,)
         head = self._server.head(method, path, headers, sum(map(len, parts)))
-        exchange = Exchange(method, self._server.url + path, on_end, self._body_limit_bytes)
+        limits = self._body_limit_bytes, self._excerpt_bytes
+        exchange = Exchange(method, self._server.url + path, on_end, *limits)
         if timeout_s is not None:
             if timeout_s <= 0:
                 exchange.break_off("no time was left to send it")
@@ -198,7 +202,7 @@ class HttpClient:
         lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
         answer = _Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
-        exchange = Exchange("GET", url, answer.settle, sys.maxsize, lines.feed)
+        exchange = Exchange("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
         self._dispatch(exchange, head, (b"",))
         try:

@@ -65,6 +65,8 @@ class Exchange:
     on_end: OnEnd | None
     """None once it has ended."""
     body_limit_bytes: int
+    excerpt_bytes: int | None = None
+    """Of the body of an answer that is not 2xx; None for all of it."""
     on_body: Callable[[bytes | bytearray], None] | None = None
     """Takes the body piece by piece as it comes; without it the answer carries the body."""
     connection: Connection | None = None
@@ -314,6 +316,8 @@ class Connection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None or coding is not None or status in _BODYLESS_STATUSES:
             return
+        if self._is_excerpt(exchange):
+            return
         if int(self._headers.get(b"content-length", 0)) > exchange.body_limit_bytes:
             self._fault = _too_long(exchange)  # not worth reading up to there
 
@@ -322,7 +326,12 @@ class Connection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None or self._answer is not None or self._fault is not None:
             return
-        if len(self._body) + len(piece) > exchange.body_limit_bytes:
+        size_bytes = len(self._body) + len(piece)
+        if exchange.excerpt_bytes is not None and self._is_excerpt(exchange):
+            self._body = bytes(self._body) + piece[: exchange.excerpt_bytes - len(self._body)]
+            if size_bytes > exchange.excerpt_bytes:
+                self._end_answer(exchange, reusable=False)  # the rest may never end
+        elif size_bytes > exchange.body_limit_bytes:
             self._fault = _too_long(exchange)
         elif not self._body:
             self._body = piece
@@ -337,14 +346,17 @@ class Connection(asyncio.Protocol):
         if not self._head_complete:
             self._headers = {}  # of an interim answer, such as 100 or 103
         elif self._answer is None and self._fault is None and self.exchange is not None:
-            self._reusable = self._parser.should_keep_alive()
-            self._answer = Response(
-                self._parser.get_status_code(),
-                self._headers,
-                bytes(self._body),
-                self.exchange.sent_s,
-                time.monotonic(),
-            )
+            self._end_answer(self.exchange, reusable=self._parser.should_keep_alive())
+
+    def _is_excerpt(self, exchange: Exchange) -> bool:
+        """Whether the beginning of this answer's body is enough."""
+        refuses = not 200 <= self._parser.get_status_code() <= 299
+        return refuses and exchange.excerpt_bytes is not None and exchange.on_body is None
+
+    def _end_answer(self, exchange: Exchange, *, reusable: bool) -> None:
+        self._reusable = reusable
+        status, body = self._parser.get_status_code(), bytes(self._body)
+        self._answer = Response(status, self._headers, body, exchange.sent_s, time.monotonic())
 
 
 def _too_long(exchange: Exchange) -> str:

@@ -40,7 +40,7 @@ class Ended:
     upstream_answered: bool = False
     """It comes from a service's answer; the details are the beginning of that, not a traceback."""
     body: bytes | None = None
-    """What was said besides, as JSON of at most SAID_LIMIT_BYTES or a little more."""
+    """What was said besides, as JSON of at most SAID_LIMIT_BYTES."""
     retry_after_s: float | None = None
     out_of_memory: bool = False
     """A process in which this happened may hold what it cannot do without: it is not used again."""
@@ -50,6 +50,9 @@ class Ended:
 
 SAID_LIMIT_BYTES = 16 * 1024
 """Of what a handler says with a rejection or a failure: it is kept with the answer."""
+
+CUT = "..."
+"""At the end of what was longer."""
 
 REJECTED_STATUS = 422
 """Of a rejection that wants no other."""
@@ -123,7 +126,7 @@ def failed(error: BaseException) -> Ended:
         traceback.clear_frames(error.__traceback__)
     details = "".join(traceback.format_exception(error))
     ended = Ended(problem=one_line(error), details=details, out_of_memory=out_of_memory)
-    with contextlib.suppress(Exception):  # an exception's own attributes may do anything
+    with contextlib.suppress(BaseException):  # an exception's own attributes may do anything
         _classify(ended, error)
     return ended
 
@@ -161,9 +164,17 @@ def said(body: bytes) -> bytes:
 
 
 def as_text(body: bytes) -> bytes:
-    """The beginning of a body as JSON text, whatever is in it."""
+    """The beginning of a body as JSON text of at most SAID_LIMIT_BYTES, whatever is in it."""
     text = body[:SAID_LIMIT_BYTES].decode("utf-8", "replace")
-    return msgspec.json.encode(f"{text}..." if len(body) > SAID_LIMIT_BYTES else text)
+    said = msgspec.json.encode(text)
+    if len(said) <= SAID_LIMIT_BYTES >= len(body):
+        return said
+    length = len(text)
+    while len(said) > SAID_LIMIT_BYTES:
+        # What JSON writes longer, such as control characters, leaves room for fewer.
+        length = min(length - len(CUT), length * (SAID_LIMIT_BYTES - len(CUT)) // len(said))
+        said = msgspec.json.encode(text[:length] + CUT)
+    return said
 
 
 def one_line(error: BaseException) -> str:

@@ -118,14 +118,23 @@ def _failed(error: BaseException) -> tuple[str, Any, str]:
             return NOT_RUN, (problem, pause_s if type(pause_s) in (int, float) else None), details
         if getattr(error, "rejected", None) is True:
             status = getattr(error, "status", None)
-            body = getattr(error, "body", None)
-            said = None if body is None else _encoded(body)
-            if said is not None and len(said) > SAID_BYTES_MAX:
-                said = json.dumps(said[:SAID_BYTES_MAX].decode("utf-8", "replace")).encode()
-            return REJECTED, (problem, status if type(status) is int else None, said), details
-    except Exception:  # noqa: BLE001, S110 - its own attributes may do anything
+            said = _said(getattr(error, "body", None))
+            status = int(status) if isinstance(status, int) else None
+            return REJECTED, (problem, status, said), details
+    except BaseException:  # noqa: BLE001, S110 - its own attributes may do anything
         pass
     return FAILED, problem, details
+
+
+def _said(body: Any) -> bytes | None:
+    """What a rejection says besides, or its beginning as text; None for what JSON cannot hold."""
+    try:
+        said = None if body is None else _encoded(body)
+    except Exception:  # noqa: BLE001 - whatever it is, the rejection stands
+        return None
+    if said is not None and len(said) > SAID_BYTES_MAX:
+        return json.dumps(said[:SAID_BYTES_MAX].decode("utf-8", "replace")).encode()
+    return said
 
 
 def _ended(result: Any, limit_bytes: int) -> tuple[str, Any, str]:

@@ -122,6 +122,7 @@ class HttpWorkers:
         elif isinstance(error, NotDelivered):
             self._not_delivered(call, upstream, reason_of(error))
         else:
+            self._upstreams.failed(upstream, time.monotonic() - call.sent_s)
             self._no_answer(call, upstream, reason_of(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
@@ -129,7 +130,7 @@ class HttpWorkers:
         ended = read_answer(upstream.name, response, self._not_run_statuses)
         took_s = time.monotonic() - call.sent_s
         if ended.problem is None or ended.rejected:
-            self._upstreams.worked(upstream, took_s)
+            self._upstreams.worked(upstream, None if ended.rejected else took_s)
         else:
             self._upstreams.failed(upstream, took_s)
         if not ended.not_run:

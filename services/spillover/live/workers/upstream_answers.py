@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -98,6 +99,8 @@ def read_retry_after_s(value: bytes, wall_s: float) -> float | None:
         return pause_s(int(text[:10]))
     try:
         date = parsedate_to_datetime(text)
+        if date.tzinfo is None:  # the obsolete forms name no zone; HTTP means UTC
+            date = date.replace(tzinfo=UTC)
         until_s = date.timestamp()
     except (ValueError, OverflowError, OSError):
         return None

@@ -20,7 +20,7 @@ from spillover.live.http1_connection import Body
 from spillover.live.logs import Message, OncePerPeriod
 from spillover.live.moving import Moving
 from spillover.live.workers.base import OnHealth
-from spillover.live.workers.calls import RESULT_LIMIT_BYTES, Ended
+from spillover.live.workers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.model.errors import NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.backoff import backoff_s
@@ -78,6 +78,7 @@ class Upstream:
             connections_max=connections_max,
             idle_s_max=IDLE_S_MAX,
             body_limit_bytes=RESULT_LIMIT_BYTES,
+            excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
         )
 
@@ -132,9 +133,11 @@ class Upstreams:
             self._next = (chosen.place + 1) % len(self._all)
         return chosen
 
-    def worked(self, upstream: Upstream, took_s: float) -> None:
-        """It has done a request, or has said what is wrong with it."""
-        self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
+    def worked(self, upstream: Upstream, took_s: float | None) -> None:
+        """It has done a request in this time, or (None) has said what is wrong with it, which tells
+        nothing of how long a success takes."""
+        if took_s is not None:
+            self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
         upstream.pause_s = PASS_OVER_S
         if upstream.failures:
             self._weigh(upstream, failed=False)
