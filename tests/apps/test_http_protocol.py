@@ -133,11 +133,10 @@ def protocols(node, writer):
 
 
 def test_slow_heads_end_in_408(nodes, monkeypatch):
-    """Begun and not ended in time, first or later; one that was never begun just ends."""
+    """Begun and not ended in time, first or later."""
     monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
 
     async def check(node):
-        assert await talk(node) == b""
         problem_in(await talk(node, b"G"), 408, "head_too_slow")
         later = await talk(node, GET + b"\r\n" + GET)
         first, separator, rest = later.partition(b"}")
@@ -155,6 +154,36 @@ def test_slow_heads_end_in_408(nodes, monkeypatch):
         await reader.readuntil(b"}")
         writer.write(b"\r\n")
         assert await reader.read() == b""
+        writer.close()
+
+    with_node(nodes, check)
+
+
+def test_a_connection_without_any_request_is_closed_as_an_idle_one(nodes):
+    """And no stray line end before the first head makes it live longer."""
+
+    async def check(node):
+        node.server.config.timeout_keep_alive = 0.2
+        assert await talk(node) == b""
+        assert await talk(node, b"\r\n") == b""
+
+    with_node(nodes, check)
+
+
+def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes, monkeypatch):
+    """Those between neighbors are opened when a node starts, and wanted when there is a crowd. The
+    server once closed them when the time for a head was up, also when the first request had come
+    and was not read yet: without a key it ended 502 `outcome_unknown`, with nothing broken."""
+    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
+
+    async def check(node):
+        port = int(node.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await nodes.until(lambda: protocols(node, writer))
+        # It was made before, so its time for a head would be up before that of this one is.
+        problem_in(await talk(node, b"G"), 408, "head_too_slow")
+        writer.write(GET + CLOSE)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
         writer.close()
 
     with_node(nodes, check)

@@ -41,8 +41,10 @@ class BoundedProtocol(KeepsHalfClosed):
 
     Every scope carries its `Exchange` under EXCHANGE, to be taken out by whoever answers.
 
-    A timer runs only while a head is awaited that has begun, or the first one of a connection, or
-    while a body is: a request that arrives in one piece on a connection in use never sets one.
+    A timer runs only while a head is awaited that has begun, or while a body is: a request that
+    arrives in one piece never sets one. A connection that has not said anything yet is idle like
+    one between two requests, and closed as late: neighbors open some ahead of need, and the first
+    request on one must not meet its end.
     """
 
     head_timeout_s: ClassVar[float] = 10.0
@@ -58,7 +60,7 @@ class BoundedProtocol(KeepsHalfClosed):
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_since_s = 0.0
-        """By the loop's clock: when the last request was answered."""
+        """By the loop's clock: when the last request was answered, or the connection made."""
         self._in_body = False
         """Whether a head has ended whose request has not."""
         self._body_timer: asyncio.TimerHandle | None = None
@@ -79,7 +81,8 @@ class BoundedProtocol(KeepsHalfClosed):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._set_timer()
+        self._idle_since_s = self.loop.time()
+        self._set_idle_timer(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
@@ -216,7 +219,7 @@ class BoundedProtocol(KeepsHalfClosed):
         """The connection may have been in use since the timer was set."""
         self.timeout_keep_alive_task = None
         cycle = self.cycle
-        if cycle is None or not cycle.response_complete or self._head_begun:
+        if self._head_begun or not (cycle is None or cycle.response_complete):
             return  # busy; the next answer sets it again
         rest_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
         if rest_s > 0:

@@ -30,7 +30,7 @@ from spillover.model.topology import Topology
 
 KEEP_ALIVE_S = 120
 """Longer than any client of ours keeps an idle connection, so that it is never the server that
-closes one which a request is just being written to."""
+closes one which a request is just being written to. Counts from a connection's first moment on."""
 
 STOP_S = 2.0
 """For connections to be let go of at the end."""
