@@ -113,6 +113,22 @@ def test_a_stuck_server_that_fails_cools_too(story):
     assert busy(node) == 0
 
 
+@pytest.mark.parametrize("service_s", [0.1, 1.0, 30.0, 600.0])
+def test_however_long_services_take_four_failures_in_a_row_are_enough(story, service_s):
+    """They come as far apart as successes would: each occupies the one server for as long."""
+    node = story(neighbors=(), service_s=service_s)
+    node.arrive(1, deadline_s=1e9)
+    node.end(1, 0.0)
+    node.machine.decider.service_s = service_s
+    now_s = 0.0
+    for ref in range(2, 7):
+        assert starts(node.arrive(ref, now_s, deadline_s=1e9)) == [ref]
+        fail(node, ref, now_s, 0.0)
+        now_s += service_s
+        node.wake(now_s)
+    assert node.machine.health.degraded
+
+
 # --- what surely was not run ------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from spillover.policy.degradation import DEGRADED_AT, UNPROVEN, weighed
+from spillover.policy.degradation import DEGRADED_AT, FORGET_S, UNPROVEN, weighed
 
 PROBE_PAUSE_S = 0.25
 """After a probe has failed; doubles with each that fails, up to PROBE_PAUSE_S_MAX."""
@@ -44,6 +44,10 @@ PATIENCE_NOT_RUN_S = 1.0
 
 REST_WEIGHT = 3.0
 """What asks to be left alone says more than one failure: that the next ones would fail too."""
+
+FORGET_SERVICES = 30.0
+"""Where so many services take longer than FORGET_S, evidence halves in that time: failures of work
+that takes a minute come minutes apart, since each occupies its server for as long."""
 
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
@@ -193,14 +197,16 @@ class Health:
         is_home: bool,
         not_run: bool = False,
         rest_s: float = 0.0,
+        service_s: float = 0.0,
     ) -> bool:
-        """Work has ended here; `usual` is the share of its origin's work that fails elsewhere, and
-        `rest_s` how long what runs it has asked to be left alone. Whether `degraded` has changed by
-        it."""
+        """Work has ended here; `usual` is the share of its origin's work that fails elsewhere,
+        `rest_s` how long what runs it has asked to be left alone, and `service_s` how long a
+        success takes. Whether `degraded` has changed by it."""
         if not (failed or self.degraded or self._total or self.here):
             self._last_s = now_s
             return False  # all is well, as nearly always
         since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
+        since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
         self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
         weight = REST_WEIGHT if rest_s else 1.0
         self._total = weighed(self._total, failed, usual, since_last_s, weight)

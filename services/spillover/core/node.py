@@ -304,9 +304,8 @@ class NodeMachine(NodeFacts):
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._vacate(event.ref)
-        busy_s = 0.0
-        if event.refused:
-            busy_s = max(self.decider.service_s, self.servers.refused_pause_s())
+        pause_s = self.servers.refused_pause_s() if event.refused else 0.0
+        busy_s = max(self.decider.service_s, pause_s) if event.refused else 0.0
         self._free_server(now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
@@ -355,7 +354,13 @@ class NodeMachine(NodeFacts):
         health, is_home = self.health, visit.is_home
         usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share[visit.origin]
         changed = health.ended(
-            now_s, failed=failed, usual=usual, is_home=is_home, not_run=not_run, rest_s=rest_s
+            now_s,
+            failed=failed,
+            usual=usual,
+            is_home=is_home,
+            not_run=not_run,
+            rest_s=rest_s,
+            service_s=self.decider.service_s,
         )
         if changed:
             self._health_changed(now_s)

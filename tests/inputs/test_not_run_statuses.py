@@ -1,0 +1,74 @@
+"""The field `not_run_statuses` of a topology file: what is read, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.inputs.topology_file import dump_topology, load_topology
+from spillover.model.errors import InputError
+from spillover.model.topology import NOT_RUN_STATUSES
+
+
+def load(tmp_path, more, handler="http:http://127.0.0.1:9/"):
+    file = tmp_path / "t.yaml"
+    file.write_text(f'clusters:\n  - {{id: a, servers: 1, handler: "{handler}"{more}}}\n')
+    return load_topology(str(file))
+
+
+def statuses_of(topology):
+    return topology.cluster("a").not_run_statuses
+
+
+@pytest.mark.parametrize(
+    ("more", "statuses"),
+    [
+        ("", NOT_RUN_STATUSES),
+        (", not_run_statuses: [404]", (404,)),
+        (", not_run_statuses: [503, 429, 599, 400]", (503, 429, 599, 400)),
+        (", not_run_statuses: []", ()),
+    ],
+)
+def test_what_is_read_is_written_again(tmp_path, more, statuses):
+    """Also none at all."""
+    topology = load(tmp_path, more)
+    assert statuses_of(topology) == statuses
+    (tmp_path / "again.yaml").write_text(dump_topology(topology))
+    assert statuses_of(load_topology(str(tmp_path / "again.yaml"))) == statuses
+
+
+BAD = {
+    "200": "[429, 200]",
+    "300": "[301]",
+    "600": "[600]",
+    "negative": "[-503]",
+    "twice": "[503, 429, 503]",
+    "text": "[busy]",
+    "quoted": '["503"]',
+    "fraction": "[503.5]",
+    "true": "[true]",
+    "null": "[null]",
+    "nothing": "null",
+    "one": "503",
+    "in a list": "[[503]]",
+    "a mapping": "{503: 1}",
+    "huge": f"[{10**400}]",
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_not(tmp_path, case):
+    """File, field and what was expected, in one line."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, f", not_run_statuses: {BAD[case]}")
+    line = str(caught.value)
+    assert "t.yaml" in line
+    assert "not_run_statuses" in line
+    assert "expected" in line
+    assert "\n" not in line
+    assert len(line) < 300
+
+
+def test_only_along_with_an_http_handler(tmp_path):
+    """Nothing else has statuses."""
+    with pytest.raises(InputError, match=r"not_run_statuses.*http: handler"):
+        load(tmp_path, ", not_run_statuses: [404]", handler="sleep")
