@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from spillover.core import node_events as ev
 from spillover.core.health import SLOW_START_SHARE
 from spillover.core.held import UNLIMITED_BYTES
-from spillover.core.node import REST_S_MAX, NodeMachine
+from spillover.core.node import REST_S_MAX, REST_S_MIN, NodeMachine
 from spillover.core.node_settings import NodeSettings
 from spillover.core.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.model.load import LoadReport
@@ -149,7 +149,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         service_s=st.sampled_from([0.0, 0.01, 0.5]),
-        retry_after_s=st.sampled_from([None, 0.1, 5.0, 1e9]),
+        retry_after_s=st.sampled_from([None, 0.001, 0.1, 5.0, 1e9]),
         refused=st.sampled_from([True, True, False]),
     )
     def work_is_not_done(self, data, service_s, retry_after_s, refused):
@@ -160,7 +160,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.cool(service_s, failed=refused, pause_s=pause_s)
         self.undone += refused
         if retry_after_s:
-            until_s = self.now_s + min(retry_after_s, REST_S_MAX)
+            until_s = self.now_s + min(max(retry_after_s, REST_S_MIN), REST_S_MAX)
             self.rest_until_s = max(until_s, self.rest_until_s)
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
 
@@ -255,6 +255,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @rule(event=st.sampled_from([ev.ServersDown, ev.ServersUp]))
     def the_servers_go_or_come(self, event):
         self.down = event is ev.ServersDown
+        if not self.down:
+            self.rest_until_s = -math.inf
         self.feed(event())
 
     @rule(policy=st.sampled_from(sorted(CHOOSERS)))
@@ -527,6 +529,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if not hasattr(self, "visits"):
             return
         self.down = False
+        self.rest_until_s = -math.inf
         self.feed(ev.ServersUp())
         self.now_s = max(self.now_s, self.rest_until_s, *self.cooling_s)
         self.feed(ev.Woke())

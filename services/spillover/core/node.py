@@ -61,6 +61,9 @@ EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
 
+REST_S_MIN = 0.05
+"""However short the rest is that was asked for: each is told to all neighbors."""
+
 REST_S_MAX = 60.0
 """However long what runs the work asks to be left alone, it is tried again after this time."""
 
@@ -311,10 +314,11 @@ class NodeMachine(NodeFacts):
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
             self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
-            visit.undone = event.problem
+            is_news, visit.undone = visit.undone is None, event.problem
             self.register.leave(visit)
             self.health.forget(visit.ref)
-            if event.refused:
+            # That one request is refused again and again says no more of the others.
+            if event.refused and (is_news or self.health.degraded):
                 rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
                 self._learn(visit, now_s, failed=True, not_run=True, rest_s=rest_s)
             undone = event.refused or self.servers.resting or self.servers.down
@@ -337,7 +341,7 @@ class NodeMachine(NodeFacts):
 
     def _rest(self, pause_s: float, now_s: float) -> None:
         """Start nothing for so long; what waits goes to neighbors that accept."""
-        if self.servers.rest(now_s + min(pause_s, REST_S_MAX)):
+        if self.servers.rest(now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
             self._evacuate(now_s)
 
@@ -521,6 +525,7 @@ class NodeMachine(NodeFacts):
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
         self.servers.down = False
+        self.servers.end_rest()  # what is there again has not asked for it
         self._serve_queue(now_s)
         self._publish(now_s)
 

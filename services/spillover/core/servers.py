@@ -92,6 +92,11 @@ class Servers:
         self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
         return not was_resting
 
+    def end_rest(self) -> None:
+        """Something can start again."""
+        self.resting = False
+        self.rest_until_s = math.inf
+
     def release(self, now_s: float) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""
         while self._cooling_s and self._cooling_s[0] <= now_s:
@@ -99,6 +104,5 @@ class Servers:
             self.free += 1
         if self.rest_until_s > now_s:
             return False
-        self.resting = False
-        self.rest_until_s = math.inf
+        self.end_rest()
         return True

@@ -234,7 +234,7 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
         )
         if settled.upstream_status is not None:
             problem.more["upstream_status"] = settled.upstream_status
-            if settled.outcome is Outcome.REJECTED:
+            if settled.outcome is Outcome.REJECTED and 400 <= settled.upstream_status <= 499:
                 problem.own_status = settled.upstream_status
         if settled.upstream_body is not None:
             problem.more["upstream_body"] = settled.upstream_body

@@ -240,7 +240,8 @@ class Upstreams:
             else:
                 upstream.up = True
         _log.info(Message("upstream can be reached again", upstream=upstream.name))
-        if self._count_up() == 1:
+        now_s = time.monotonic()
+        if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):
             self._on_health(True)  # noqa: FBT003 - the shape of the callback
 
 
