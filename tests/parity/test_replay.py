@@ -26,8 +26,8 @@ from spillover.sim.world import World, stream
 from spillover_loadgen.workloads import poisson
 
 SEED = 5
-SEEDS = (26, 34, 40)
-"""Of simulated histories in which there are crashes, pauses, cuts, wrong clocks and work that fails."""
+SEEDS = (18, 26, 34)
+"""Of simulated histories in which there are crashes, pauses, cuts and wrong clocks."""
 
 DURATION_S = 4.0
 COMMANDS = (
@@ -143,7 +143,7 @@ def test_simulated_lives_through_the_live_driver():
     for kind in (*often, ev.Publish):
         assert seen[kind] > 100, (kind, seen)
     rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)
-    for kind in (*rare, ev.NotStarted, ev.Recall, ev.Stop, "restarts"):
+    for kind in (*rare, ev.Recall, ev.Stop, "restarts"):
         assert seen[kind], (kind, seen)
 
 
