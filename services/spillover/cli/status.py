@@ -19,7 +19,7 @@ TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "
 COUNTERS = ("failed", "rejected", "refused")
 """Columns for what the nodes count of these; without such a node there is none."""
 
-HEALTH_STYLES = {"well": "", "recovering": "yellow", "degraded": "red"}
+HEALTH_STYLES = {"well": "", "recovering": "yellow", "resting": "yellow", "degraded": "red"}
 MISSING = "\N{EN DASH}"
 
 
