@@ -96,11 +96,15 @@ def test_a_federation_with_holes(running, nodes, capsys, monkeypatch):
         {"between": ["a", "c"], "delay_ms": 0.0},
     ]
     assert [line.split() for line in table] == [
-        ["cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state"],
+        [
+            *("cluster", "busy", "N", "P", "R", "forwards", "failed", "rejected", "refused"),
+            *("health", "policy", "neighbors", "state"),
+        ],
         [
             "a",
             "0/1",
-            *table[1].split()[2:7],
+            *table[1].split()[2:6],
+            *("0", "0", "0", "well", "two-choice"),
             "b(12.5",
             "ms",
             "50%",
@@ -110,7 +114,10 @@ def test_a_federation_with_holes(running, nodes, capsys, monkeypatch):
             "1",
             "stuck",
         ],
-        ["b", "0/1", "0", "1.00", table[2].split()[4], "0", "two-choice", "a", "up"],
+        [
+            *("b", "0/1", "0", "1.00", table[2].split()[4], "0"),
+            *("0", "0", "0", "well", "two-choice", "a", "up"),
+        ],
         ["c", "unreachable"],
     ]
 

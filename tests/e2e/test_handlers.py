@@ -99,7 +99,7 @@ def test_async_handlers(urls, ask):
     assert answer["timing_ms"]["service"] >= 9.0
 
 
-def test_a_handler_that_raises(urls, ask):
+def test_a_handler_that_raises(urls, ask, until):
     """502 with what was raised, on one line; the node lives and its ledger tells."""
     for _ in range(3):
         status, problem = ask(f"{urls['faulty']}/requests", {"payload": "way"})
@@ -108,7 +108,7 @@ def test_a_handler_that_raises(urls, ask):
         assert "\n" not in problem["detail"]
     _, state = ask(f"{urls['faulty']}/state")
     assert state["ledger"]["home"]["failed"] == 3
-    assert state["busy"] == 0
+    until(lambda: ask(f"{urls['faulty']}/state")[1]["busy"] == 0)  # once the server has cooled
 
 
 @pytest.mark.parametrize("victim", ["the supervisor", "the node"])
@@ -118,7 +118,7 @@ def test_worker_processes_end_with_their_node(victim, tmp_path, up, ask):
     (tmp_path / "work.yaml").write_text(
         "clusters: [{id: a, servers: 2, workers: process, handler: 'python:work:compress'}]\n"
     )
-    bed, urls = up("work.yaml", cwd=tmp_path)
+    bed, urls = up("work.yaml", "--no-restart", cwd=tmp_path)
     before = bed.look()
     status, answer = ask(f"{urls['a']}/requests", {"payload": {"data": ""}})
     assert (status, answer["result"]["size"]) == (200, len(zlib.compress(b"", 9)))
@@ -200,9 +200,8 @@ def test_a_service_behind_http(tmp_path, up, ask, until):
         assert (status, answer["result"]) == (200, {"did": [1.5], "path": "/work"})
         assert service.asked[0]["Idempotency-Key"] == "one"
         assert service.asked[0]["Spillover-Request-Id"] == "one"
-        status, problem = post("fail")
-        assert (status, problem["reason"]) == (502, "handler_failed")
-        assert problem["upstream_status"] == 503
+        status, answer = post("fail")  # 503: surely not done, so that the neighbor does it
+        assert (status, answer["cluster"], answer["path"]) == (200, "b", ["a", "b"])
         assert post("hang", **{"Spillover-Deadline-Ms": "150"})[0] == 504
         status, answer = post("again")
         assert (status, answer["cluster"]) == (200, "a"), "the hung call holds no server"
