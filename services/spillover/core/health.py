@@ -60,6 +60,9 @@ OTHERS_DO_WELL = 0.25
 """From there on so little that it is. What nobody tries elsewhere fades from the one to the other
 in SHARE_FORGET_S: where all fail, clusters do not go back and forth."""
 
+SHARE_LEAST = 1 / 1024
+"""A share below it is none."""
+
 SHARE_WEIGHT = 1 / 8
 """Weight of the newest outcome in a running share."""
 
@@ -89,7 +92,8 @@ class Share:
     def add(self, now_s: float, *, failed: bool) -> None:
         """One more outcome."""
         value = self.at(now_s)
-        self._value = value + (failed - value) * SHARE_WEIGHT
+        value += (failed - value) * SHARE_WEIGHT
+        self._value = value if value > SHARE_LEAST else 0.0
         self._last_s = now_s
 
     def at(self, now_s: float) -> float:
@@ -119,11 +123,17 @@ class Health:
         "degraded",
         "elsewhere",
         "here",
+        "is_calm",
         "start_share",
+        "state",
     )
 
     def __init__(self) -> None:
+        self.state = WELL
+        """WELL, DEGRADED or RECOVERING."""
         self.degraded = False
+        self.is_calm = False
+        """Whether a success would tell nothing new, as nearly always."""
         self.start_share = 1.0
         """Of P, that is told to neighbors: below 1 while recovering."""
         self.here = Share()
@@ -146,13 +156,6 @@ class Health:
         self._patience_s = PATIENCE_NOT_RUN_S
         self._run = 0
         self._relapses = 0
-
-    @property
-    def state(self) -> str:
-        """WELL, DEGRADED or RECOVERING."""
-        if self.degraded:
-            return DEGRADED
-        return RECOVERING if self.start_share < 1.0 else WELL
 
     def failed_share(self, now_s: float) -> float:
         """Of the work that ended here lately, as it is told to others: in steps of SHARE_STEP."""
@@ -202,15 +205,13 @@ class Health:
         """Work has ended here; `usual` is the share of its origin's work that fails elsewhere,
         `rest_s` how long what runs it has asked to be left alone, and `service_s` how long a
         success takes. Whether `degraded` has changed by it."""
-        if not (failed or self.degraded or self._total or self.here):
-            self._last_s = now_s
-            return False  # all is well, as nearly always
         since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
         self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
         weight = REST_WEIGHT if rest_s else 1.0
         self._total = weighed(self._total, failed, usual, since_last_s, weight)
         self.here.add(now_s, failed=failed)
+        self.is_calm = not (self._total or self.degraded or self.here)
         if self.degraded:
             return self._ended_degraded(now_s, failed=failed, is_home=is_home, not_run=not_run)
         if not failed or self._total < DEGRADED_AT:
@@ -242,6 +243,7 @@ class Health:
         if self.start_share < 1.0:
             grown = (now_s - self._since_s) / SLOW_START_S
             self.start_share = min(1.0, max(SLOW_START_SHARE, grown))
+            self.state = WELL if self.start_share == 1.0 else RECOVERING
 
     def check(self) -> None:
         assert self.degraded or not self._probes, "probes of a cluster that is well"
@@ -269,6 +271,7 @@ class Health:
         elif self.changes:
             self._relapses = min(self._relapses + 1, RELAPSES_MAX)
         self.degraded = True
+        self.state = DEGRADED
         self.changes += 1
         self.start_share = 1.0
         self._since_s = self._degraded_s = now_s
@@ -279,6 +282,7 @@ class Health:
 
     def _recover(self, now_s: float) -> None:
         self.degraded = False
+        self.state = RECOVERING
         self.changes += 1
         self.start_share = SLOW_START_SHARE
         self._since_s = now_s

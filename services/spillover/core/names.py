@@ -122,7 +122,8 @@ class Names:
 
     def settle(self, entry: Entry, answer: Answer, now_s: float) -> None:
         """The request has ended."""
-        self.accept(entry)  # it may end before anybody is told that it runs
+        if entry.lasting:
+            self.accept(entry)  # it may end before anybody is told that it runs
         entry.answer = answer
         entry.ended_s = now_s
         if not entry.lasting:
@@ -202,5 +203,9 @@ class Names:
 def _size_bytes(answer: Answer | None) -> int:
     if answer is None:
         return ENTRY_BYTES
-    parts = (answer.result, answer.upstream_body)
-    return ENTRY_BYTES + sum(len(memoryview(part)) for part in parts if part is not None)
+    size_bytes = ENTRY_BYTES
+    if answer.result is not None:
+        size_bytes += len(memoryview(answer.result))
+    if answer.upstream_body is not None:
+        size_bytes += len(memoryview(answer.upstream_body))
+    return size_bytes

@@ -156,14 +156,14 @@ class NodeMachine(NodeFacts):
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
-        if visit.is_home:
+        if self.health.degraded and visit.is_home:
             self.health.came(now_s)
         if (refusal := self.admission.refusal(visit)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready and self._starts_here(visit, now_s):
+        elif self.servers.ready and (not self.health.degraded or self._starts_here(visit, now_s)):
             self._accept(visit)
             self._start_at_once(visit, now_s)
         else:
@@ -172,7 +172,7 @@ class NodeMachine(NodeFacts):
     def _starts_here(self, visit: Visit, now_s: float) -> bool:
         """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
         first; then only what finds out whether it still does."""
-        if not self.health.degraded or not self.admission.elsewhere_first:
+        if not self.admission.elsewhere_first:
             return True
         if not self.health.may_probe(now_s, is_home=visit.is_home):
             return False
@@ -204,7 +204,11 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.CANCELLED, now_s)
         elif visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready and not undone and self._starts_here(visit, now_s):
+        elif (
+            self.servers.ready
+            and not undone
+            and (not self.health.degraded or self._starts_here(visit, now_s))
+        ):
             self._start_at_once(visit, now_s)
         else:
             objection = self.admission.objection(visit, now_s)
@@ -288,16 +292,18 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        visit = self._vacate(event.ref)
+        visit, servers = self._vacate(event.ref), self.servers
         failed = event.outcome is Outcome.FAILED
-        busy_s = self.decider.service_s if failed else 0.0
-        self._free_server(now_s, busy_s - event.service_s)
+        if failed:
+            self._free_server(now_s, self.decider.service_s - event.service_s)
+        else:
+            servers.free += 1
         if event.outcome is Outcome.DONE:
-            self.servers.refusals = 0
+            servers.refusals = 0
         if visit is not None:
             self._finish(visit, event, now_s)
-            if event.outcome in EVIDENCE:
-                self.servers.refusals = 0
+            if failed or (not self.health.is_calm and event.outcome in EVIDENCE):
+                servers.refusals = 0
                 self._learn(visit, now_s, failed=failed)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
@@ -369,6 +375,11 @@ class NodeMachine(NodeFacts):
         if changed:
             self._health_changed(now_s)
 
+    def _learn_of_elsewhere(self, now_s: float, *, failed: bool) -> None:
+        """A neighbor has answered a request of an own client."""
+        if self.health.answered_elsewhere(now_s, failed=failed):
+            self._health_changed(now_s)
+
     def _health_changed(self, now_s: float) -> None:
         """Neighbors hear of it at once, and what waits does not wait here if others are well."""
         self._publish(now_s)
@@ -414,10 +425,10 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
-            if visit.is_home and answer.outcome in EVIDENCE:
-                failed = answer.outcome is Outcome.FAILED
-                if self.health.answered_elsewhere(now_s, failed=failed):
-                    self._health_changed(now_s)
+            failed = answer.outcome is Outcome.FAILED
+            tells = visit.is_home and (failed or self.health.elsewhere)
+            if tells and answer.outcome in EVIDENCE:
+                self._learn_of_elsewhere(now_s, failed=failed)
             self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
@@ -459,7 +470,8 @@ class NodeMachine(NodeFacts):
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
         self.register.end(visit, answer.outcome)
         self._doubtful.discard(visit.ref)
-        self.health.forget(visit.ref)
+        if self.health.degraded:
+            self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 

@@ -72,14 +72,13 @@ class Register:
 
     def give_back(self, visit: Visit) -> None:
         """A neighbor's request is its own again."""
-        self._strike_out(visit)
-        self.ledger.give_back()
-
-    def end(self, visit: Visit, outcome: Outcome) -> None:
-        self._strike_out(visit)
-        self.ledger.end(outcome, is_home=visit.is_home)
-
-    def _strike_out(self, visit: Visit) -> None:
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
+        self.ledger.give_back()
+
+    def end(self, visit: Visit, outcome: Outcome) -> None:
+        self.leave(visit)
+        del self.visits[visit.ref]
+        self.held.request_bytes -= visit.request.size_bytes
+        self.ledger.end(outcome, is_home=visit.is_home)

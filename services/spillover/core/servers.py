@@ -27,6 +27,7 @@ class Servers:
         "_cooling_s",
         "down",
         "free",
+        "next_s",
         "refusals",
         "rest_until_s",
         "resting",
@@ -44,6 +45,8 @@ class Servers:
         """When the rest ends; infinity without one."""
         self.refusals = 0
         """Attempts in a row that were refused."""
+        self.next_s = math.inf
+        """When to call `release` next."""
         self._cooling_s: list[float] = []
         """A heap of instants, one for each that cools."""
 
@@ -66,12 +69,6 @@ class Servers:
         """How many have failed and count as busy for a while."""
         return len(self._cooling_s)
 
-    @property
-    def next_s(self) -> float:
-        """When to call `release` next."""
-        cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
-        return min(cooled_s, self.rest_until_s)
-
     def rest_s(self, now_s: float) -> float:
         """Until the rest ends; 0 without one."""
         return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
@@ -79,6 +76,7 @@ class Servers:
     def cool(self, until_s: float) -> None:
         """A server has ended its work and counts as busy until then."""
         heapq.heappush(self._cooling_s, until_s)
+        self._find_next()
 
     def refused_pause_s(self) -> float:
         """One more attempt was refused: how long it counts as at least."""
@@ -90,18 +88,25 @@ class Servers:
         """Start nothing until then, or until a later instant given before. Whether that is new."""
         was_resting, self.resting = self.resting, True
         self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
+        self._find_next()
         return not was_resting
 
     def end_rest(self) -> None:
         """Something can start again."""
         self.resting = False
         self.rest_until_s = math.inf
+        self._find_next()
+
+    def _find_next(self) -> None:
+        cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
+        self.next_s = min(cooled_s, self.rest_until_s)
 
     def release(self, now_s: float) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""
         while self._cooling_s and self._cooling_s[0] <= now_s:
             heapq.heappop(self._cooling_s)
             self.free += 1
+        self._find_next()
         if self.rest_until_s > now_s:
             return False
         self.end_rest()

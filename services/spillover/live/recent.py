@@ -65,15 +65,19 @@ class _Second:
 class Recent:
     """`clock` counts seconds and never goes back."""
 
-    __slots__ = ("_clock", "_ring")
+    __slots__ = ("_clock", "_ring", "_second")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ring = [_Second() for _ in range(WINDOW_S)]
+        self._second = self._ring[0]
 
     def done(self, system_time_s: float) -> None:
         """A request is done."""
-        self._now().done[bisect_left(BOUNDS_S, system_time_s)] += 1
+        second = self._second
+        if second.at != int(self._clock()):
+            second = self._now()
+        second.done[bisect_left(BOUNDS_S, system_time_s)] += 1
 
     def ended(self, how: str) -> None:
         """A request has ended otherwise: an Outcome, or REFUSED."""
@@ -99,10 +103,10 @@ class Recent:
 
     def _now(self) -> _Second:
         at = int(self._clock())
-        second = self._ring[at % WINDOW_S]
-        if second.at != at:
-            second.begin(at)
-        return second
+        if self._second.at != at:
+            self._second = self._ring[at % WINDOW_S]
+            self._second.begin(at)
+        return self._second
 
 
 def _quantile(counts: list[int], share: float) -> float | None:

@@ -110,7 +110,8 @@ class Reception:
     def _taken(self, entry: Entry) -> Entry | ev.Refuse:
         if self._refusal is not None:
             return self._refusal
-        self._names.accept(entry)
+        if entry.lasting:
+            self._names.accept(entry)
         return entry
 
     def wait(self, entry: Entry, waiter: Waiter) -> bool:

@@ -110,7 +110,7 @@ class HotPaths:
         or later. Of no page."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
-            if isinstance(exchange, DirectLookup):
+            if type(exchange) is DirectLookup:  # isinstance asks abc, which takes long
                 self._lookups.serve(exchange, exchange.query)
                 return
             headers = self._read_headers(exchange)
