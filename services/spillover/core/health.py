@@ -260,7 +260,9 @@ class Health:
         self._probe_again_s = now_s + self._pause_s
         self._pause_s = min(2.0 * self._pause_s, PROBE_PAUSE_S_MAX)
         if not not_run:
-            longer_s = self._patience_s if is_home else 2.0 * self._patience_s
+            # What was under way when the cluster became degraded was no probe.
+            was_probe = not is_home and now_s - self._degraded_s >= self._patience_s
+            longer_s = 2.0 * self._patience_s if was_probe else self._patience_s
             self._patience_s = min(max(PATIENCE_S, longer_s), PATIENCE_S_MAX)
         self._degraded_s = now_s
         return False
