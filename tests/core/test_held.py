@@ -23,8 +23,8 @@ def refusal(commands):
 def test_an_eighth_is_for_answers_and_a_tenth_of_the_rest_for_clients():
     """To the byte."""
     held = Held(LIMIT)
-    assert (held.fits(700, is_home=True), held.fits(701, is_home=True)) == (True, False)
-    assert (held.fits(630, is_home=False), held.fits(631, is_home=False)) == (True, False)
+    assert (held.fits(700, True), held.fits(701, True)) == (True, False)
+    assert (held.fits(630, False), held.fits(631, False)) == (True, False)
     held.request_bytes, held.moving_bytes = 500, 50
     assert (held.room_bytes, held.total_bytes) == (150, 550)
     held.move(1000)
@@ -121,7 +121,7 @@ def kept(names, *sizes, keyed=True):
     for size in sizes:
         request = Request(f"r{len(names)}", keyed, None)
         entry = Entry(request, len(names), b"k" if keyed else None, asynchronous=False)
-        names.open(entry, 0.0)
+        names.open(entry)
         names.settle(entry, Answer(Outcome.DONE, ("a",), b"x" * size), 0.0)
 
 

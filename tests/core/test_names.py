@@ -82,7 +82,7 @@ class NamesUnderTest(RuleBasedStateMachine):
 
     def open(self, name, *, keyed, asynchronous):
         entry = entry_of(name, body=b"body" if keyed else None, asynchronous=asynchronous)
-        self.names.open(entry, self.now_s)
+        self.names.open(entry)
         self.twins.append(Twin(entry, lasting=keyed or asynchronous, asynchronous=asynchronous))
         self.sweep()
         held = {twin.entry.name for twin in self.twins if not twin.dropped}
@@ -165,7 +165,7 @@ def test_the_same_name_finds_the_first_entry_while_it_is_under_way_and_for_a_whi
     """To the very instant: an answer that ended at 5 is known until 15, not at 15."""
     names = Names(TTL_S, 10, 10**6)
     entry = entry_of("k")
-    names.open(entry, 0.0)
+    names.open(entry)
     assert names.find("k", 1000.0) is entry, "however long it takes"
     names.settle(entry, answer_of(), 5.0)
     assert names.find("k", 14.999) is entry
@@ -178,7 +178,7 @@ def test_an_answer_too_large_to_keep_is_given_and_forgotten():
     names = Names(TTL_S, 10, 4 * ENTRY_BYTES)
     small, large = entry_of("small"), entry_of("large", asynchronous=True)
     for entry in (small, large):
-        names.open(entry, 0.0)
+        names.open(entry)
     names.settle(small, answer_of(), 0.0)
     names.settle(large, answer_of(4 * ENTRY_BYTES), 0.0)
     assert large.answer is not None
@@ -192,11 +192,11 @@ def test_what_was_given_to_its_client_is_kept_to_be_asked_about():
     """The last so many, however many there were; they do not push out what came with a name."""
     names = Names(TTL_S, 2, 10**6)
     keyed = entry_of("keyed")
-    names.open(keyed, 0.0)
+    names.open(keyed)
     names.settle(keyed, answer_of(), 0.0)
     for number in range(BRIEF_LIMIT + 50):
         entry = entry_of(f"n{number}", body=None)
-        names.open(entry, 1.0)
+        names.open(entry)
         names.settle(entry, answer_of(100), 1.0)
     names.check()
     assert len(names) == BRIEF_LIMIT + 1
@@ -211,12 +211,13 @@ def test_a_refused_name_is_new_again(ended):
     names = Names(TTL_S, 10, 10**6)
     if ended:
         old = entry_of("k")
-        names.open(old, 0.0)
+        names.open(old)
         names.settle(old, answer_of(), 0.0)
     entry = entry_of("k", 2)
-    names.open(entry, TTL_S)
+    names.open(entry)
     names.withdraw(entry)
     assert names.find("k", TTL_S) is None
+    names.expire(TTL_S)
     assert len(names) == 0
     names.check()
 
@@ -226,7 +227,7 @@ def test_a_long_run_of_names_leaves_only_the_window():
     names = Names(300.0, 1000, 10**9)
     for number in range(100_000):
         entry = entry_of(f"k{number}")
-        names.open(entry, number / 100)
+        names.open(entry)
         names.settle(entry, answer_of(), number / 100)
     assert len(names) == 1000
     names.check()
@@ -238,7 +239,7 @@ def test_large_answers_without_a_name_go_earlier():
     size_bytes = BRIEF_LIMIT_BYTES // 4
     for number in range(6):
         entry = entry_of(f"n{number}", number, body=None)
-        names.open(entry, 0.0)
+        names.open(entry)
         names.settle(entry, answer_of(size_bytes), 0.0)
         names.check()
     assert [names.find(f"n{number}", 0.0) is not None for number in range(6)] == [
@@ -253,11 +254,11 @@ def test_what_failed_runs_again_in_the_same_place(outcome):
     name that fails a thousand times pushes nobody out."""
     names = Names(TTL_S, 2, 10**6)
     other = entry_of("other")
-    names.open(other, 0.0)
+    names.open(other)
     names.settle(other, answer_of(), 0.0)
     for number in range(1000):
         entry = entry_of("k", number, asynchronous=True)
-        names.open(entry, 1.0)
+        names.open(entry)
         names.accept(entry)
         assert (names.find("k", 1.0), names.unfetched) == (entry, 0)
         names.settle(entry, answer_of(10, outcome), 1.0)
@@ -272,10 +273,10 @@ def test_a_run_that_is_refused_leaves_what_was_known_before():
     """To be asked for, and to be fetched, for as long as it would have been kept anyway."""
     names = Names(TTL_S, 10, 10**6)
     failed = entry_of("k", asynchronous=True)
-    names.open(failed, 0.0)
+    names.open(failed)
     names.settle(failed, answer_of(outcome=Outcome.FAILED), 0.0)
     again = entry_of("k", 2)
-    names.open(again, 5.0)
+    names.open(again)
     assert names.find("k", 5.0) is again
     names.withdraw(again)
     assert names.find("k", 5.0) is failed
@@ -291,10 +292,10 @@ def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
     """The run under way stays known; refused, there is nothing to go back to."""
     names = Names(TTL_S, 1, 10**6)
     failed, again, other = entry_of("k"), entry_of("k", 2), entry_of("other", 3)
-    names.open(failed, 0.0)
+    names.open(failed)
     names.settle(failed, answer_of(outcome=Outcome.EXPIRED), 0.0)
-    names.open(again, 1.0)
-    names.open(other, 1.0)
+    names.open(again)
+    names.open(other)
     names.settle(other, answer_of(), 1.0)
     assert names.find("k", 1.0) is again
     if refused:

@@ -181,7 +181,7 @@ def test_knowledge_is_one_object_until_something_changes(table):
 
 def test_the_first_report_falls_on_a_random_phase():
     """Clusters started together do not speak in step; the first report is within one period."""
-    phases = [Gossip(0.05, Random(seed), 100.0).next_s() for seed in range(50)]
+    phases = [Gossip(0.05, Random(seed), 100.0).next_s for seed in range(50)]
     assert len(set(phases)) == 50
     assert all(100.0 <= phase < 100.05 for phase in phases)
 
@@ -200,7 +200,7 @@ def test_reports_keep_their_period_and_leave_out_what_was_slept_through(period_s
         assert gossip.report_due(now_s)
         assert not gossip.report_due(now_s)
         gossip.beat_due(now_s)
-        assert now_s < gossip.next_s() <= now_s + period_s + 1e-9
+        assert now_s < gossip.next_s <= now_s + period_s + 1e-9
 
 
 def test_beats_come_only_where_reports_are_further_apart():

@@ -104,12 +104,12 @@ def test_every_end_has_its_entry(outcome, home, foreign):
     """The names of the contract, section 4; both sides balance."""
     ledger = Ledger(3)
     for is_home in (True, False):
-        ledger.accept(is_home=is_home)
-        ledger.enter("away", is_home=is_home)
+        ledger.accept(is_home)
+        ledger.enter("away", is_home)
         assert ledger.imbalance() == 0
-        ledger.leave("away", is_home=is_home)
+        ledger.leave("away", is_home)
         assert ledger.imbalance() == 1
-        ledger.end(outcome, is_home=is_home)
+        ledger.end(outcome, is_home)
     assert ledger.imbalance() == 0
     told = ledger.as_dict()
     assert told["epoch"] == 3
@@ -144,8 +144,8 @@ def test_the_ledger_has_the_entries_of_the_contract_and_no_other():
 def test_a_check_finds_a_ledger_that_lies():
     """Balanced, but with other states than the requests really have."""
     ledger = Ledger(1)
-    ledger.accept(is_home=True)
-    ledger.enter("queued", is_home=True)
+    ledger.accept(True)
+    ledger.enter("queued", True)
     ledger.check(Counter(queued=1), Counter())
     with pytest.raises(AssertionError):
         ledger.check(Counter(running=1), Counter())

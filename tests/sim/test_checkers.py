@@ -113,10 +113,10 @@ def test_a_ledger_that_forgets(monkeypatch):
     """Every hundredth end is not put down."""
     end, ends = Ledger.end, []
 
-    def forgetful(ledger, outcome, *, is_home):
+    def forgetful(ledger, outcome, is_home):
         ends.append(outcome)
         if len(ends) % 100:
-            end(ledger, outcome, is_home=is_home)
+            end(ledger, outcome, is_home)
 
     monkeypatch.setattr(Ledger, "end", forgetful)
     assert "the ledger is off" in run()

@@ -101,9 +101,9 @@ class Admission:
         if self.draining:
             return Refusal.DRAINING
         held, size_bytes = self._held, visit.request.size_bytes
-        if held.fits(size_bytes, is_home=visit.is_home):
+        if held.fits(size_bytes, visit.is_home):
             return None
-        if not held.can_fit(size_bytes, is_home=visit.is_home):
+        if not held.can_fit(size_bytes, visit.is_home):
             return Refusal.TOO_LARGE
         if not visit.is_home:
             held.wanted_bytes = size_bytes

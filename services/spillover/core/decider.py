@@ -119,14 +119,14 @@ class Decider:
         self, visit: Visit, busy: int, servers: int, now_s: float, health: str = WELL
     ) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
-        self._note(visit, STARTED, 0, busy, servers, now_s, health=health)
+        self._note(visit, STARTED, 0, busy, servers, now_s, None, health)
 
     def refused(
         self, visit: Visit, queue_length: int, servers: Servers, now_s: float, reason: Refusal
     ) -> None:
         """Put on record that a request was not taken, without a choice."""
         busy, total = servers.busy, servers.total
-        self._note(visit, REFUSED, queue_length, busy, total, now_s, objection=reason)
+        self._note(visit, REFUSED, queue_length, busy, total, now_s, reason)
 
     def served(self, service_s: float) -> None:
         """A server took this time: move the running mean and variance. To be told also where nobody
@@ -160,7 +160,7 @@ class Decider:
             ]
         )
 
-    def _note(
+    def _note(  # noqa: PLR0917 - by position: on the way of every request
         self,
         visit: Visit,
         outcome: str,
@@ -168,8 +168,7 @@ class Decider:
         busy: int,
         servers: int,
         now_s: float,
-        *,
-        objection: Refusal | None = None,
+        objection: Refusal | None,
         health: str = WELL,
     ) -> None:
         self.log.add(

@@ -19,17 +19,16 @@ reports else, of which the shell may leave out those that repeat others, but not
 class Gossip:
     """The two timers. Periods that were slept through are left out, not made up for."""
 
-    __slots__ = ("_beat_s", "_period_s", "_report_s", "sequence")
+    __slots__ = ("_beat_s", "_period_s", "_report_s", "next_s", "sequence")
 
     def __init__(self, period_s: float, random: Random, now_s: float) -> None:
         self._period_s = period_s
         self._report_s = now_s + random.random() * period_s
         self._beat_s = now_s + BEAT_S if period_s > BEAT_S else math.inf
+        self.next_s = min(self._report_s, self._beat_s)
+        """When one of the two is due next."""
         self.sequence = 0
         """Number of the last report."""
-
-    def next_s(self) -> float:
-        return min(self._report_s, self._beat_s)
 
     def report(self, node: NodeFacts, now_s: float) -> LoadReport:
         """What is reported now, in its turn or out of turn."""
@@ -52,12 +51,14 @@ class Gossip:
         if self._report_s > now_s:
             return False
         self._report_s = _after(self._report_s, self._period_s, now_s)
+        self.next_s = min(self._report_s, self._beat_s)
         return True
 
     def beat_due(self, now_s: float) -> bool:
         if self._beat_s > now_s:
             return False
         self._beat_s = _after(self._beat_s, BEAT_S, now_s)
+        self.next_s = min(self._report_s, self._beat_s)
         return True
 
 

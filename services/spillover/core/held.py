@@ -49,14 +49,14 @@ class Held:
     def move(self, moving_bytes: int, wanted_bytes: int = 0) -> None:
         """What is moving has changed, or a neighbor's request of this size was not read."""
         self.moving_bytes = moving_bytes
-        if wanted_bytes and self.can_fit(wanted_bytes, is_home=False):
+        if wanted_bytes and self.can_fit(wanted_bytes, False):
             self.wanted_bytes = wanted_bytes
 
-    def fits(self, size_bytes: int, *, is_home: bool) -> bool:
+    def fits(self, size_bytes: int, is_home: bool) -> bool:
         """Whether a request of this size fits now."""
         limit_bytes = self._home_limit_bytes if is_home else self._foreign_limit_bytes
         return self.request_bytes + self.moving_bytes + size_bytes <= limit_bytes
 
-    def can_fit(self, size_bytes: int, *, is_home: bool) -> bool:
+    def can_fit(self, size_bytes: int, is_home: bool) -> bool:
         """Whether it would fit if there were nothing else."""
         return size_bytes <= (self._home_limit_bytes if is_home else self._foreign_limit_bytes)

@@ -27,26 +27,26 @@ class Ledger:
         self.home = dict.fromkeys(("accepted", *HOME_ENDS, *HOME_STATES), 0)
         self.foreign = dict.fromkeys(("received", *FOREIGN_ENDS, *FOREIGN_STATES), 0)
 
-    def accept(self, *, is_home: bool) -> None:
+    def accept(self, is_home: bool) -> None:
         if is_home:
             self.home["accepted"] += 1
         else:
             self.foreign["received"] += 1
 
-    def enter(self, state: str, *, is_home: bool) -> None:
+    def enter(self, state: str, is_home: bool) -> None:
         """A request is now `state`: queued, running, or away (for a foreign one: handed on)."""
         if is_home:
             self.home[state] += 1
         else:
             self.foreign["handed_on" if state == "away" else state] += 1
 
-    def leave(self, state: str, *, is_home: bool) -> None:
+    def leave(self, state: str, is_home: bool) -> None:
         if is_home:
             self.home[state] -= 1
         else:
             self.foreign["handed_on" if state == "away" else state] -= 1
 
-    def end(self, outcome: Outcome, *, is_home: bool) -> None:
+    def end(self, outcome: Outcome, is_home: bool) -> None:
         """A request has ended. What was rejected or is unknown counts as failed: its client got an
         error."""
         if is_home:

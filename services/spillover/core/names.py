@@ -37,6 +37,7 @@ class Entry:
         "lasting",
         "name",
         "ref",
+        "size_bytes",
         "traceparent",
         "type",
         "waiters",
@@ -56,6 +57,8 @@ class Entry:
         """Whether nobody needs to come for the answer any more."""
         self.answer: Answer | None = None
         self.ended_s = 0.0
+        self.size_bytes = 0
+        """What it is reckoned to take, once it has its answer."""
         self.waiters: tuple[Any, ...] = ()
 
     @property
@@ -101,10 +104,9 @@ class Names:
             return None
         return entry
 
-    def open(self, entry: Entry, now_s: float) -> None:
+    def open(self, entry: Entry) -> None:
         """A request of this name is to run. `find` does not know the name, or what it knows may
         run again and came with a name; `accept` or `withdraw` follows."""
-        self.expire(now_s)
         self._by_name[entry.name] = entry
 
     def accept(self, entry: Entry) -> None:
@@ -122,22 +124,21 @@ class Names:
 
     def settle(self, entry: Entry, answer: Answer, now_s: float) -> None:
         """The request has ended."""
-        if entry.lasting:
-            self.accept(entry)  # it may end before anybody is told that it runs
         entry.answer = answer
         entry.ended_s = now_s
+        entry.size_bytes = size_bytes = _size_bytes(answer)
         if not entry.lasting:
             self._brief.append(entry)
-            self._brief_bytes += _size_bytes(answer)
+            self._brief_bytes += size_bytes
             while len(self._brief) > BRIEF_LIMIT or self._brief_bytes > BRIEF_LIMIT_BYTES:
                 self._drop_brief()
             return
+        self.accept(entry)  # it may end before anybody is told that it runs
         self._lasting[entry.name] = entry
-        self._bytes += _size_bytes(answer)
+        self._bytes += size_bytes
         self.unfetched += not entry.fetched
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
             self._drop_lasting(next(iter(self._lasting)))
-        self.expire(now_s)
 
     def fetch(self, entry: Entry) -> None:
         """Somebody has been given the answer."""
@@ -174,7 +175,8 @@ class Names:
         assert self.unfetched == sum(not entry.fetched for entry in lasting)
 
     def expire(self, now_s: float) -> None:
-        """Drop what has been kept for long enough."""
+        """Drop what has been kept for long enough. To be called now and then: what is dropped late
+        is not found any more."""
         while self._lasting:
             oldest = next(iter(self._lasting.values()))
             if now_s < oldest.ended_s + self._ttl_s:
@@ -185,12 +187,12 @@ class Names:
 
     def _drop_brief(self) -> None:
         entry = self._brief.popleft()
-        self._brief_bytes -= _size_bytes(entry.answer)
+        self._brief_bytes -= entry.size_bytes
         self._forget(entry)
 
     def _drop_lasting(self, name: str) -> None:
         entry = self._lasting.pop(name)
-        self._bytes -= _size_bytes(entry.answer)
+        self._bytes -= entry.size_bytes
         self.unfetched -= not entry.fetched
         self._forget(entry)
 

@@ -137,7 +137,7 @@ class NodeMachine(NodeFacts):
     def next_deadline(self) -> float:
         return min(
             self.register.deadlines.first_s(),
-            self._gossip.next_s(),
+            self._gossip.next_s,
             self.neighbors.next_silence_s,
             self.servers.next_s,
         )
@@ -292,23 +292,22 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        visit, servers = self._vacate(event.ref), self.servers
-        failed = event.outcome is Outcome.FAILED
-        if failed:
-            self._free_server(now_s, self.decider.service_s - event.service_s)
+        servers, decider, outcome = self.servers, self.decider, event.outcome
+        visit = self._vacate(event.ref) if servers.stuck else self.register.visits[event.ref]
+        if outcome is Outcome.FAILED:
+            self._free_server(now_s, decider.service_s - event.service_s)
         else:
             servers.free += 1
-        if event.outcome is Outcome.DONE:
+        if outcome is Outcome.DONE:
             servers.refusals = 0
         if visit is not None:
             self._finish(visit, event, now_s)
-            if failed or (not self.health.is_calm and event.outcome in EVIDENCE):
-                servers.refusals = 0
-                self._learn(visit, now_s, failed=failed)
+            if not self.health.is_calm or outcome is Outcome.FAILED:
+                self._learn_from(visit, outcome, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
-        if event.outcome is Outcome.DONE or event.service_s > self.decider.service_s:
-            self.decider.served(event.service_s)
+        if outcome is Outcome.DONE or event.service_s > decider.service_s:
+            decider.served(event.service_s)
         self._serve_queue(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
@@ -350,6 +349,12 @@ class NodeMachine(NodeFacts):
         if self.servers.rest(now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
             self._evacuate(now_s)
+
+    def _learn_from(self, visit: Visit, outcome: Outcome, now_s: float) -> None:
+        """Work has ended here, in one way or another."""
+        if outcome in EVIDENCE:
+            self.servers.refusals = 0
+            self._learn(visit, now_s, failed=outcome is Outcome.FAILED)
 
     def _learn(
         self,
@@ -394,11 +399,12 @@ class NodeMachine(NodeFacts):
         answer = visit.answer(outcome, self.settings.cluster, event.problem)
         answer.service_s = event.service_s
         answer.network_s += delivery_s
-        answer.upstream_status = event.upstream_status
-        answer.upstream_body = event.upstream_body
-        answer.retry_after_s = event.retry_after_s
         if outcome is Outcome.DONE:
             answer.result = event.result
+        else:
+            answer.upstream_status = event.upstream_status
+            answer.upstream_body = event.upstream_body
+            answer.retry_after_s = event.retry_after_s
         self._reply(visit, answer, now_s, delivery_s)
 
     def _serve_queue(self, now_s: float) -> None:
@@ -469,7 +475,8 @@ class NodeMachine(NodeFacts):
 
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
         self.register.end(visit, answer.outcome)
-        self._doubtful.discard(visit.ref)
+        if self._doubtful:
+            self._doubtful.discard(visit.ref)
         if self.health.degraded:
             self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)

@@ -32,7 +32,7 @@ class Register:
         """From here on the request is in the ledger, and ends with exactly one answer."""
         self.visits[visit.ref] = visit
         self.held.request_bytes += visit.request.size_bytes
-        self.ledger.accept(is_home=visit.is_home)
+        self.ledger.accept(visit.is_home)
         self.deadlines.add(visit.deadline_s, visit.ref)
 
     def enter(self, visit: Visit, state: State, now_s: float) -> None:
@@ -42,7 +42,7 @@ class Register:
         visit.since_s = now_s
         if state is State.AWAY:
             self.away += 1
-        self.ledger.enter(state, is_home=visit.is_home)
+        self.ledger.enter(state, visit.is_home)
 
     def enqueue(self, visit: Visit, now_s: float) -> None:
         self.enter(visit, State.QUEUED, now_s)
@@ -67,7 +67,7 @@ class Register:
             return
         if visit.state is State.AWAY:
             self.away -= 1
-        self.ledger.leave(visit.state, is_home=visit.is_home)
+        self.ledger.leave(visit.state, visit.is_home)
         visit.state = State.ARRIVED
 
     def give_back(self, visit: Visit) -> None:
@@ -81,4 +81,4 @@ class Register:
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
-        self.ledger.end(outcome, is_home=visit.is_home)
+        self.ledger.end(outcome, visit.is_home)

@@ -75,13 +75,7 @@ class Visit:
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """An answer given here, with what the visit has cost so far."""
         path = (*self.request.path, path_end)
-        return Answer(
-            outcome,
-            path,
-            problem=problem,
-            queued_s=self.queued_s,
-            network_s=self.network_s,
-        )
+        return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
 
 
 def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:

@@ -89,6 +89,8 @@ class NodeShell:
         self.writes = WriteBatch(loop)
         held = self._held = self.machine.held
         self._freed = FreedMemory()
+        self._roomy_bytes = 0
+        """Up to here answers that are kept have given way already."""
         self.moving = Moving(loop, held, self._moved)
         self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
@@ -221,8 +223,7 @@ class NodeShell:
 
     def _interpreters(self) -> dict[type, Callable[[Any], None]]:
         return {
-            # A journal's place: complete before anything is told.
-            ev.Accepted: self._make_room,
+            ev.Accepted: self._accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
@@ -269,17 +270,21 @@ class NodeShell:
         self._driver.feed(ev.BytesMoving(moving_bytes))
         self._make_room()
 
-    def _make_room(self, _: ev.Accepted | None = None) -> None:
-        """Answers that are kept give way to whatever else is held: to each request at once. What
-        is kept besides, since the last one came, is looked at with the next report."""
-        held = self._held
-        taken_bytes = held.request_bytes + held.moving_bytes
-        if taken_bytes > self._freed.most_bytes:  # noqa: PLR1730 - a call less per request
-            self._freed.most_bytes = taken_bytes
-        self.names.make_room(held.limit_bytes - taken_bytes)
+    def _accepted(self, _: ev.Accepted) -> None:
+        """A journal's place: complete before anything is told."""
+        if self._held.total_bytes > self._roomy_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Answers that are kept give way to whatever else is held, at once where that is more than
+        since the last report; where it is less, they may take the room with the next one."""
+        self._roomy_bytes = taken_bytes = self._held.total_bytes
+        self._freed.note(taken_bytes)
+        self.names.make_room(self._held.limit_bytes - taken_bytes)
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
+        self.names.expire(self.now_s)
         self._make_room()
         held_bytes = self.held_bytes
         self._freed.note(held_bytes)

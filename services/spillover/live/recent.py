@@ -65,18 +65,18 @@ class _Second:
 class Recent:
     """`clock` counts seconds and never goes back."""
 
-    __slots__ = ("_clock", "_ring", "_second")
+    __slots__ = ("_clock", "_ring", "_second", "_until_s")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ring = [_Second() for _ in range(WINDOW_S)]
         self._second = self._ring[0]
+        self._until_s = 0.0
+        """When the second that `_second` counts is over."""
 
     def done(self, system_time_s: float) -> None:
         """A request is done."""
-        second = self._second
-        if second.at != int(self._clock()):
-            second = self._now()
+        second = self._second if self._clock() < self._until_s else self._now()
         second.done[bisect_left(BOUNDS_S, system_time_s)] += 1
 
     def ended(self, how: str) -> None:
@@ -106,6 +106,7 @@ class Recent:
         if self._second.at != at:
             self._second = self._ring[at % WINDOW_S]
             self._second.begin(at)
+            self._until_s = at + 1.0
         return self._second
 
 

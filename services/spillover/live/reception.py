@@ -101,7 +101,7 @@ class Reception:
             request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
         mark = fingerprint(request) if request.keyed else None
         entry = Entry(request, ref, mark, asynchronous=asynchronous)
-        self._names.open(entry, time.monotonic())
+        self._names.open(entry)
         self._entries[ref] = entry
         self._refusal = None
         self._feed(ev.Arrived(ref, request, deadline_s))

@@ -56,6 +56,7 @@ class HotPaths:
         self._pages = pages
         self._shell = shell
         self._reception = shell.reception
+        self._problem_with = shell.workers.problem_with
         self.writes = shell.writes
         self.moving = shell.moving
         self._default_deadline_ms = shell.topology.default_deadline_ms
@@ -196,7 +197,7 @@ class HotPaths:
                 exchange.watch(partial(reception.abandon, taken))
 
     def _check_fit(self, request: Request) -> None:
-        unfit = self._shell.workers.problem_with(request.work)
+        unfit = self._problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=request.id or None)
 

@@ -24,12 +24,10 @@ class SleepWorkers:
 
     def __init__(self, service_s: float, timers: Timers, on_end: OnEnd) -> None:
         self._times = ServiceTimes(service_s)
+        self.problem_with = self._times.problem_with
         self._timers = timers
         self._on_end = on_end
         self._sleeping: dict[int, Timer] = {}
-
-    def problem_with(self, payload: msgspec.Raw) -> str | None:
-        return self._times.problem_with(payload)
 
     def start(self, command: Start) -> None:
         ref = command.ref
