@@ -60,6 +60,9 @@ class NodeShell:
     cannot be imported, and for a neighbor without a url.
     """
 
+    _roomy_bytes = 0
+    """Up to here answers that are kept have given way already."""
+
     def __init__(
         self,
         topology: Topology,
@@ -89,8 +92,6 @@ class NodeShell:
         self.writes = WriteBatch(loop)
         held = self._held = self.machine.held
         self._freed = FreedMemory()
-        self._roomy_bytes = 0
-        """Up to here answers that are kept have given way already."""
         self.moving = Moving(loop, held, self._moved)
         self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
