@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models import dashboard
 
 from dashboards.panels import DATASOURCE, UID_PREFIX, Panel, listing
 from dashboards.promql import FIRING, Scope, total
-from spillover.model.signals import Signal
+from spillover.model.signals.signal import Signal
 
 TAG = "spillover"
 EVERY = ".+"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillover.model.signals import Signal
+from spillover.model.signals.signal import Signal
 
 FIRING = 'ALERTS{alertname=~"Spillover.*", alertstate="firing"}'
 """Prometheus's own record of the rules in alerts.yaml."""

@@ -14,9 +14,9 @@ import uvloop
 
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import NodeServer, close_node
-from spillover.live.http1 import HttpClient
-from spillover.live.listening import bind_socket
-from spillover.live.node_shell import NodeShell
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Link, Topology
 
 LIMIT_S = 10.0

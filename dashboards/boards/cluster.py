@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model import signals
+from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
 """Entries of the ledger that are requests here or on their way, not ended ones."""

@@ -15,7 +15,7 @@ from dashboards.promql import (
     number,
     total,
 )
-from spillover.model import signals
+from spillover.model.signals import node as signals
 
 ANSWERED = 'outcome="answered"'
 NOT_ANSWERED = 'outcome!="answered"'

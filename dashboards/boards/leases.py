@@ -5,8 +5,8 @@ from __future__ import annotations
 from dashboards.board import ALERTS_NOW, Board, Row
 from dashboards.panels import ALARM, WARNING, Query, graph, heat, listing, now
 from dashboards.promql import FIRING, NODE, RATE, largest, number, total
-from spillover.model import lease_signals as signals
-from spillover.model.signals import LOOP_LAG
+from spillover.model.signals import leases as signals
+from spillover.model.signals.signal import LOOP_LAG
 
 RECENTLY = "1h"
 """A partition that had an owner within this time should have one."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from spillover.live.http1 import HttpClient, Response
+from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival, Schedule

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 from spillover.model.errors import InputError, PeerError
 from spillover.model.ids import ClusterId
 from spillover_loadgen.option_types import did_you_mean_url

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from spillover.live import wire
-from spillover.live.agreement import (
+from spillover.live.overflow import wire
+from spillover.live.overflow.agreement import (
     TOLD_MAX,
     TURNED_AWAY_MAX,
     Agreement,

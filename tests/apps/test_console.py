@@ -12,12 +12,12 @@ import socket
 
 import pytest
 
-from spillover.apps.console import assets as files
-from spillover.apps.console import broadcast, console
-from spillover.apps.console.operators import FOREIGN_NAME, OVER_THE_NETWORK, Operators
+from spillover.apps.http.console import assets as files
+from spillover.apps.http.console import broadcast, console
+from spillover.apps.http.console.operators import FOREIGN_NAME, OVER_THE_NETWORK, Operators
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import NodeServer
-from spillover.live.listening import bind_socket
+from spillover.live.process.listening import bind_socket
 
 VENDORED = {
     "vendor/uplot/uPlot.iife.min.js": (

@@ -9,7 +9,7 @@ from contextlib import closing
 
 from spillover.apps.lease.http_protocol import BriefProtocol
 from spillover.apps.lease.server import LeaseService
-from spillover.live.lease_thread import LeaseGroupThread
+from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from spillover.apps.node import federation as wave
-from spillover.live import wire
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow import wire
 
 
 async def timed(nodes, federation, cluster="a"):

@@ -11,14 +11,14 @@ import pytest
 
 from spillover import __version__
 from spillover.apps.node.file_limit import FILES_MIN, FileWatch, files_wanted
-from spillover.core.node_settings import NodeSettings
+from spillover.core.overflow.settings import NodeSettings
 
 PROGRAM = """
 import json, logging, resource, sys
 from spillover import __version__
 from spillover.apps.node.file_limit import raise_file_limit
-from spillover.core.node_settings import NodeSettings
-from spillover.live.logs import configure_logs
+from spillover.core.overflow.settings import NodeSettings
+from spillover.live.process.logs import configure_logs
 
 soft, hard, queue_limit = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from spillover.apps.node import half_closed
 from spillover.apps.node.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
-from spillover.live.write_batch import write_parts
+from spillover.live.engine.write_batch import write_parts
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Of SO_LINGER: close with a reset."""

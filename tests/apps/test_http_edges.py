@@ -12,8 +12,8 @@ import pytest
 
 from spillover.apps.node import http_protocol, peer_paths
 from spillover.apps.node.http_protocol import BoundedProtocol
-from spillover.core.node_events import ReportAsked, ServersDown, ServersUp
-from spillover.live.peer_link import REFUSAL_STATUSES
+from spillover.core.overflow.events import ReportAsked, ServersDown, ServersUp
+from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n"

@@ -18,12 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.apps.lease.http_protocol import REQUEST_LIMIT_BYTES, BriefProtocol
 from spillover.apps.lease.server import CONNECTIONS_MAX, LeaseService
-from spillover.live.lease_outcome import MemberFailed
-from spillover.live.lease_report import SHARED_S, GroupReport
-from spillover.live.lease_thread import LeaseGroupThread
+from spillover.live.leases.completion import MemberFailed
+from spillover.live.leases.report import SHARED_S, GroupReport
+from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
-from spillover.model.lease_signals import LEASE_SIGNALS
 from spillover.model.lease_times import LeaseTimes
+from spillover.model.signals.leases import LEASE_SIGNALS
 
 TIMES = LeaseTimes(
     normal_lease_ms=300,

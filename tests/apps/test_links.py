@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import NodeServer
-from spillover.live.http1 import HttpClient
-from spillover.live.listening import bind_socket
+from spillover.live.http.client import HttpClient
+from spillover.live.process.listening import bind_socket
 
 
 async def put(client, path, body):

@@ -9,8 +9,8 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spillover.model import signals
-from spillover.model.signals import Signal
+from spillover.model.signals import node as signals
+from spillover.model.signals.signal import Signal
 
 STATE_TYPES = {
     "cluster": str,

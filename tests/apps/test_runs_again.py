@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from spillover.live import reception as reception_module
+from spillover.live.overflow import home_requests as reception_module
 
 ASYNC = (b"Prefer", b"respond-async")
 LONG = {"service_ms": 60_000}

@@ -31,9 +31,9 @@ from schemathesis.specs.openapi.checks import (
 from spillover.apps.node.app import create_app
 from spillover.apps.node.direct_path import EXCHANGE
 from spillover.apps.node.server import NodeServer
-from spillover.core.node_events import Resume
-from spillover.live.listening import bind_socket
-from spillover.live.node_shell import NodeShell
+from spillover.core.overflow.events import Resume
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Topology
 
 NEIGHBOR = f"n{uuid.uuid4().hex}"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from spillover.live import wire
-from spillover.live.http1 import HttpClient
-from spillover.live.listening import bind_socket
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow import wire
+from spillover.live.process.listening import bind_socket
 from spillover.model.errors import InputError
 from spillover.model.request import Request
 
@@ -146,7 +146,10 @@ def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
                 node.process.send_signal(signal.SIGTERM)
             lost = "ending: lost 1 request under way" if how == "twice" else ""
             status, said = await node.ended(1.5)
-            assert (status, said.strip().rpartition("spillover.live.ending:")[2]) == (0, lost)
+            assert (status, said.strip().rpartition("overflow.ending:")[2]) == (
+                0,
+                lost,
+            )
             if sent is not None:
                 assert (await sent).status == 502
 

@@ -10,13 +10,13 @@ import json
 
 import pytest
 
+from spillover.apps.http.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, Site, origin_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.doors import PublicDoor
+from spillover.apps.node.exposure import PublicDoor
 from spillover.apps.node.server import NodeServer
-from spillover.apps.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, Site, origin_of
 from spillover.cli.parsing import origin as origin_option
-from spillover.live.http1 import HttpClient
-from spillover.live.listening import bind_socket
+from spillover.live.http.client import HttpClient
+from spillover.live.process.listening import bind_socket
 
 LOCAL = "127.0.0.1:8101"
 APP = "http://app.example:3000"

@@ -15,8 +15,8 @@ import pytest
 
 from spillover.apps.node import preferences
 from spillover.apps.node.preferences import Preferences, read_preferences
-from spillover.live import reception as reception_module
-from spillover.live import visitors as visitors_module
+from spillover.live.overflow import foreign_requests as visitors_module
+from spillover.live.overflow import home_requests as reception_module
 
 LONG = {"service_ms": 60_000}
 

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from spillover.cli import main
-from spillover.sim.theory.probing import solve
-from spillover.sim.theory.probing_system import ProbingSystem, fast_and_slow
+from spillover.sim.theory.queue.chain import solve
+from spillover.sim.theory.queue.system import ProbingSystem, fast_and_slow
 
 NAMES = [
     "probes_mean",

@@ -64,7 +64,7 @@ class Records:
             thread.join()
 
     def _write(self, ended):
-        from spillover.live.streams.example import fill
+        from spillover.live.leases.streams.example import fill
 
         while not ended.wait(BATCH_S):
             fill(self._url, GROUP, PARTITIONS, PARTITIONS, first=self.batches)
@@ -74,7 +74,7 @@ class Records:
         """What came of each partition's records so far."""
         from redis import Redis
 
-        from spillover.live.streams.example import check
+        from spillover.live.leases.streams.example import check
 
         with Redis.from_url(self._url) as client:
             return check(client, GROUP, [self.batches] * PARTITIONS)

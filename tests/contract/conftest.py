@@ -12,11 +12,11 @@ from dataclasses import fields, replace
 
 import pytest
 
-from spillover.core.lease_records import Joined, Renewed, Snapshot, Survey
-from spillover.live.redis_connection import Script
-from spillover.live.redis_store import RedisLeaseStore, Scripts
+from spillover.core.leases.records import Joined, Renewed, Snapshot, Survey
+from spillover.live.leases.store import RedisLeaseStore, Scripts
+from spillover.live.redis.connection import Script
 from spillover.model.lease_times import LeaseTimes
-from spillover.sim.lease_twin import LeaseTwin
+from spillover.sim.leases.store_twin import LeaseTwin
 
 ASKS_TIME = "redis.call('TIME')"
 CLOCK = "clock-of-tests"

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from spillover.core.lease_records import LOAD_MAX
+from spillover.core.leases.records import LOAD_MAX
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
-from spillover.policy.leasing import LOAD_STALE_LEASES, fair_load
+from spillover.policy.leases import LOAD_STALE_LEASES, fair_load
 
 TIMES = LeaseTimes()
 T = 1_000_000

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from spillover.core.lease_records import Allocation, Grab, Registration, StoredLoad
+from spillover.core.leases.records import Allocation, Grab, Registration, StoredLoad
 from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
 
 TIMES = LeaseTimes()

@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 import spillover.model
-from spillover.model.signals import Signal
+from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed.supervisor import Testbed
 

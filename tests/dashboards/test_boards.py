@@ -21,7 +21,7 @@ SMALL_BOARD = '''"""A mechanism that comes later."""
 from dashboards.board import Board, Row
 from dashboards.panels import Query, graph
 from dashboards.promql import CLUSTER
-from spillover.model import signals
+from spillover.model.signals import node as signals
 
 LENGTHS = Query(CLUSTER.of(signals.QUEUE_LENGTH), "{{cluster}}")
 ROW = Row("Is it well?", graph("How long is it?", "Its length.", LENGTHS))

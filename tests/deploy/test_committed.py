@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from spillover.cli import main
-from spillover.deployment import containers
+from spillover.tools.deployment import containers
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

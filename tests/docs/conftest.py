@@ -10,7 +10,7 @@ import pytest
 
 from spillover.apps.node.app import create_app
 from spillover.apps.node.direct_path import EXCHANGE
-from spillover.live.node_shell import NodeShell
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.topology import Cluster, Topology
 
 

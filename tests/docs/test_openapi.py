@@ -9,7 +9,7 @@ import re
 import jsonschema
 from fastapi import FastAPI
 
-from spillover.apps.api_docs.page import page
+from spillover.apps.http.api_docs.page import page
 from spillover.apps.node.openapi_told import EXAMPLES
 from spillover.apps.node.problems import STATUS_BY_REASON
 

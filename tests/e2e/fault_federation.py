@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError
 
 HERE = Path(__file__).parent

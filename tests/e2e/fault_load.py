@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spillover.live.http1 import HttpClient, Response
+from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import PeerError
 
 PATIENCE_S = 40.0

@@ -27,10 +27,10 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from spillover.live.lease_renewal.clock import lease_now_s
-from spillover.live.lease_renewal.lease import Fenced, current_lease
-from spillover.live.sinks.redis_sink import AsyncRedisSink, RedisSink
-from spillover.live.sinks.sql_sink import SqlSink
+from spillover.live.leases.renewal.clock import lease_now_s
+from spillover.live.leases.renewal.lease import Fenced, current_lease
+from spillover.live.leases.sinks.redis_sink import AsyncRedisSink, RedisSink
+from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
 
 GIVEN = json.loads(os.environ["SPILLOVER_TEST_LEASES"])
@@ -299,7 +299,7 @@ def idle(partition, epoch, stop_event):
 
 async def _crowd(url, group, partitions, times, nodes):
     """The same lines as `lease run` prints, until SIGTERM."""
-    from spillover.live.lease_group import LeaseGroup
+    from spillover.live.leases.shell import LeaseGroup
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

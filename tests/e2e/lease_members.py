@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from spillover.live.sinks.sql_sink import SqlSink
+from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
 
 HERE = Path(__file__).parent

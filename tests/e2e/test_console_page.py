@@ -354,7 +354,7 @@ def test_a_lease_member_shows_owners(
     command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", redis_server.url]
     command += ["--group", redis_servers.new_name(), "--partitions", "12", *times]
     command += ["--min-grab-ms", "100", "--held-delay-ms", "5", "--bind", "127.0.0.1:0"]
-    command += ["--handler", "python:spillover.live.streams.example:consume_async"]
+    command += ["--handler", "python:spillover.live.leases.streams.example:consume_async"]
     members = [start(*command, "--node", f"m{number}") for number in (1, 2)]
     until(lambda: all("serving" in one.stdout for one in members), 30.0)
     url = json.loads(members[0].stdout.splitlines()[0])["url"]

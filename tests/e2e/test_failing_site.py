@@ -20,7 +20,7 @@ from random import Random
 
 import pytest
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 
 BACKEND = Path(__file__).with_name("failing_backend.py")
 RETRY_AFTER_S = 2.0

@@ -186,7 +186,7 @@ def test_a_hundred_members_at_once(group):
 def test_a_thousand_first_claims(redis_servers, redis_server):
     """Of so many members that claim each of so many partitions at the same instant, each has one
     winner, who alone can activate it."""
-    from spillover.live.redis_store import RedisLeaseStore
+    from spillover.live.leases.store import RedisLeaseStore
 
     times = LeaseTimes()  # long ones: nobody renews here
     name = redis_servers.new_name()

@@ -21,7 +21,7 @@ from statistics import fmean
 import pytest
 import uvloop
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 from spillover.model.statistics import percentile
 
 LOAD_S = max(10.0, float(os.environ.get("SPILLOVER_SOAK_S", "0")) / 5)

@@ -13,11 +13,11 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI
 
-from spillover.apps.console.console import Console
-from spillover.apps.console.operators import Operators
+from spillover.apps.http.console.console import Console
+from spillover.apps.http.console.operators import Operators
 from spillover.apps.node.console_view import PERIOD_S, cluster_view
 from spillover.apps.node.views import NodeState
-from spillover.live.listening import bind_socket
+from spillover.live.process.listening import bind_socket
 
 STARTS_S = 10.0
 

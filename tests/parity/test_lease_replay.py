@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spillover.core import lease_events as ev
-from spillover.core.lease_desk import MemberSettings
-from spillover.core.lease_member import LeaseMember
-from spillover.core.lease_member_blog import BlogMember
-from spillover.live.driver import Driver
-from spillover.live.timers import Timers
-from spillover.sim.leases import LeaseScene, run_leases
-from spillover.sim.leases_world import Troubles
-from spillover.sim.world import stream
+from spillover.core.leases import events as ev
+from spillover.core.leases.agenda import MemberSettings
+from spillover.core.leases.blog import BlogMember
+from spillover.core.leases.machine import LeaseMember
+from spillover.live.engine.driver import Driver
+from spillover.live.engine.timers import Timers
+from spillover.sim.engine.world import stream
+from spillover.sim.leases.run import LeaseScene, run_leases
+from spillover.sim.leases.world import Troubles
 
 SEED = 3
 PARTITIONS = 9

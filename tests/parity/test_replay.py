@@ -13,16 +13,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from spillover.core import node_events as ev
-from spillover.core.node import NodeMachine
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
-from spillover.live.driver import Driver
-from spillover.live.timers import Timers
-from spillover.sim.faults import Faults
-from spillover.sim.faulty_cluster import build_faulty_federation
-from spillover.sim.federation import build_federation, request_of
-from spillover.sim.world import World, stream
+from spillover.live.engine.driver import Driver
+from spillover.live.engine.timers import Timers
+from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.faults import Faults
+from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.federation import build_federation, request_of
 from spillover_loadgen.workloads import poisson
 
 SEED = 5

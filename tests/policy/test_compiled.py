@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from spillover.policy import acceptance
 from spillover.policy.backoff import backoff_s
-from spillover.policy.choosers import CHOOSERS
+from spillover.policy.overflow import acceptance
+from spillover.policy.overflow.choosers import CHOOSERS
 
 INNER = (
     acceptance.accept_probability,

@@ -36,7 +36,7 @@ def tokens(numba):
 
 @pytest.fixture(scope="module")
 def exact(numba):
-    from spillover.sim.theory.tokens import exact_tokens
+    from spillover.sim.theory.tokens.exact import exact_tokens
 
     return exact_tokens
 

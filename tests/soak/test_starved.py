@@ -25,7 +25,7 @@ from random import Random
 import pytest
 import uvloop
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError
 
 PER_SECOND = 400

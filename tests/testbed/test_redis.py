@@ -14,15 +14,15 @@ import pytest
 
 from spillover.model.errors import InputError, RunError
 from spillover.testbed import redis as testbed_redis
-from spillover.testbed.keeper import Keeper
 from spillover.testbed.redis import find_binary, open_sync_client, redis_at
+from spillover.testbed.watchdog import Keeper
 
 WITHIN_S = 20.0
 SECRET = "right"  # noqa: S105 - of a server that lives for a moment
 
 OWNER = """
 import os, signal, sys
-from spillover.testbed.keeper import Keeper
+from spillover.testbed.watchdog import Keeper
 from spillover.testbed.redis import open_sync_client, redis_at
 with Keeper() as keeper, redis_at(None, keeper) as place:
     pid = open_sync_client(place.url).info("server")["process_id"]

@@ -6,10 +6,10 @@ import argparse
 import json
 import signal
 
-from spillover.bench.catalog import BENCHES, run_bench
-from spillover.bench.display import Display
-from spillover.bench.model import Plan
 from spillover.cli.parsing import whole_number_in
+from spillover.tools.bench.catalog import BENCHES, run_bench
+from spillover.tools.bench.display import Display
+from spillover.tools.bench.model import Plan
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5

@@ -9,15 +9,15 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from spillover.demo.display import Display, closing_table
-from spillover.demo.model import DemoResult
-from spillover.demo.report import write_report
-from spillover.demo.run import DemoPlan, run_demo
-from spillover.demo.speedup import speedups
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.topology import POLICY_NAMES
+from spillover.tools.demo.display import Display, closing_table
+from spillover.tools.demo.model import DemoResult
+from spillover.tools.demo.report import write_report
+from spillover.tools.demo.run import DemoPlan, run_demo
+from spillover.tools.demo.speedup import speedups
 from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.terminal import listed
 from spillover_loadgen.workloads import bursts_duration_s

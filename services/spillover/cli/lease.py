@@ -22,15 +22,15 @@ from spillover.cli.parsing import (
     lease_times,
     redis_url,
 )
-from spillover.live.line_writer import LineWriter
-from spillover.live.logs import configure_logs
+from spillover.live.process.line_writer import LineWriter
+from spillover.live.process.logs import configure_logs
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
-    from spillover.live.lease_group import LeaseGroup
+    from spillover.live.leases.shell import LeaseGroup
 
 DESCRIPTION = """\
 Serve partitions as a member of a group, until SIGTERM, Ctrl-C or POST /admin/drain; then hand
@@ -108,15 +108,15 @@ def _bind(text: str) -> tuple[str, int] | None:
 
 
 def _run_member(options: argparse.Namespace) -> int:
-    from spillover.live.lease_group import LeaseGroup
-    from spillover.live.lease_handlers import load_handler
+    from spillover.live.leases.handlers import load_handler
+    from spillover.live.leases.shell import LeaseGroup
 
     check_extra("a lease group", "leases", "redis")
     url = redis_url(options.redis)
     if url is None:
         expected = f"expected the address of a Redis, here or in {REDIS_VARIABLE}; got none"
         raise InputError("--redis", "", expected)
-    # Where `spillover.live.streams.example` finds its streams.
+    # Where `spillover.live.leases.streams.example` finds its streams.
     os.environ["SPILLOVER_REDIS"] = url
     os.environ["SPILLOVER_GROUP"] = options.group
     configure_logs(
@@ -183,7 +183,7 @@ def _drain_on_signals(member: LeaseGroup) -> None:
 async def _serve(member: LeaseGroup) -> None:
     """Until it has handed over and left. Raises InputError if its id is another one's, RunError if
     it has failed by an error of its own."""
-    from spillover.live.lease_outcome import MemberFailed
+    from spillover.live.leases.completion import MemberFailed
 
     async with member:
         try:

@@ -60,10 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    from spillover.demo.leases.display import LeaseDisplay, closing_table
-    from spillover.demo.leases.plan import LeasePlan
-    from spillover.demo.leases.report import write_report
-    from spillover.demo.leases.run import run_lease_demo
+    from spillover.tools.demo.leases.display import LeaseDisplay, closing_table
+    from spillover.tools.demo.leases.plan import LeasePlan
+    from spillover.tools.demo.leases.report import write_report
+    from spillover.tools.demo.leases.run import run_lease_demo
 
     check_extra("lease demo", "leases", "redis")
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -11,7 +11,7 @@ import uvloop
 from spillover.apps.node.server import serve_node
 from spillover.cli.parsing import add_allow_origin, add_log_format, address
 from spillover.inputs.topology_file import load_topology
-from spillover.live.logs import configure_logs
+from spillover.live.process.logs import configure_logs
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import at_least_zero, whole_number
 

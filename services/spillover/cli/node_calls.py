@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Self
 
-from spillover.live.http1 import HttpClient
+from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError, RunError
 
 ANSWER_WITHIN_S = 3.0

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from urllib.parse import urlsplit
 
-from spillover.apps.sites import origin_of
+from spillover.apps.http.sites import origin_of
 from spillover.model.lease_times import LeaseTimes
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
 from spillover.model.topology import POLICY_NAMES, Topology
-from spillover.sim.plan import Judge, Planner, Servers
+from spillover.sim.overflow.plan import Judge, Planner, Servers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
 from spillover_loadgen.terminal import open_console, say
@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
 def _judge(topology: Topology, schedule: Schedule, seed: int) -> Judge:
     """What the fast engine says of a number of servers."""
     # First what says in one line that the extra is missing; numpy is missing then too.
-    from spillover.sim.fast.overflow import run_fast  # isort: skip
-    from spillover.sim.fast.overflow_arrivals import arrays_of  # isort: skip
+    from spillover.sim.fast.overflow.run import run_fast  # isort: skip
+    from spillover.sim.fast.overflow.arrivals import arrays_of  # isort: skip
     import numpy as np
 
     arrivals = arrays_of(schedule, topology)

@@ -17,12 +17,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
-from spillover.reproduce.catalog import figures_of, select
-from spillover.reproduce.documents import DOCUMENTS
-from spillover.reproduce.figure import Effort
-from spillover.reproduce.page import write_page
-from spillover.reproduce.record import Record
-from spillover.reproduce.run import Listener, Outcome, Plan, run_plan
+from spillover.tools.reproduce.catalog import figures_of, select
+from spillover.tools.reproduce.documents import DOCUMENTS
+from spillover.tools.reproduce.figure import Effort
+from spillover.tools.reproduce.page import write_page
+from spillover.tools.reproduce.record import Record
+from spillover.tools.reproduce.run import Listener, Outcome, Plan, run_plan
 from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.terminal import open_console
 

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import spillover
-from spillover.deployment.compose import ComposeSettings, compose_files, compose_text
-from spillover.deployment.containers import (
+from spillover.inputs.topology_file import load_topology
+from spillover.inputs.yaml_file import shown_path
+from spillover.model.errors import InputError
+from spillover.model.topology import Topology
+from spillover.tools.deployment.compose import ComposeSettings, compose_files, compose_text
+from spillover.tools.deployment.containers import (
     CPUS,
     EXTRAS,
     IMAGE,
@@ -21,13 +25,9 @@ from spillover.deployment.containers import (
     has_python_handler,
     loopback_handlers,
 )
-from spillover.deployment.files import drop_stale, put_files
-from spillover.deployment.kubernetes import SITE_FILES, KubernetesSettings, kubernetes_files
-from spillover.deployment.ports import FIRST_PORT, LAST_PORT, publish
-from spillover.inputs.topology_file import load_topology
-from spillover.inputs.yaml_file import shown_path
-from spillover.model.errors import InputError
-from spillover.model.topology import Topology
+from spillover.tools.deployment.files import drop_stale, put_files
+from spillover.tools.deployment.kubernetes import SITE_FILES, KubernetesSettings, kubernetes_files
+from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, publish
 from spillover_loadgen.option_types import above_zero, whole_number
 
 NETWORKS_COMFORTABLE = 28

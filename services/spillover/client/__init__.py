@@ -7,14 +7,14 @@ that needs one loads it then.
 
 from __future__ import annotations
 
-from spillover.live.lease_group import LeaseGroup
-from spillover.live.lease_renewal.lease import Fenced, Lease, StopEvent, current_lease
-from spillover.live.lease_thread import LeaseGroupThread
-from spillover.live.sinks.http_sink import EpochGate, Verdict, epoch_headers, raise_if_fenced
-from spillover.live.sinks.redis_sink import AsyncRedisSink, RedisSink
-from spillover.live.sinks.sql_sink import SqlSink
-from spillover.live.streams.reader import AsyncStreamReader, StreamReader
-from spillover.live.streams.writer import AsyncStreamWriter, StreamWriter
+from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
+from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.sinks.http_sink import EpochGate, Verdict, epoch_headers, raise_if_fenced
+from spillover.live.leases.sinks.redis_sink import AsyncRedisSink, RedisSink
+from spillover.live.leases.sinks.sql_sink import SqlSink
+from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
+from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
+from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.lease_times import LeaseTimes
 

@@ -1,6 +1,6 @@
 """The function on a Dask cluster that a handler `dask:ADDRESS:MODULE:FUNCTION` names.
 
-Calling it is in `spillover.live.workers`.
+Calling it is in `spillover.live.handlers`.
 """
 
 from __future__ import annotations

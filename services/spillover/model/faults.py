@@ -1,7 +1,7 @@
 """Faults: what goes wrong in a federation, where and when. Values, checked against a topology.
 
 Reading them from YAML is in `spillover.inputs.fault_file`; what they do is the simulator's
-business (`spillover.sim.faults`).
+business (`spillover.sim.overflow.faults`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class LinkFault:
 
     `delay_ms` replaces the topology's and up to `jitter_ms` come on top of it, evenly distributed.
     `loss`, `duplicate` and `reorder` are probabilities by message; the last two are of reports
-    only, since all else travels in order on connections (see `sim.network`).
+    only, since all else travels in order on connections (see `sim.overflow.network`).
     """
 
     at_s: float

@@ -2,7 +2,7 @@
 
 The times are those of the source document (Henrik's algorithm of 2015), with the defaults of
 contract section 6; what is derived from them for the guarded rule is here too. Who waits how long
-and who may take a partition is decided in `policy.leasing`.
+and who may take a partition is decided in `policy.leases`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The services that a handler `http:URL[,URL...]` stands in front of, as it names them.
 
-Calling them is in `spillover.live.workers`.
+Calling them is in `spillover.live.handlers`.
 """
 
 from __future__ import annotations

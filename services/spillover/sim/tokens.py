@@ -33,9 +33,9 @@ import numpy as np
 
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool
-from spillover.sim.fast.tokens import Counts, TokenSystem
-from spillover.sim.fast.tokens_layout import Floats
-from spillover.sim.theory.tokens_static import static_split
+from spillover.sim.fast.tokens.layout import Floats
+from spillover.sim.fast.tokens.run import Counts, TokenSystem
+from spillover.sim.theory.tokens.static import static_split
 
 STATIC_POLICIES = ("static-best", "static-uniform")
 
@@ -123,7 +123,7 @@ def run_tokens(
                    probabilities of `sim.theory`, and blocked if it is full
     discipline     ps: a class shares its balanced fair rate evenly, that of its servers where no
                    other class uses them; fcfs: sequential, several servers on one job
-    sizes          exp, hyper, hyper-by-class, det: see `sim.fast.tokens.laws_of`
+    sizes          exp, hyper, hyper-by-class, det: see `sim.fast.tokens.run.laws_of`
     interruptions  fcfs: how often a job of mean size goes to the end of the queue, on average
     on_progress    is called with the share that is done, 0..1
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis_connection import check_options, place_of, told_error
+from spillover.live.redis.connection import check_options, place_of, told_error
 from spillover.model.errors import InputError, PeerError, RunError
 from spillover.model.extras import missing_extra
-from spillover.testbed.keeper import Keeper, end_group
+from spillover.testbed.watchdog import Keeper, end_group
 
 if TYPE_CHECKING:
     from redis import Redis

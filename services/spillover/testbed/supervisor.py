@@ -24,8 +24,8 @@ from typing import Self
 import httpx
 
 from spillover.inputs.topology_file import dump_topology
-from spillover.live.ending import ENDING
-from spillover.live.memory_limit import default_held_limit_bytes
+from spillover.live.overflow.ending import ENDING
+from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology

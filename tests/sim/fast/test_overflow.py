@@ -16,10 +16,10 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.policy.choosers import CHOOSERS
-from spillover.sim.federation import build_federation, request_of
-from spillover.sim.overflow import run_overflow
-from spillover.sim.world import World
+from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.sim.engine.world import World
+from spillover.sim.overflow.federation import build_federation, request_of
+from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
 
 ENGINE_FIELDS = ("engine", "events", "requests_per_s")
@@ -30,7 +30,7 @@ OUTCOMES = {0: None, 1: "done", 2: "expired", 3: "refused"}
 def fast(require):
     """The engine, where numba is installed."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast import overflow
+    from spillover.sim.fast.overflow import run as overflow
 
     return overflow
 
@@ -196,7 +196,7 @@ def test_a_schedule_of_years_is_refused(fast):
 FIRST_RUN = """
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
-from spillover.sim.fast.overflow import run_fast
+from spillover.sim.fast.overflow.run import run_fast
 topology = load_topology("ring5")
 print(run_fast(topology, [Arrival(1.0, topology.cluster_ids[0])], 1).wall_s)
 """

@@ -9,28 +9,28 @@ from random import Random
 
 import pytest
 
-from spillover.core.admission import Admission
-from spillover.core.decider import Decider
 from spillover.core.fifo import Fifo
-from spillover.core.health import Health
-from spillover.core.held import Held
-from spillover.core.neighbors import Neighbors
-from spillover.core.node_settings import NodeSettings
-from spillover.core.servers import Servers
+from spillover.core.overflow.admission import Admission
+from spillover.core.overflow.decider import Decider
+from spillover.core.overflow.health import Health
+from spillover.core.overflow.held import Held
+from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.settings import NodeSettings
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.statistics import summarize
-from spillover.policy import choosers
-from spillover.sim.overflow import run_overflow
-from spillover.sim.world import stream
+from spillover.policy.overflow import choosers
+from spillover.sim.engine.world import stream
+from spillover.sim.overflow.run import run_overflow
 
 
 @pytest.fixture(scope="module")
 def fast(require):
     """The engine, where numba is installed."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast import overflow
+    from spillover.sim.fast.overflow import run as overflow
 
     return overflow
 
@@ -45,9 +45,9 @@ def test_draws_are_those_of_the_machines(fast, topology):
     """Two generations of the twister and more, at two clusters in turn."""
     import numpy as np
 
-    from spillover.sim.fast import overflow_arrivals
     from spillover.sim.fast.compile import kernel
-    from spillover.sim.fast.overflow_draws import draw
+    from spillover.sim.fast.overflow import arrivals as overflow_arrivals
+    from spillover.sim.fast.overflow.draws import draw
 
     @kernel
     def draw_all(state, found):
@@ -67,8 +67,8 @@ def test_formulas_of_the_core_agree(fast):
     """The stay and the running mean, which stand in the kernel once more: the same bits."""
     import numpy as np
 
-    from spillover.sim.fast import overflow_rules
-    from spillover.sim.fast.overflow_state import CLUSTER
+    from spillover.sim.fast.overflow import rules as overflow_rules
+    from spillover.sim.fast.overflow.state import CLUSTER
 
     random = Random(1)
     for _ in range(200):
@@ -112,7 +112,7 @@ def test_arrays_are_as_good_as_a_list(fast, topology):
     """And nothing of them is changed by a run."""
     import numpy as np
 
-    from spillover.sim.fast.overflow_arrivals import ArrivalArrays
+    from spillover.sim.fast.overflow.arrivals import ArrivalArrays
 
     random = Random(3)
     times_s = np.sort(np.array([random.random() for _ in range(300)]))
@@ -175,7 +175,7 @@ def test_summaries_are_those_of_lists(fast):
 
 def test_poisson_arrays_follow_their_law(fast, topology):
     """Gaps of the mean asked for, as many at each home as at the others, the same for a seed."""
-    from spillover.sim.fast.overflow_arrivals import poisson_arrays
+    from spillover.sim.fast.overflow.arrivals import poisson_arrays
 
     arrays = poisson_arrays(topology, rate_per_s=100.0, requests=200_000, seed=1)
     arrays.check(topology)
@@ -208,7 +208,7 @@ def test_arrays_that_make_no_sense(fast, topology):
     """Lengths that differ, homes that are none."""
     import numpy as np
 
-    from spillover.sim.fast.overflow_arrivals import ArrivalArrays
+    from spillover.sim.fast.overflow.arrivals import ArrivalArrays
 
     with pytest.raises(InputError, match="expected arrays of one length"):
         fast.run_fast(topology, ArrivalArrays(np.zeros(2), np.zeros(3, np.int32)), 1)

@@ -17,7 +17,7 @@ from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 @pytest.fixture(scope="module")
 def layout(require):
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast import tokens_layout
+    from spillover.sim.fast.tokens import layout as tokens_layout
 
     return tokens_layout
 

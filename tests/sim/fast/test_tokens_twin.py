@@ -193,8 +193,8 @@ SPLIT = {"x": {"a": 0.7, "b": 0.3}, "y": {"b": 0.0, "c": 0.25, "d": 0.75}}
 def test_every_count_is_the_twins(require, quantum, sizes, split):
     """Blocked jobs by type to the job, idle times by server and the end to rounding."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast.tokens import TokenSystem
-    from spillover.sim.fast.tokens_jobs import draws_of
+    from spillover.sim.fast.tokens.jobs import draws_of
+    from spillover.sim.fast.tokens.run import TokenSystem
 
     pool, seed = unlike_pool(), 11
     twin = Twin(pool, draws_of(seed), sizes=sizes, quantum=quantum, split=split)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillover.model.errors import InputError
-from spillover.sim.theory.probing import solve
-from spillover.sim.theory.probing_system import (
+from spillover.sim.theory.queue.chain import solve
+from spillover.sim.theory.queue.system import (
     ProbingSystem,
     ProducerKind,
     alike,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.sim.theory.probing_producer import (
+from spillover.sim.theory.queue.producer import (
     few_sources,
     geometric_mean,
     log_geometric_sum,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillover.sim.theory.probing_request import (
+from spillover.sim.theory.queue.request import (
     independent_probes,
     probes_among,
     share_of,

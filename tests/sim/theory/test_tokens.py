@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.queues import erlang_b, mm1k_blocking, mm1k_distribution
-from spillover.sim.theory.tokens_graph import parts_of
-from spillover.sim.theory.tokens_rational import rational_figures
+from spillover.sim.theory.erlang import erlang_b, mm1k_blocking, mm1k_distribution
+from spillover.sim.theory.tokens.graph import parts_of
+from spillover.sim.theory.tokens.rational import rational_figures
 
 quarters = st.integers(1, 16).map(lambda count: count / 4)
 
@@ -25,7 +25,7 @@ quarters = st.integers(1, 16).map(lambda count: count / 4)
 def solve(require):
     """The method under test; imported late, since it needs numpy."""
     require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
-    from spillover.sim.theory.tokens import exact_tokens
+    from spillover.sim.theory.tokens.exact import exact_tokens
 
     return exact_tokens
 
@@ -98,7 +98,7 @@ def test_what_is_accepted_is_served(solve, pool, rho):
 @given(pool=pools(tokens_max=3, count_max=4))
 def test_both_ways_round_agree(solve, pool):
     """Counting available tokens, or tokens held with types and servers in each other's place."""
-    from spillover.sim.theory.tokens_grid import _Grid
+    from spillover.sim.theory.tokens.grid import _Grid
 
     for part in parts_of(pool):
         weights, empty, full = _Grid(part.tokens, part.types, part.servers).solve()

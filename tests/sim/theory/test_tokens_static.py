@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.queues import mm1k_blocking, mm1k_distribution
-from spillover.sim.theory.tokens_bottlenecks import bottlenecks, even_split
+from spillover.sim.theory.erlang import mm1k_blocking, mm1k_distribution
+from spillover.sim.theory.tokens.bottlenecks import bottlenecks, even_split
 
 quarters = st.integers(1, 16).map(lambda count: count / 4)
 
@@ -24,7 +24,7 @@ quarters = st.integers(1, 16).map(lambda count: count / 4)
 def theory(require):
     """The module of the policies; imported late, since it needs numpy."""
     require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
-    from spillover.sim.theory import tokens
+    from spillover.sim.theory.tokens import exact as tokens
 
     return tokens
 
@@ -103,7 +103,7 @@ def chain_of(pool, arrivals):
 @given(pool=pools(count_max=2), policy=st.sampled_from(["static-best", "static-uniform"]))
 def test_the_open_network_as_a_chain(theory, pool, policy):
     """Equation (3) against first come first served, for which it holds as well."""
-    from spillover.sim.theory.tokens_static import static_split
+    from spillover.sim.theory.tokens.static import static_split
 
     split = static_split(pool, policy)
     arrivals = dict.fromkeys((each.id for each in pool.classes), 0.0)
@@ -163,7 +163,7 @@ def test_the_best_odds_load_servers_as_evenly_as_can_be(pool):
 @given(pool=pools(), policy=st.sampled_from(["static-best", "static-uniform"]))
 def test_with_a_class_for_each_server_they_are_queues_of_their_own(theory, pool, policy):
     """M/M/1/K, one by one; and the best odds give every server its bottleneck's load."""
-    from spillover.sim.theory.tokens_static import static_split
+    from spillover.sim.theory.tokens.static import static_split
 
     own = {f"c{k}": each for k, each in enumerate(pool.servers)}
     types = tuple(

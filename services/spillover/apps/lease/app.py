@@ -1,4 +1,4 @@
-"""The FastAPI app of a lease member: routes that show what `live.lease_report` knows."""
+"""The FastAPI app of a lease member: routes that show what `live.leases.report` knows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from spillover import __version__
-from spillover.apps.api_docs.routes import add_api_docs
-from spillover.apps.heads import HeadAsGet
+from spillover.apps.http.api_docs.routes import add_api_docs
+from spillover.apps.http.heads import HeadAsGet
+from spillover.apps.http.sites import Site
 from spillover.apps.lease.console_view import lease_console
 from spillover.apps.lease.problems import Problem, ProblemView, add_problem_handlers, problems
 from spillover.apps.lease.views import LeaseState, MemberState, lease_state, member_state
-from spillover.apps.sites import Site
-from spillover.live.lease_metrics import LeaseMetrics
-from spillover.live.lease_report import GroupReport
+from spillover.live.leases.metrics import LeaseMetrics
+from spillover.live.leases.report import GroupReport
 
 SITE = Site()
 """A member has no name in its configuration."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spillover import __version__
-from spillover.apps.console.console import Console
-from spillover.apps.console.operators import Operators
+from spillover.apps.http.console.console import Console
+from spillover.apps.http.console.operators import Operators
 from spillover.apps.lease.views import lease_state
-from spillover.live.lease_report import GroupReport
+from spillover.live.leases.report import GroupReport
 
 PERIOD_S = 0.5
 """Leases last seconds."""

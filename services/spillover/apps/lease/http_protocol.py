@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from spillover.apps.console.console import TAKE_OVER
+from spillover.apps.http.console.console import TAKE_OVER
 
 REQUEST_LIMIT_BYTES = 65_536
 """Of whatever comes before it is answered. No route here reads a body."""

@@ -16,12 +16,12 @@ import uvloop
 
 from spillover.apps.lease.app import create_app
 from spillover.apps.lease.http_protocol import BriefProtocol
-from spillover.live.lease_group import LeaseGroup
-from spillover.live.lease_metrics import LeaseMetrics
-from spillover.live.lease_report import GroupReport
-from spillover.live.listening import bind_socket
-from spillover.live.logs import OncePerPeriod
-from spillover.live.own_threads import start_own
+from spillover.live.leases.metrics import LeaseMetrics
+from spillover.live.leases.report import GroupReport
+from spillover.live.leases.shell import LeaseGroup
+from spillover.live.process.listening import bind_socket
+from spillover.live.process.logs import OncePerPeriod
+from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError
 
 START_S = 10.0

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from spillover import __version__
-from spillover.live.lease_report import GroupReport, Seen
+from spillover.live.leases.report import GroupReport, Seen
 
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 

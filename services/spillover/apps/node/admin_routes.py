@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
-from spillover.apps.node.cold_bodies import StrictBody, described_body, read_json
+from spillover.apps.http.sites import Site
+from spillover.apps.node.json_body import StrictBody, described_body, read_json
 from spillover.apps.node.openapi import problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
-from spillover.apps.sites import Site
-from spillover.core.node_events import Drain, PolicySet, Resume
-from spillover.live.node_shell import NodeShell
+from spillover.core.overflow.events import Drain, PolicySet, Resume
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
 from spillover.model.topology import POLICY_NAMES
 

@@ -13,12 +13,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from spillover import __version__
-from spillover.apps.api_docs.routes import add_api_docs
-from spillover.apps.heads import HeadAsGet
+from spillover.apps.http.api_docs.routes import add_api_docs
+from spillover.apps.http.heads import HeadAsGet
+from spillover.apps.http.sites import Site
 from spillover.apps.node.admin_routes import add_admin_routes
-from spillover.apps.node.cold_bodies import described_body, read_json
 from spillover.apps.node.console_view import node_console
-from spillover.apps.node.doors import AsgiApp, PeerVersions
+from spillover.apps.node.exposure import AsgiApp, PeerVersions
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
     Federation,
@@ -26,6 +26,7 @@ from spillover.apps.node.federation import (
     GatheredStates,
 )
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.json_body import described_body, read_json
 from spillover.apps.node.nearby import nearest_path
 from spillover.apps.node.openapi import add_hot_paths, problems
 from spillover.apps.node.pages import Pages
@@ -38,9 +39,8 @@ from spillover.apps.node.views import (
     explanation,
     node_state,
 )
-from spillover.apps.sites import Site
-from spillover.live import wire
-from spillover.live.node_shell import NodeShell
+from spillover.live.overflow import wire
+from spillover.live.overflow.shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 

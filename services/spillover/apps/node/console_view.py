@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from spillover import __version__
-from spillover.apps.console.console import Console
-from spillover.apps.console.operators import Operators
+from spillover.apps.http.console.console import Console
+from spillover.apps.http.console.operators import Operators
 from spillover.apps.node.federation import Federation
 from spillover.apps.node.views import NeighborState, NodeState, Unreachable
-from spillover.core.decisions import Decision
-from spillover.core.node_events import Drain, Resume
-from spillover.live.node_shell import NodeShell
+from spillover.core.overflow.decisions import Decision
+from spillover.core.overflow.events import Drain, Resume
+from spillover.live.overflow.shell import NodeShell
 
 PERIOD_S = 0.2
 DECISIONS_MAX = 30

@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from spillover.apps.node.exchange import ReplyTo
-from spillover.live.write_batch import write_parts
+from spillover.live.engine.write_batch import write_parts
 
 if TYPE_CHECKING:
     from spillover.apps.node.direct_path import DirectPath

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
 from spillover.apps.node.exchange import Exchange
 from spillover.apps.node.unread import UnreadAnswers
-from spillover.live.write_batch import WriteBatch
+from spillover.live.engine.write_batch import WriteBatch
 
 EXCHANGE = "spillover.exchange"
 """Where a scope carries the Exchange of its request."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from spillover.apps.node.problems import Problem
-from spillover.live.moving import Moving
-from spillover.live.write_batch import write_parts
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import write_parts
 
 if TYPE_CHECKING:
     from spillover.apps.node.direct_path import DirectPath

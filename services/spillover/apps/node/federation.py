@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from spillover.apps.node.cold_bodies import StrictBody
+from spillover.apps.node.json_body import StrictBody
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import (
     ClusterName,
@@ -27,11 +27,11 @@ from spillover.apps.node.views import (
     Unreachable,
     node_state,
 )
-from spillover.live import wire
-from spillover.live.agreement import TurnedAway
-from spillover.live.http1 import Response
-from spillover.live.logs import Message, OncePerPeriod
-from spillover.live.node_shell import NodeShell
+from spillover.live.http.client import Response
+from spillover.live.overflow import wire
+from spillover.live.overflow.agreement import TurnedAway
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import PeerError
 from spillover.model.ids import ClusterId
 

@@ -13,9 +13,9 @@ import logging
 import resource
 from collections.abc import Callable
 
-from spillover.core.node_settings import NodeSettings
-from spillover.live.logs import Message
-from spillover.live.timers import Timers
+from spillover.core.overflow.settings import NodeSettings
+from spillover.live.engine.timers import Timers
+from spillover.live.process.logs import Message
 
 FILES_SPARE = 1024
 """For all that is no request: streams of reports, warm connections, those that are closing."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from spillover.apps.console.console import EVENTS_PATH, TAKE_OVER
+from spillover.apps.http.console.console import EVENTS_PATH, TAKE_OVER
 from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
 from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.encoded_once import EncodedOnce
@@ -27,10 +27,10 @@ from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
 from spillover.apps.node.waiting import Waiting
-from spillover.core.names import Entry
-from spillover.live import wire
-from spillover.live.node_shell import NodeShell
-from spillover.live.reception import fingerprint
+from spillover.core.overflow.idempotency import Entry
+from spillover.live.overflow import wire
+from spillover.live.overflow.home_requests import fingerprint
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 Scope: TypeAlias = MutableMapping[str, Any]

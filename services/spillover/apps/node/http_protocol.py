@@ -22,7 +22,7 @@ from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
 from spillover.apps.node.exchange import CLOSE, DISCARD_LIMIT_BYTES, Exchange, body_too_slow
 from spillover.apps.node.half_closed import HalfClosed, KeepsHalfClosed
 from spillover.apps.node.problems import Problem
-from spillover.live.write_batch import WriteBatch
+from spillover.live.engine.write_batch import WriteBatch
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a

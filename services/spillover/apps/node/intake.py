@@ -14,8 +14,8 @@ from spillover.apps.node.exchange import NO_ROOM, Framing
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_body import fault_of, read_body
-from spillover.core.node_events import Refuse
-from spillover.live.wire import DEADLINE_MS_MAX, NOTHING
+from spillover.core.overflow.events import Refuse
+from spillover.live.overflow.wire import DEADLINE_MS_MAX, NOTHING
 from spillover.model.ids import RequestId
 from spillover.model.request import (
     NAME_LENGTH_MAX,

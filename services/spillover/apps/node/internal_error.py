@@ -6,8 +6,8 @@ import logging
 
 from spillover.apps.node.exchange import ReplyTo
 from spillover.apps.node.problems import Problem
-from spillover.live.logs import Message, OncePerPeriod
-from spillover.live.node_shell import NodeShell
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import Message, OncePerPeriod
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())

@@ -20,9 +20,9 @@ from spillover.apps.node.preferences import read_preferences, read_wait_ms
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, ended_view, node_ended, visit_view
 from spillover.apps.node.waiting import Waiting
-from spillover.core.names import Entry
-from spillover.core.visit import Visit
-from spillover.live.node_shell import NodeShell
+from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.visit import Visit
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer
 
 UNKNOWN = "no request of this name is known here, or no longer"

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.apps.node.problems import STATUS_BY_REASON
-from spillover.live import wire
-from spillover.live.agreement import Terms
+from spillover.live.overflow import wire
+from spillover.live.overflow.agreement import Terms
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 from spillover.model.topology import CLUSTER_ID
 

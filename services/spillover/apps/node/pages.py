@@ -14,10 +14,10 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-from spillover.apps.node.doors import PEER_PREFIX, Send
+from spillover.apps.http.sites import ANY_ORIGIN, Site
 from spillover.apps.node.exchange import Exchange
+from spillover.apps.node.exposure import PEER_PREFIX, Send
 from spillover.apps.node.problems import Problem
-from spillover.apps.sites import ANY_ORIGIN, Site
 
 REQUESTS = "/requests"
 

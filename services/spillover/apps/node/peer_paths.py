@@ -14,11 +14,11 @@ from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
 from spillover.apps.node.intake import problem_of
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import node_ended
-from spillover.core.node_events import BytesMoving, CancelAsked, Refuse, ReportAsked
-from spillover.live import wire
-from spillover.live.agreement import Terms, TurnedAway
-from spillover.live.node_shell import NodeShell
-from spillover.live.report_streams import ReportStream
+from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
+from spillover.live.overflow import wire
+from spillover.live.overflow.agreement import Terms, TurnedAway
+from spillover.live.overflow.report_streams import ReportStream
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer, Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

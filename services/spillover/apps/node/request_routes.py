@@ -13,9 +13,9 @@ from spillover.apps.node.lookups import UNKNOWN
 from spillover.apps.node.openapi import RequestStateView, problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import request_view, visit_view
-from spillover.core.names import Entry
-from spillover.live.node_shell import NodeShell
-from spillover.live.reception import FutureWaiter
+from spillover.core.overflow.idempotency import Entry
+from spillover.live.overflow.home_requests import FutureWaiter
+from spillover.live.overflow.shell import NodeShell
 
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""

@@ -9,10 +9,10 @@ import msgspec
 
 from spillover.apps.node.intake import answer_fields, problem_of
 from spillover.apps.node.problems import Problem
-from spillover.core.ledger import FAILURES
-from spillover.core.names import Entry
-from spillover.core.visit import State, Visit
-from spillover.live.node_shell import NodeShell
+from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.ledger import FAILURES
+from spillover.core.overflow.visit import State, Visit
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer, Outcome
 
 RUNNING = "running"

@@ -17,15 +17,15 @@ import uvicorn
 
 from spillover import __version__
 from spillover.apps.node.app import create_app
-from spillover.apps.node.doors import AsgiApp, PeerDoor, PublicDoor
+from spillover.apps.node.exposure import AsgiApp, PeerDoor, PublicDoor
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.http_protocol import BoundedProtocol
-from spillover.live.allocator import keep_freed_memory
-from spillover.live.ending import tell_lost
-from spillover.live.listening import bind_socket
-from spillover.live.logs import Message, OncePerPeriod
-from spillover.live.node_shell import NodeShell
-from spillover.live.own_threads import start_own
+from spillover.live.overflow.ending import tell_lost
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.allocator import keep_freed_memory
+from spillover.live.process.listening import bind_socket
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.own_threads import start_own
 from spillover.model.topology import Topology
 
 KEEP_ALIVE_S = 120

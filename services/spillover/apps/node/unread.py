@@ -9,8 +9,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from spillover.core.held import Held
-from spillover.live.moving import Moving
+from spillover.core.overflow.held import Held
+from spillover.live.engine.moving import Moving
 
 UNREAD_S = 60.0
 """Who has read nothing of an answer for so long has gone: the answer must not be held for it."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
-from spillover.core.decisions import describe
-from spillover.live.node_shell import NodeShell
-from spillover.live.recent import REFUSED, WINDOW_S, RecentEnds
+from spillover.core.overflow.decisions import describe
+from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID
 

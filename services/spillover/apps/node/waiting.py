@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from spillover.apps.node.exchange import ReplyTo
-from spillover.live.node_shell import NodeShell
-from spillover.live.reception import Waiter
+from spillover.live.overflow.home_requests import Waiter
+from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer
 
 

@@ -10,7 +10,7 @@ import sys
 from rich.table import Table
 
 from spillover.model.errors import InputError
-from spillover.sim.theory.probing_system import ProbingSystem, alike, fast_and_slow
+from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.terminal import open_console
 
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Solve the model; the exit status."""
-    from spillover.sim.theory.probing import solve
+    from spillover.sim.theory.queue.chain import solve
 
     figures = solve(read_system(options)).as_dict()
     if options.json:

@@ -18,7 +18,7 @@ from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.terminal import open_console, say
 
 if TYPE_CHECKING:
-    from spillover.sim.theory.tokens import TokenFigures
+    from spillover.sim.theory.tokens.exact import TokenFigures
 
 POLICIES = ("dynamic", "static-best", "static-uniform", "ideal")
 
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Solve the pool; the exit status."""
     check_extra("exact tokens", "sim", "numpy")
-    from spillover.sim.theory.tokens import exact_tokens
+    from spillover.sim.theory.tokens.exact import exact_tokens
 
     pool = load_pool(options.pool)
     try:

@@ -15,19 +15,19 @@ from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import add_lease_times, lease_times
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
-from spillover.policy.leasing import WAIT_READINGS
+from spillover.policy.leases import WAIT_READINGS
 from spillover_loadgen.option_types import at_least_zero, whole_number
 from spillover_loadgen.terminal import open_console, say
 
 if TYPE_CHECKING:
-    from spillover.sim.leases import LeaseScene
+    from spillover.sim.leases.run import LeaseScene
 
 Trouble = tuple[str, float]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from spillover.sim.leases import CHALLENGES, STARTS
+    from spillover.sim.leases.run import CHALLENGES, STARTS
 
     parser.add_argument(
         "--nodes", required=True, type=whole_number, metavar="N", help="n0, n1, ..."
@@ -99,7 +99,7 @@ def _add_troubles(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the model; the exit status."""
-    from spillover.sim.leases import run_leases
+    from spillover.sim.leases.run import run_leases
 
     if options.nodes < 1:
         raise InputError("--nodes", "", f"expected at least 1, got {options.nodes}")
@@ -126,9 +126,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:
-    from spillover.sim.leases import LeaseScene
-    from spillover.sim.leases_work import SKEWED, skewed_loads
-    from spillover.sim.leases_world import Troubles
+    from spillover.sim.leases.loads import SKEWED, skewed_loads
+    from spillover.sim.leases.run import LeaseScene
+    from spillover.sim.leases.world import Troubles
 
     times = lease_times(options)
     troubles = Troubles(

@@ -20,7 +20,7 @@ from spillover.model.errors import InputError
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import POLICY_NAMES, Topology
-from spillover.sim.shared import SHARED
+from spillover.sim.overflow.shared import SHARED
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
 from spillover_loadgen.terminal import listed, open_console, say
 
@@ -92,7 +92,7 @@ def _engine(
     if options.faults is not None and options.engine == "fast":
         raise InputError("--faults", "", "expected with --engine full: the fast one has none")
     if options.engine == "fast":
-        from spillover.sim.fast.overflow import run_fast
+        from spillover.sim.fast.overflow.run import run_fast
 
         def fast(policy: str, schedule: Schedule, on_progress: OnProgress) -> Any:
             if policy == SHARED:
@@ -109,8 +109,8 @@ def _engine(
         faults = load_faults(options.faults, topology, duration_s)
 
     def full(policy: str, schedule: Schedule, on_progress: OnProgress) -> Any:
-        from spillover.sim.overflow import run_overflow
-        from spillover.sim.shared import run_shared
+        from spillover.sim.overflow.run import run_overflow
+        from spillover.sim.overflow.shared import run_shared
 
         if policy == SHARED:
             return run_shared(topology, schedule, seed, on_progress)

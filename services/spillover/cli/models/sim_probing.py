@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulate; the exit status."""
     system = read_system(options)
-    from spillover.sim.probing import simulate
+    from spillover.sim.queue import simulate
 
     avoid_visited = options.avoid_visited
     with progress_bar("objects", options.objects) as on_progress:

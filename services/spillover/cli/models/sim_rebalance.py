@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the model; the exit status."""
     # What computes is loaded only when it is run.
-    from spillover.sim.rebalance import rebalance
+    from spillover.sim.membership import rebalance
 
     on_circle = options.rule == "consistent-hash"
     if on_circle and options.start is not None:

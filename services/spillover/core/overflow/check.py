@@ -1,0 +1,36 @@
+"""What must be true of a cluster's machine after every event: asserted in tests and simulations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spillover.core.overflow.visit import State, count_states
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.facts import NodeFacts
+
+
+def check_node(machine: NodeFacts) -> None:
+    """Raises AssertionError where an invariant does not hold."""
+    register, queue, servers = machine.register, machine.queue, machine.servers
+    visits = register.visits
+    home, foreign = count_states(visits.values())
+    register.ledger.check(home, foreign)
+    running = home[State.RUNNING] + foreign[State.RUNNING]
+    waiting = home[State.QUEUED] + foreign[State.QUEUED]
+    away = home[State.AWAY] + foreign["handed_on"]
+    settings = machine.settings
+    assert servers.free >= 0, "more requests run than there are servers"
+    occupied = running + len(servers.stuck) + servers.cooling
+    assert servers.busy == occupied, (servers.busy, running, servers.stuck, servers.cooling)
+    machine.health.check()
+    assert len(queue) == waiting, (len(queue), waiting)
+    assert not (servers.ready and waiting), "a request waits although a server is free"
+    assert register.away == away <= settings.away_limit, (register.away, away)
+    # What turned out not to have started comes back on top of what may be away.
+    assert waiting + away <= settings.queue_limit + settings.away_limit + settings.servers
+    assert all(visits[visit.ref] is visit for visit in queue)
+    held = register.held
+    assert held.request_bytes == sum(visit.request.size_bytes for visit in visits.values())
+    assert held.request_bytes <= held.limit_bytes, (held.request_bytes, held.limit_bytes)
+    machine.neighbors.check()

@@ -1,0 +1,103 @@
+"""Decision records: why a request was started, kept, handed on or refused, in full.
+
+A record holds what the decision was made from, so that it can be made again from the record alone
+(`choosers` with the same arguments and draw). They are kept in `story`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.core.overflow.health import WELL
+from spillover.core.overflow.neighbors import Knowledge
+from spillover.model.ids import RequestId
+from spillover.model.request import Refusal
+from spillover.policy.overflow.acceptance import accept_probability, neighborhood_reject_probability
+
+STARTED = "started"
+KEPT = "kept"
+FORWARDED = "forwarded"
+REFUSED = "refused"
+
+RESTING = "resting"
+"""In place of a health: what runs the work here has asked to be left alone for a while."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """One decision, and what it was made from.
+
+    `eligible` and `weights` are by neighbor, and empty where the policy was not asked: with a free
+    server, and for what is refused whatever neighbors say. `objection` is why the request should
+    not be kept here, and where it was refused, why.
+    """
+
+    at_s: float
+    request_id: RequestId
+    outcome: str
+    neighbor: int
+    policy: str
+    queue_length: int
+    busy: int
+    servers: int
+    hops: int
+    may_keep: bool
+    service_s: float
+    draw: float
+    knowledge: Knowledge
+    objection: Refusal | None
+    eligible: tuple[bool, ...] = ()
+    weights: tuple[float, ...] = ()
+    health: str = WELL
+    """Of this cluster: see `health`, or RESTING."""
+
+    @property
+    def accept_probability(self) -> float:
+        """The P that it was made with: 0 where the request could not be kept."""
+        if not self.may_keep:
+            return 0.0
+        return accept_probability(self.queue_length, self.servers)
+
+
+def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any]:
+    """A decision as users read it (contract, section 4, /explain).
+
+    `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
+    unknown, `reason` where nothing spoke against keeping it.
+    """
+    known = decision.knowledge
+    accept = decision.accept_probability
+    reject = neighborhood_reject_probability(accept, known.accept, known.known)
+    neighbors = [
+        {
+            "id": neighbor_id,
+            "accept_probability": known.accept[y],
+            "neighborhood_accept_probability": 1.0 - known.reject_near[y],
+            "queue_length": known.queue_length[y],
+            "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
+            "delay_ms": known.delays_s[y] * 1e3,
+            "alive": known.known[y],
+            "degraded": known.degraded[y],
+            "eligible": decision.eligible[y] if decision.eligible else None,
+            "weight": decision.weights[y] if decision.weights else None,
+        }
+        for y, neighbor_id in enumerate(neighbor_ids)
+    ]
+    return {
+        "outcome": decision.outcome,
+        "neighbor": neighbor_ids[decision.neighbor] if decision.neighbor >= 0 else None,
+        "policy": decision.policy,
+        "queue_length": decision.queue_length,
+        "servers": decision.servers,
+        "busy": decision.busy,
+        "health": decision.health,
+        "hops": decision.hops,
+        "may_keep": decision.may_keep,
+        "reason": decision.objection,
+        "accept_probability": accept,
+        "neighborhood_accept_probability": 1.0 - reject,
+        "service_ms": decision.service_s * 1e3,
+        "draw": decision.draw,
+        "neighbors": neighbors,
+    }

@@ -1,0 +1,80 @@
+"""What may be asked of a cluster's machine. Asking changes nothing."""
+
+from __future__ import annotations
+
+from spillover.core.fifo import Fifo
+from spillover.core.overflow.admission import Admission
+from spillover.core.overflow.check import check_node
+from spillover.core.overflow.decider import Decider
+from spillover.core.overflow.decisions import RESTING
+from spillover.core.overflow.health import Health
+from spillover.core.overflow.held import Held
+from spillover.core.overflow.ledger import Ledger
+from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.register import Register
+from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.visit import Visit
+
+
+class NodeFacts:
+    """The readable side of `NodeMachine`, which makes the parts."""
+
+    settings: NodeSettings
+    servers: Servers
+    register: Register
+    queue: Fifo[Visit]
+    neighbors: Neighbors
+    decider: Decider
+    admission: Admission
+    health: Health
+
+    @property
+    def queue_length(self) -> int:
+        """N: requests waiting, not those being served."""
+        return len(self.queue)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.register.ledger
+
+    @property
+    def held(self) -> Held:
+        """What its requests take, in bytes."""
+        return self.register.held
+
+    @property
+    def policy(self) -> str:
+        return self.decider.policy
+
+    @property
+    def draining(self) -> bool:
+        return self.admission.draining
+
+    @property
+    def drained(self) -> bool:
+        return self.draining and not self.register.visits and not self.servers.stuck
+
+    @property
+    def condition(self) -> str:
+        """The health of the cluster (`health`), or RESTING."""
+        return RESTING if self.servers.resting else self.health.state
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a neighbor's request would be accepted now."""
+        return self.admission.accepting
+
+    @property
+    def accept_probability(self) -> float:
+        """P; 0 where nothing is accepted whatever N is."""
+        return self.admission.accept_probability
+
+    @property
+    def neighborhood_accept_probability(self) -> float:
+        """R, from the newest that is known."""
+        return self.neighbors.accept_probability_with(self.accept_probability)
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        check_node(self)

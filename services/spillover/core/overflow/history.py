@@ -1,0 +1,125 @@
+"""What has happened to the requests of the last while, for whoever asks why: decisions, and what
+came of them. A ring of fixed size; the oldest records go first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from spillover.core.overflow.decisions import Decision, describe
+from spillover.model.ids import RequestId
+from spillover.model.request import Answer, Outcome
+
+ENDED = "ended"
+REFUSED_BY = "refused_by"
+LOST_AT = "lost_at"
+CANCEL_ASKED = "cancel_asked"
+NOT_STARTED = "not_started"
+GIVEN_BACK = "given_back"
+
+
+@dataclass(slots=True)
+class Note:
+    """One thing that happened to a request besides decisions. `neighbor` is an index, or -1."""
+
+    at_s: float
+    request_id: RequestId
+    event: str
+    neighbor: int = -1
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a visit ended, without its result."""
+
+    at_s: float
+    request_id: RequestId
+    outcome: Outcome
+    path: tuple[str, ...]
+    queued_s: float
+    network_s: float
+    service_s: float
+    problem: str | None
+    upstream_status: int | None
+
+
+class Story:
+    """The last `limit` records of one cluster."""
+
+    __slots__ = ("_ring",)
+
+    def __init__(self, limit: int) -> None:
+        self._ring: deque[Decision | Note | Ending] = deque(maxlen=limit)
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def add(self, record: Decision | Note) -> None:
+        self._ring.append(record)
+
+    def end(self, request_id: RequestId, answer: Answer, at_s: float) -> None:
+        """A visit has its answer."""
+        self._ring.append(
+            Ending(
+                at_s,
+                request_id,
+                answer.outcome,
+                answer.path,
+                answer.queued_s,
+                answer.network_s,
+                answer.service_s,
+                answer.problem,
+                answer.upstream_status,
+            )
+        )
+
+    def of(self, request_id: str) -> list[Decision]:
+        """The decisions still held that concern one request, oldest first."""
+        return [record for record in self._of(request_id) if isinstance(record, Decision)]
+
+    def newest(self, limit: int) -> list[Decision]:
+        """The newest decisions, newest first, of no more than the newest 4 x `limit` records."""
+        records = islice(reversed(self._ring), 4 * limit)
+        return list(islice((one for one in records if isinstance(one, Decision)), limit))
+
+    def tell(self, request_id: str, neighbor_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """All that is still known of one request, oldest first, as users read it. `at_ms` counts
+        from the first record."""
+        records = self._of(request_id)
+        return [
+            {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)}
+            | _describe(record, neighbor_ids)
+            for record in records
+        ]
+
+    def _of(self, request_id: str) -> list[Decision | Note | Ending]:
+        return [record for record in self._ring if record.request_id == request_id]
+
+
+def _describe(record: Decision | Note | Ending, neighbor_ids: Sequence[str]) -> dict[str, Any]:
+    if isinstance(record, Decision):
+        return {"event": "decided", **describe(record, tuple(neighbor_ids))}
+    if isinstance(record, Note):
+        told: dict[str, Any] = {"event": record.event}
+        if record.neighbor >= 0:
+            told["neighbor"] = neighbor_ids[record.neighbor]
+        if record.problem is not None:
+            told["problem"] = record.problem
+        return told
+    told = {
+        "event": ENDED,
+        "outcome": record.outcome.value,
+        "path": list(record.path),
+        "queued_ms": round(record.queued_s * 1e3, 3),
+        "network_ms": round(record.network_s * 1e3, 3),
+        "service_ms": round(record.service_s * 1e3, 3),
+        "problem": record.problem,
+    }
+    if record.upstream_status is not None:
+        told["upstream_status"] = record.upstream_status
+    return told

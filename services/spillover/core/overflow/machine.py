@@ -1,0 +1,579 @@
+"""The machine of one cluster: a FIFO, m servers, and the decision to keep or to hand on.
+
+Theory of operation. Every request that comes in is a *visit*. With a free server it starts at
+once. Otherwise the policy decides, from the own queue and what neighbors last told, whether it
+joins the queue or leaves for a neighbor. A visit that left comes back as an answer (passed on), as
+a refusal (decided again, that neighbor left out), or not at all (decided again if the request has
+a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply, or a
+neighbor's goes back to it undone, as a Refuse.
+
+Where work fails more than elsewhere (`health`), or what runs it asks to be left alone, work goes to
+neighbors first, and what a neighbor has sent goes back.
+
+What bounds it: all that it holds by `held_limit_bytes`; the queue by `queue_limit`, requests away
+by `away_limit`, and both together by the sum, which is how long the queue can become when all that
+are away come back refused; hops by `max_hops`; what is remembered for `/explain` by `records_max`.
+What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
+client and a neighbor accepts.
+
+Not here: what a payload means, how bytes travel, what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from random import Random
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.admission import Admission
+from spillover.core.overflow.decider import Decider
+from spillover.core.overflow.facts import NodeFacts
+from spillover.core.overflow.health import Health
+from spillover.core.overflow.history import (
+    CANCEL_ASKED,
+    GIVEN_BACK,
+    LOST_AT,
+    NOT_STARTED,
+    REFUSED_BY,
+    Note,
+)
+from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.register import Register
+from spillover.core.overflow.reporting import BEAT_S, Gossip
+from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.visit import State, Visit
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Refusal
+from spillover.policy.overflow.acceptance import KEEP
+
+OFFERS_MAX = 16
+"""Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
+
+LOOKS_MAX = 256
+"""How much of the queue is looked through for requests that have not been at that neighbor yet."""
+
+EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
+"""Ends that tell whether work fails: what was stopped says nothing."""
+
+NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
+"""Objections for which what a neighbor has sent goes back to it: it can do better itself."""
+
+REST_S_MIN = 0.05
+"""However short the rest is that was asked for: each is told to all neighbors."""
+
+REST_S_MAX = 60.0
+"""However long what runs the work asks to be left alone, it is tried again after this time."""
+
+
+class NodeMachine(NodeFacts):
+    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        neighbors: Sequence[tuple[ClusterId, float]],
+        random: Random,
+        now_s: float,
+    ) -> None:
+        self.settings = settings
+        self.servers = Servers(settings.servers)
+        self.register = Register(settings.epoch, settings.held_limit_bytes)
+        self.queue = self.register.queue
+        self.neighbors = Neighbors(
+            settings.cluster,
+            [cluster for cluster, _ in neighbors],
+            [delay_s for _, delay_s in neighbors],
+            BEAT_S,
+        )
+        self.decider = Decider(
+            settings.policy,
+            self.neighbors,
+            random,
+            service_s=settings.service_s,
+            records_max=settings.records_max,
+        )
+        self.health = Health()
+        self.admission = Admission(
+            settings,
+            self.queue,
+            self.servers,
+            self.decider,
+            health=self.health,
+            neighbors=self.neighbors,
+            held=self.held,
+        )
+        self._gossip = Gossip(settings.gossip_period_s, random, now_s)
+        self._doubtful: set[int] = set()
+        """Visits under way that were lost at a neighbor: they may have run there."""
+        self._out: list[Any] = []
+        self._handlers = self._make_handlers()
+
+    def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
+        return {
+            ev.Arrived: self._arrived,
+            ev.ServiceEnded: self._service_ended,
+            ev.NotStarted: self._not_started,
+            ev.ForwardAnswered: self._forward_answered,
+            ev.ForwardRefused: self._forward_refused,
+            ev.ForwardLost: self._forward_lost,
+            ev.Cancelled: self._cancelled,
+            ev.CancelAsked: self._cancel_asked,
+            ev.Heard: self._heard,
+            ev.LinkDown: self._link_down,
+            ev.ReportAsked: lambda _, now_s: self._publish(now_s),
+            ev.Woke: self._woke,
+            ev.BytesMoving: lambda event, _: self.held.move(event.count, event.wanted),
+            ev.HeldUp: lambda event, _: self.neighbors.excuse(event.late_s),
+            ev.Drain: self._drain,
+            ev.Resume: self._resume,
+            ev.ServersDown: self._servers_down,
+            ev.ServersUp: self._servers_up,
+            ev.PolicySet: lambda event, _: self.decider.use(event.policy),
+        }
+
+    def next_deadline(self) -> float:
+        return min(
+            self.register.deadlines.first_s(),
+            self._gossip.next_s,
+            self.neighbors.next_silence_s,
+            self.servers.next_s,
+        )
+
+    def surely_never_ran(self, ref: int) -> bool:
+        """Whether this visit has surely not run, here or elsewhere. What is away may have."""
+        visit = self.register.visits.get(ref)
+        return visit is not None and visit.state is State.QUEUED and ref not in self._doubtful
+
+    def handle(self, event: Any, now_s: float) -> list[Any]:
+        self._handlers[type(event)](event, now_s)
+        commands, self._out = self._out, []
+        return commands
+
+    # --- a request comes in -------------------------------------------------------------------
+
+    def _arrived(self, event: ev.Arrived, now_s: float) -> None:
+        visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
+        if self.health.degraded and visit.is_home:
+            self.health.came(now_s)
+        if (refusal := self.admission.refusal(visit)) is not None:
+            self._refuse_untried(visit, refusal, now_s)
+        elif event.deadline_s <= now_s:
+            self._accept(visit)
+            self._end(visit, Outcome.EXPIRED, now_s)
+        elif self.servers.ready and (not self.health.degraded or self._starts_here(visit, now_s)):
+            self._accept(visit)
+            self._start_at_once(visit, now_s)
+        else:
+            self._place_new(visit, now_s)
+
+    def _starts_here(self, visit: Visit, now_s: float) -> bool:
+        """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
+        first; then only what finds out whether it still does."""
+        if not self.admission.elsewhere_first:
+            return True
+        if not self.health.may_probe(now_s, is_home=visit.is_home):
+            return False
+        self.health.probe(visit.ref)
+        return True
+
+    def _place_new(self, visit: Visit, now_s: float) -> None:
+        """Keep, hand on, or refuse: no server takes it at once and it is not yet accepted."""
+        objection = self.admission.objection(visit, now_s)
+        if objection is not None and not visit.is_home:
+            self._refuse_untried(visit, objection, now_s)
+            return
+        choice = self._choose(visit, now_s, objection)
+        if choice == KEEP and objection is not None:
+            self._refuse(visit, objection, now_s)
+            return
+        self._accept(visit)
+        self._place(visit, choice, now_s)
+
+    def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
+        """What was away is here again, without an answer."""
+        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target))
+        self.register.come_back(visit, now_s)
+
+    def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
+        """Decide again, without those it was away to. If too late, it must not make others late.
+        What was just refused by what runs the work here (`undone`) is tried elsewhere first."""
+        if visit.cancelling:
+            self._end(visit, Outcome.CANCELLED, now_s)
+        elif visit.deadline_s <= now_s:
+            self._end(visit, Outcome.EXPIRED, now_s)
+        elif (
+            self.servers.ready
+            and not undone
+            and (not self.health.degraded or self._starts_here(visit, now_s))
+        ):
+            self._start_at_once(visit, now_s)
+        else:
+            objection = self.admission.objection(visit, now_s)
+            choice = self._choose(visit, now_s, objection, may_keep=not undone)
+            if choice == KEEP and (undone or objection in NOT_HERE) and self._goes_back(visit):
+                self._give_back(visit, now_s)
+            elif choice == KEEP and objection is Refusal.TOO_LATE:
+                self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
+            else:
+                self._place(visit, choice, now_s)
+
+    def _choose(
+        self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
+    ) -> int:
+        settings, working, away = self.settings, self.servers.working, self.register.away
+        degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
+        # At a drain the visit stands in the queue: it does not wait for itself.
+        waiting = len(self.queue) - (visit.state is State.QUEUED)
+        return self.decider.choose(
+            visit,
+            waiting,
+            max(1, working),
+            now_s,
+            objection=objection,
+            may_keep=may_keep and objection is None and working > 0 and not elsewhere_first,
+            may_forward=visit.request.hops < settings.max_hops
+            and away < settings.away_limit
+            and waiting + away < settings.queue_limit + settings.away_limit,
+            all_degraded=degraded and not self.neighbors.knowledge().any_well,
+            health=self.condition,
+        )
+
+    def _place(self, visit: Visit, choice: int, now_s: float) -> None:
+        if choice == KEEP:
+            if self.servers.ready:  # it was to go elsewhere, and nobody there takes it
+                self._start_at_once(visit, now_s)
+            else:
+                self.register.enqueue(visit, now_s)
+            return
+        self.register.enter(visit, State.AWAY, now_s)
+        visit.target = choice
+        onward = visit.request.onward(self.settings.cluster)
+        self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
+
+    def _accept(self, visit: Visit) -> None:
+        self.register.accept(visit)
+        self._out.append(ev.Accepted(visit.ref))
+
+    def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
+        """Refuse what is not offered to any neighbor, so that no choice is on record."""
+        self.decider.refused(visit, len(self.queue), self.servers, now_s, reason)
+        self._refuse(visit, reason, now_s)
+
+    def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
+        retry_after_s = self.admission.retry_after_s(now_s)
+        self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
+
+    def _goes_back(self, visit: Visit) -> bool:
+        """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
+        return not visit.is_home and visit.ref not in self._doubtful
+
+    def _give_back(self, visit: Visit, now_s: float) -> None:
+        """A neighbor's request goes back to it undone: it decides again."""
+        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.origin))
+        self.register.give_back(visit)
+        self.health.forget(visit.ref)
+        self._refuse(visit, Refusal.DEGRADED, now_s)
+
+    # --- servers ------------------------------------------------------------------------------
+
+    def _start_at_once(self, visit: Visit, now_s: float) -> None:
+        self.decider.started(visit, self.servers.busy, self.servers.total, now_s, self.health.state)
+        self._start(visit, now_s)
+
+    def _start(self, visit: Visit, now_s: float) -> None:
+        if visit.deadline_s <= now_s:
+            self._end(visit, Outcome.EXPIRED, now_s)
+            return
+        self.servers.free -= 1
+        self.register.enter(visit, State.RUNNING, now_s)
+        self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
+
+    def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
+        servers, decider, outcome = self.servers, self.decider, event.outcome
+        visit = self._vacate(event.ref) if servers.stuck else self.register.visits[event.ref]
+        if outcome is Outcome.FAILED:
+            self._free_server(now_s, decider.service_s - event.service_s)
+        else:
+            servers.free += 1
+        if outcome is Outcome.DONE:
+            servers.refusals = 0
+        if visit is not None:
+            self._finish(visit, event, now_s)
+            if not self.health.is_calm or outcome is Outcome.FAILED:
+                self._learn_from(visit, outcome, now_s)
+        # What failed or was stopped says too little of how long a service takes, unless it took
+        # longer than usual: then it only could have been more.
+        if outcome is Outcome.DONE or event.service_s > decider.service_s:
+            decider.served(event.service_s)
+        self._serve_queue(now_s)
+
+    def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
+        visit = self._vacate(event.ref)
+        pause_s = self.servers.refused_pause_s() if event.refused else 0.0
+        busy_s = max(self.decider.service_s, pause_s) if event.refused else 0.0
+        self._free_server(now_s, busy_s - event.service_s)
+        if event.retry_after_s:
+            self._rest(event.retry_after_s, now_s)
+        if visit is not None:
+            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
+            is_news, visit.undone = visit.undone is None, event.problem
+            self.register.leave(visit)
+            self.health.forget(visit.ref)
+            # That one request is refused again and again says no more of the others.
+            if event.refused and (is_news or self.health.degraded):
+                rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
+                self._learn(visit, now_s, failed=True, not_run=True, rest_s=rest_s)
+            undone = event.refused or self.servers.resting or self.servers.down
+            self._place_again(visit, now_s, undone=undone)
+        self._serve_queue(now_s)
+
+    def _vacate(self, ref: int) -> Visit | None:
+        """The visit whose work is over; None if it had ended before its server was free."""
+        if ref in self.servers.stuck:
+            self.servers.stuck.remove(ref)
+            return None
+        return self.register.visits[ref]
+
+    def _free_server(self, now_s: float, cools_s: float) -> None:
+        """A server is free; one whose work has failed only once a success would have ended."""
+        if cools_s > 0.0:
+            self.servers.cool(now_s + cools_s)
+        else:
+            self.servers.free += 1
+
+    def _rest(self, pause_s: float, now_s: float) -> None:
+        """Start nothing for so long; what waits goes to neighbors that accept."""
+        if self.servers.rest(now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
+            self._publish(now_s)
+            self._evacuate(now_s)
+
+    def _learn_from(self, visit: Visit, outcome: Outcome, now_s: float) -> None:
+        """Work has ended here, in one way or another."""
+        if outcome in EVIDENCE:
+            self.servers.refusals = 0
+            self._learn(visit, now_s, failed=outcome is Outcome.FAILED)
+
+    def _learn(
+        self,
+        visit: Visit,
+        now_s: float,
+        *,
+        failed: bool,
+        not_run: bool = False,
+        rest_s: float = 0.0,
+    ) -> None:
+        """Work has ended here. It is compared with what the same clients' work does elsewhere."""
+        health, is_home = self.health, visit.is_home
+        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share[visit.origin]
+        changed = health.ended(
+            now_s,
+            failed=failed,
+            usual=usual,
+            is_home=is_home,
+            not_run=not_run,
+            rest_s=rest_s,
+            service_s=self.decider.service_s,
+        )
+        if changed:
+            self._health_changed(now_s)
+
+    def _learn_of_elsewhere(self, now_s: float, *, failed: bool) -> None:
+        """A neighbor has answered a request of an own client."""
+        if self.health.answered_elsewhere(now_s, failed=failed):
+            self._health_changed(now_s)
+
+    def _health_changed(self, now_s: float) -> None:
+        """Neighbors hear of it at once, and what waits does not wait here if others are well."""
+        self._publish(now_s)
+        if self.admission.elsewhere_first:
+            self._evacuate(now_s)
+
+    def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
+        delivery_s = self.settings.delivery_s
+        outcome = event.outcome
+        if now_s + delivery_s > visit.deadline_s:
+            outcome, delivery_s = Outcome.EXPIRED, 0.0
+        answer = visit.answer(outcome, self.settings.cluster, event.problem)
+        answer.service_s = event.service_s
+        answer.network_s += delivery_s
+        if outcome is Outcome.DONE:
+            answer.result = event.result
+        else:
+            answer.upstream_status = event.upstream_status
+            answer.upstream_body = event.upstream_body
+            answer.retry_after_s = event.retry_after_s
+        self._reply(visit, answer, now_s, delivery_s)
+
+    def _serve_queue(self, now_s: float) -> None:
+        while self.servers.ready and len(self.queue):
+            visit = self.queue.popleft()
+            visit.place = None
+            # An emulated service ends at its ideal instant, handed in a little late: what joined
+            # the queue in between starts when it joined, not before.
+            start_s = max(now_s, visit.since_s)
+            visit.queued_s += start_s - visit.since_s
+            self._start(visit, start_s)
+
+    # --- a forward comes back -----------------------------------------------------------------
+
+    def _away(self, ref: int) -> Visit | None:
+        """The visit, if it is still away: what came back may have been given up before."""
+        visit = self.register.visits.get(ref)
+        return visit if visit is not None and visit.state is State.AWAY else None
+
+    def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
+        if (visit := self._away(event.ref)) is not None:
+            answer = event.answer
+            answer.queued_s += visit.queued_s
+            answer.network_s += visit.network_s + event.leg_s
+            answer.return_s += event.return_leg_s
+            self._reply(visit, answer, now_s)
+            failed = answer.outcome is Outcome.FAILED
+            tells = visit.is_home and (failed or self.health.elsewhere)
+            if tells and answer.outcome in EVIDENCE:
+                self._learn_of_elsewhere(now_s, failed=failed)
+            self._offer_again(visit.target, now_s, 1)
+
+    def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
+        if (visit := self._away(event.ref)) is not None:
+            self._come_back(visit, REFUSED_BY, now_s)
+            self._place_again(visit, now_s)
+
+    def _forward_lost(self, event: ev.ForwardLost, now_s: float) -> None:
+        if (visit := self._away(event.ref)) is None:
+            return
+        self._come_back(visit, LOST_AT, now_s)
+        lost = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
+        if visit.cancelling:
+            self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
+        elif visit.request.keyed:
+            self._doubtful.add(visit.ref)
+            self._place_again(visit, now_s)
+        else:
+            self._end(visit, Outcome.UNKNOWN, now_s, lost)
+
+    # --- a visit ends -------------------------------------------------------------------------
+
+    def _end(
+        self, visit: Visit, outcome: Outcome, now_s: float, problem: str | None = None
+    ) -> None:
+        """End a visit without a result (expired, cancelled, unknown), wherever it is."""
+        if visit.place is not None:
+            self.register.unqueue(visit, now_s)
+        elif visit.state is State.RUNNING:
+            self.servers.stuck.add(visit.ref)
+            self._out.append(ev.Stop(visit.ref))
+        elif visit.state is State.AWAY:
+            visit.network_s += max(0.0, now_s - visit.since_s)
+            self._out.append(ev.Recall(visit.ref, visit.target))
+        if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
+            problem = f"the deadline passed; when it was last tried here, {visit.undone}"
+        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+
+    def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
+        self.register.end(visit, answer.outcome)
+        if self._doubtful:
+            self._doubtful.discard(visit.ref)
+        if self.health.degraded:
+            self.health.forget(visit.ref)
+        self.decider.log.end(visit.request.id, answer, now_s)
+        self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
+
+    def _cancelled(self, event: ev.Cancelled, now_s: float) -> None:
+        if (visit := self.register.visits.get(event.ref)) is not None:
+            self._end(visit, Outcome.CANCELLED, now_s)
+
+    def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
+        if (visit := self.register.visits.get(event.ref)) is None:
+            return
+        if visit.state is not State.AWAY:
+            self._end(visit, Outcome.CANCELLED, now_s)
+        elif not visit.cancelling:
+            visit.cancelling = True
+            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target))
+            self._out.append(ev.AskCancel(visit.ref, visit.target))
+
+    # --- neighbors, time, operators -----------------------------------------------------------
+
+    def _heard(self, event: ev.Heard, now_s: float) -> None:
+        if self.neighbors.heard(event.neighbor, event.report, now_s):
+            self._publish(now_s)  # it sends nothing here before it knows that it is heard
+        self._offer_again(event.neighbor, now_s, OFFERS_MAX)
+
+    def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
+        if self.neighbors.lost(event.neighbor):
+            self._publish(now_s)
+
+    def _woke(self, event: ev.Woke, now_s: float) -> None:
+        while (ref := self.register.deadlines.pop_due(now_s)) is not None:
+            self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
+        rested = False
+        if self.servers.next_s <= now_s:
+            rested = self.servers.release(now_s)
+            self._serve_queue(now_s)
+        silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
+        if self._gossip.report_due(now_s) or silent or rested:
+            self._publish(now_s)
+        if self._gossip.beat_due(now_s):
+            self._out.append(ev.Beat())
+
+    def _publish(self, now_s: float) -> None:
+        self.health.tick(now_s)
+        self.admission.invites = self.health.invites(now_s)
+        self._out.append(ev.Publish(self._gossip.report(self, now_s)))
+
+    def _drain(self, event: ev.Drain, now_s: float) -> None:
+        """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
+        Neighbors hear of it at once: whatever they still send would be refused."""
+        self.admission.draining = True
+        self._publish(now_s)
+        self._evacuate(now_s)
+
+    def _resume(self, event: ev.Resume, now_s: float) -> None:
+        self.admission.draining = False
+        self._publish(now_s)
+
+    def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
+        """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""
+        self.servers.down = True
+        self._publish(now_s)
+        self._evacuate(now_s)
+
+    def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
+        self.servers.down = False
+        self.servers.end_rest()  # what is there again has not asked for it
+        self._serve_queue(now_s)
+        self._publish(now_s)
+
+    def _evacuate(self, now_s: float) -> None:
+        for visit in list(self.queue):
+            self._offer(visit, now_s)
+
+    def _offer_again(self, neighbor: int, now_s: float, count: int) -> None:
+        """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
+        it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
+        rarely it reports."""
+        leaving = self.draining or self.servers.down or self.admission.elsewhere_first
+        if not (leaving and len(self.queue) and self.neighbors.accepting[neighbor]):
+            return
+        asked = self.neighbors.ids[neighbor]
+        new_there = (v for v in islice(self.queue, LOOKS_MAX) if asked not in v.request.path)
+        for visit in list(islice(new_there, count)):
+            visit.tried = tuple(y for y in visit.tried if y != neighbor)
+            self._offer(visit, now_s)
+
+    def _offer(self, visit: Visit, now_s: float) -> None:
+        if self.servers.down:
+            objection = Refusal.NO_SERVERS
+        else:
+            elsewhere_first = self.admission.elsewhere_first
+            objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
+        if (choice := self._choose(visit, now_s, objection)) != KEEP:
+            self.register.unqueue(visit, now_s)
+            self._place(visit, choice, now_s)
+        elif objection in NOT_HERE and self._goes_back(visit):
+            self.register.unqueue(visit, now_s)
+            self._give_back(visit, now_s)

@@ -1,0 +1,84 @@
+"""The register of a cluster: every visit that is here, where it is, and the books about it.
+
+A visit is entered when it is accepted and struck out when its one answer is given; whatever
+happens in between goes through here, so that the ledger cannot drift from what is held.
+"""
+
+from __future__ import annotations
+
+from spillover.core.fifo import Fifo
+from spillover.core.overflow.deadlines import Deadlines
+from spillover.core.overflow.held import UNLIMITED_BYTES, Held
+from spillover.core.overflow.ledger import Ledger
+from spillover.core.overflow.visit import State, Visit
+from spillover.model.request import Outcome
+
+
+class Register:
+    """Visits by ref and the queue of those that wait, with the ledger, the deadlines, and how many
+    are away and how many bytes all of them hold."""
+
+    __slots__ = ("away", "deadlines", "held", "ledger", "queue", "visits")
+
+    def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
+        self.ledger = Ledger(epoch)
+        self.queue: Fifo[Visit] = Fifo()
+        self.visits: dict[int, Visit] = {}
+        self.deadlines = Deadlines(self.visits)
+        self.away = 0
+        self.held = Held(held_limit_bytes)
+
+    def accept(self, visit: Visit) -> None:
+        """From here on the request is in the ledger, and ends with exactly one answer."""
+        self.visits[visit.ref] = visit
+        self.held.request_bytes += visit.request.size_bytes
+        self.ledger.accept(visit.is_home)
+        self.deadlines.add(visit.deadline_s, visit.ref)
+
+    def enter(self, visit: Visit, state: State, now_s: float) -> None:
+        """Change the state, and the ledger with it."""
+        self.leave(visit)
+        visit.state = state
+        visit.since_s = now_s
+        if state is State.AWAY:
+            self.away += 1
+        self.ledger.enter(state, visit.is_home)
+
+    def enqueue(self, visit: Visit, now_s: float) -> None:
+        self.enter(visit, State.QUEUED, now_s)
+        visit.place = self.queue.append(visit)
+
+    def unqueue(self, visit: Visit, now_s: float) -> None:
+        """Take a visit out of the queue without serving it."""
+        assert visit.place is not None
+        self.queue.discard(visit.place)
+        visit.place = None
+        visit.queued_s += max(0.0, now_s - visit.since_s)
+
+    def come_back(self, visit: Visit, now_s: float) -> None:
+        """What was away is here again, and its neighbor is not asked again."""
+        visit.network_s += max(0.0, now_s - visit.since_s)
+        visit.tried = (*visit.tried, visit.target)
+        self.leave(visit)
+
+    def leave(self, visit: Visit) -> None:
+        """It is nowhere for as long as an event is handled."""
+        if visit.state is State.ARRIVED:
+            return
+        if visit.state is State.AWAY:
+            self.away -= 1
+        self.ledger.leave(visit.state, visit.is_home)
+        visit.state = State.ARRIVED
+
+    def give_back(self, visit: Visit) -> None:
+        """A neighbor's request is its own again."""
+        self.leave(visit)
+        del self.visits[visit.ref]
+        self.held.request_bytes -= visit.request.size_bytes
+        self.ledger.give_back()
+
+    def end(self, visit: Visit, outcome: Outcome) -> None:
+        self.leave(visit)
+        del self.visits[visit.ref]
+        self.held.request_bytes -= visit.request.size_bytes
+        self.ledger.end(outcome, visit.is_home)

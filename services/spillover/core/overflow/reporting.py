@@ -1,0 +1,69 @@
+"""When a cluster speaks to its neighbors: a report each period, a sign of life in between.
+
+The first report falls on a random phase: clusters started together must not speak in step forever.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from spillover.core.overflow.facts import NodeFacts
+from spillover.model.load import LoadReport
+
+BEAT_S = 0.25
+"""Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
+reports else, of which the shell may leave out those that repeat others, but not for longer."""
+
+
+class Gossip:
+    """The two timers. Periods that were slept through are left out, not made up for."""
+
+    __slots__ = ("_beat_s", "_period_s", "_report_s", "next_s", "sequence")
+
+    def __init__(self, period_s: float, random: Random, now_s: float) -> None:
+        self._period_s = period_s
+        self._report_s = now_s + random.random() * period_s
+        self._beat_s = now_s + BEAT_S if period_s > BEAT_S else math.inf
+        self.next_s = min(self._report_s, self._beat_s)
+        """When one of the two is due next."""
+        self.sequence = 0
+        """Number of the last report."""
+
+    def report(self, node: NodeFacts, now_s: float) -> LoadReport:
+        """What is reported now, in its turn or out of turn."""
+        self.sequence += 1
+        return LoadReport(
+            epoch=node.settings.epoch,
+            sequence=self.sequence,
+            accept_probability=node.accept_probability,
+            neighborhood_accept_probability=node.neighborhood_accept_probability,
+            queue_length=node.queue_length,
+            servers=node.settings.servers,
+            accepting=node.accepting,
+            hears=node.neighbors.heard_now(),
+            degraded=node.health.degraded,
+            failed_share=node.health.failed_share(now_s),
+        )
+
+    def report_due(self, now_s: float) -> bool:
+        """Whether to report now; if so, the next one is a period later."""
+        if self._report_s > now_s:
+            return False
+        self._report_s = _after(self._report_s, self._period_s, now_s)
+        self.next_s = min(self._report_s, self._beat_s)
+        return True
+
+    def beat_due(self, now_s: float) -> bool:
+        if self._beat_s > now_s:
+            return False
+        self._beat_s = _after(self._beat_s, BEAT_S, now_s)
+        self.next_s = min(self._report_s, self._beat_s)
+        return True
+
+
+def _after(last_s: float, period_s: float, now_s: float) -> float:
+    """The first multiple of the period after `last_s` that is later than now."""
+    due_s = last_s + period_s * (math.floor((now_s - last_s) / period_s) + 1)
+    # Rounding may put it at this very instant, which has had its report.
+    return due_s if due_s > now_s else due_s + period_s

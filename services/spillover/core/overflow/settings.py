@@ -1,0 +1,53 @@
+"""What a cluster is told at its start, apart from who its neighbors are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spillover.core.overflow.held import UNLIMITED_BYTES
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What a cluster is told at its start. `service_s` is the first guess of the mean service."""
+
+    cluster: ClusterId
+    servers: int
+    policy: str
+    service_s: float = 0.04
+    delivery_s: float = 0.0
+    queue_limit: int = 10_000
+    held_limit_bytes: int = UNLIMITED_BYTES
+    max_hops: int = 16
+    gossip_period_s: float = 0.05
+    epoch: int = 1
+    records_max: int = 8192
+
+    @property
+    def foreign_limit(self) -> int:
+        """Up to which length of the queue neighbors' requests are taken; see `admission`."""
+        return self.queue_limit - self.queue_limit // 10
+
+    @property
+    def away_limit(self) -> int:
+        """A cluster without a queue still hands on what its servers could be doing."""
+        return max(self.queue_limit, self.servers)
+
+    @classmethod
+    def of(cls, topology: Topology, cluster_id: str, *, epoch: int = 1) -> NodeSettings:
+        """The settings of one cluster of a topology, in seconds."""
+        cluster = topology.cluster(cluster_id)
+        return cls(
+            cluster=cluster.id,
+            servers=cluster.servers,
+            policy=topology.policy,
+            service_s=cluster.service_ms / 1e3,
+            delivery_s=cluster.delivery_ms / 1e3,
+            queue_limit=cluster.queue_limit,
+            held_limit_bytes=cluster.held_limit_bytes or UNLIMITED_BYTES,
+            max_hops=topology.max_hops,
+            gossip_period_s=topology.gossip_period_ms / 1e3,
+            epoch=epoch,
+        )

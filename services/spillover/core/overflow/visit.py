@@ -1,0 +1,90 @@
+"""One visit of a request to one cluster, from arrival to answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+from spillover.core.fifo import Place
+from spillover.core.overflow.events import HOME
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Request
+
+
+class State(StrEnum):
+    """Where the request is now, as seen from here. The names are those of the ledger.
+
+    ARRIVED lasts only while an event is handled: on its way in, or back from a neighbor.
+    """
+
+    ARRIVED = "arrived"
+    QUEUED = "queued"
+    RUNNING = "running"
+    AWAY = "away"
+
+
+class Visit:
+    """What the machine knows of one visit. Durations add up over decisions taken again."""
+
+    __slots__ = (
+        "cancelling",
+        "deadline_s",
+        "is_home",
+        "network_s",
+        "origin",
+        "place",
+        "queued_s",
+        "ref",
+        "request",
+        "since_s",
+        "state",
+        "target",
+        "tried",
+        "undone",
+    )
+
+    def __init__(
+        self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
+    ) -> None:
+        self.ref = ref
+        self.request = request
+        self.origin = origin
+        self.is_home = origin == HOME
+        self.deadline_s = deadline_s
+        self.state = State.ARRIVED
+        self.since_s = now_s
+        """When the present state began."""
+        self.queued_s = 0.0
+        self.network_s = 0.0
+        self.place: Place[Visit] | None = None
+        self.target = -1
+        """The neighbor it is away to."""
+        self.tried: tuple[int, ...] = ()
+        """Neighbors that refused or lost it: not asked again during this visit."""
+        self.undone: str | None = None
+        """Why it surely was not run when it was last tried here."""
+        self.cancelling = False
+        """It is to be cancelled where it is: whatever comes back, it is not placed again."""
+
+    @property
+    def is_new(self) -> bool:
+        """Not accepted yet, so that it may still be refused."""
+        return self.state is State.ARRIVED and not self.tried
+
+    def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
+        """An answer given here, with what the visit has cost so far."""
+        path = (*self.request.path, path_end)
+        return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
+
+
+def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
+    """How many visits are in each state, home and foreign, by the names of the ledger."""
+    home: Counter[str] = Counter()
+    foreign: Counter[str] = Counter()
+    for visit in visits:
+        if visit.is_home:
+            home[visit.state] += 1
+        else:
+            foreign["handed_on" if visit.state is State.AWAY else visit.state] += 1
+    return home, foreign

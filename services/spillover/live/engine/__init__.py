@@ -1,0 +1,1 @@
+"""What every shell stands on: driving a machine in real time, timers, writes, counters."""

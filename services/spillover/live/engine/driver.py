@@ -1,0 +1,125 @@
+"""Feeds events into a machine and carries its commands out: the whole shell in one screen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spillover.core.machine import Machine
+from spillover.live.engine.timers import Timer, Timers
+
+Interpreter = Callable[[Any], None]
+
+LATE_S_MIN = 0.25
+"""A busy machine does less to a loop. Well below the time for which a neighbor may be silent."""
+
+CATCH_UP_S_MAX = 1.0
+"""A machine that is woken later than this is told the true time, so that periods slept through
+(a stopped process, a machine that hung) are left out and not made up for one by one."""
+
+
+class Driver:
+    """Drives one machine in real time.
+
+    What is due rings before an event is handled, so that the machine sees things in the order in
+    which they were meant to happen even when the loop comes late. Events that come up while
+    commands are carried out wait their turn: the machine is never entered twice.
+
+    `on_failure` is told when the machine or an interpreter raises. What state they are in is then
+    anybody's guess, so nothing is handed in any more; the error comes out of `feed` as well.
+    `on_late` makes the event that tells the machine that it is woken later than LATE_S_MIN, and by
+    how much; of one pause it is told once.
+
+    `journal`, if given, is called with each (event, instant): a run can be replayed from it.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        timers: Timers,
+        interpreters: Mapping[type, Interpreter],
+        on_failure: Callable[[BaseException], None],
+        journal: Callable[[Any, float], None] | None = None,
+        on_late: Callable[[float], Any] | None = None,
+    ) -> None:
+        self._machine = machine
+        self._timers = timers
+        self._interpreters = interpreters
+        self._on_failure = on_failure
+        self._journal = journal
+        self._on_late = on_late
+        self._told_late_s = -math.inf
+        """Up to when the machine has been told."""
+        self._inbox: deque[tuple[Any, float]] = deque()
+        self._handling = False
+        self._closed = False
+        self._wake_event: Any = None
+        self._wake_timer: Timer | None = None
+        self._wake_s = math.inf
+
+    def start(self, wake_event: Any) -> None:
+        """Arm the machine's first deadline; `wake_event` is handed in at each of them."""
+        self._wake_event = wake_event
+        self._arm()
+
+    def close(self) -> None:
+        """Hand nothing in any more: what ends now ends because the node does."""
+        self._closed = True
+        self._inbox.clear()
+
+    def feed(self, event: Any, now_s: float | None = None) -> None:
+        """Hand an event in, at `now_s` if it had a meant instant, else now."""
+        if now_s is None:
+            now_s = time.monotonic()
+            self._timers.run_due(now_s)
+        if self._closed:
+            return
+        self._inbox.append((event, now_s))
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._inbox:
+                self._handle(*self._inbox.popleft())
+        except BaseException as error:
+            self.close()
+            self._on_failure(error)
+            raise
+        finally:
+            self._handling = False
+        self._arm()
+
+    def _handle(self, event: Any, now_s: float) -> None:
+        if self._journal is not None:
+            self._journal(event, now_s)
+        for command in self._machine.handle(event, now_s):
+            self._interpreters[type(command)](command)
+        if event is self._wake_event:
+            deadline_s = self._machine.next_deadline()
+            if deadline_s is not None and deadline_s <= now_s:
+                # It would be woken again at once, and so on for ever.
+                raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
+
+    def _arm(self) -> None:
+        """Have the machine woken at its deadline. If that moves back, the earlier wake stays: it
+        finds nothing to do."""
+        deadline_s = self._machine.next_deadline()
+        if deadline_s is None or deadline_s >= self._wake_s or self._wake_event is None:
+            return
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+        self._wake_s = deadline_s
+        self._wake_timer = self._timers.at(deadline_s, self._wake)
+
+    def _wake(self, due_s: float) -> None:
+        now_s = time.monotonic()
+        late_s = now_s - max(due_s, self._told_late_s)
+        if late_s > LATE_S_MIN and self._on_late is not None:
+            self._told_late_s = now_s
+            self.feed(self._on_late(late_s), due_s)
+        self._wake_timer = None
+        self._wake_s = math.inf
+        self.feed(self._wake_event, due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)

@@ -1,0 +1,84 @@
+"""Counters and histograms that cost a list index to write: read out only when Prometheus asks.
+
+The client library's own take a lock and a method call or two for each write, which is more than the
+decision that they count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from spillover.model.signals.signal import Signal
+
+
+class Tally:
+    """A counter with one count for each set of label values, all known ahead: rates start at 0
+    instead of out of nothing, and the label sets are bounded by what is listed here."""
+
+    def __init__(self, signal: Signal, label_values: Iterable[tuple[str, ...]]) -> None:
+        self._signal = signal
+        self.counts = dict.fromkeys(label_values, 0)
+
+    def collect(self, source: str, label: str = "cluster") -> Metric:
+        """`source` is the value of the label that all metrics of a process carry."""
+        # The client library appends _total itself.
+        name = self._signal.name.removesuffix("_total")
+        family = CounterMetricFamily(name, self._signal.help, labels=[label, *self._signal.labels])
+        for values, count in self.counts.items():
+            family.add_metric([source, *values], count)
+        return family
+
+
+class Spread:
+    """A histogram without labels of its own. Buckets are upper bounds, inclusive."""
+
+    __slots__ = ("_bounds", "_counts", "_signal", "_sum")
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._bounds = signal.buckets
+        self._counts = [0] * (len(signal.buckets) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self._counts)
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self._sum
+
+    def collect(self, source: str, label: str = "cluster") -> Metric:
+        family = HistogramMetricFamily(self._signal.name, self._signal.help, labels=[label])
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
+        family.add_metric([source], buckets=buckets, sum_value=self._sum)
+        return family
+
+
+def gauges(
+    signal: Signal,
+    source: str,
+    values: Iterable[tuple[tuple[str, ...], float]],
+    label: str = "cluster",
+) -> Iterator[Metric]:
+    """One gauge, read now; `values` by the signal's own labels."""
+    family = GaugeMetricFamily(signal.name, signal.help, labels=[label, *signal.labels])
+    for labels, value in values:
+        family.add_metric([source, *labels], value)
+    yield family

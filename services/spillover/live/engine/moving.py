@@ -1,0 +1,54 @@
+"""Bytes that the node has and that are no accepted request's: what is being read, and what others
+have not read yet. The machine is told now and then, so that it takes no more than it may hold.
+
+What these bytes are is the business of whoever reads or writes them. Small ones are not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from spillover.core.overflow.held import Held
+
+STEPS = 64
+"""The machine is told when this part of the limit has changed, and when nothing moves any more."""
+
+
+class Moving:
+    """A count, and who is told of it: not in the midst of reading, but before anything else. `held`
+    is what the machine knows, and is not changed here."""
+
+    __slots__ = ("_held", "_loop", "_step_bytes", "_tell", "bytes", "is_news")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, held: Held, tell: Callable[[int], None]
+    ) -> None:
+        self._loop = loop
+        self._held = held
+        self._step_bytes = held.limit_bytes // STEPS
+        self._tell = tell
+        self.bytes = 0
+        self.is_news = False
+        """Whether the machine has yet to be told."""
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether what is moving is more than there is room for beside the requests."""
+        return self.bytes > self._held.room_bytes + self._held.moving_bytes
+
+    def add(self, size_bytes: int) -> None:
+        """So much more is moving, or less."""
+        self.bytes += size_bytes
+        if self.is_news:
+            return
+        known_bytes = self._held.moving_bytes
+        if abs(self.bytes - known_bytes) > self._step_bytes or (known_bytes and not self.bytes):
+            self.is_news = True
+            self._loop.call_soon(self.tell)
+
+    def tell(self) -> None:
+        """Tell, if there is news."""
+        if self.is_news:
+            self.is_news = False
+            self._tell(self.bytes)

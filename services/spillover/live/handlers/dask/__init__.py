@@ -1,0 +1,1 @@
+"""Servers of a Dask cluster: the handler `dask:ADDRESS:MODULE:FUNCTION`."""

@@ -1,0 +1,1 @@
+"""Servers behind HTTP: the handler `http:URL`."""

@@ -1,0 +1,252 @@
+"""The upstreams of the handler `http:`: which is the least busy, which can be reached, which had
+better be left alone.
+
+Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
+then looked after by connecting, never by work. One that fails counts as busy for as long as a
+success takes, or it would be the least busy always; one that fails more than the others
+(`policy.overflow.degradation`) is passed over for a while. What requests and answers mean is not
+known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Sequence
+from random import Random
+
+from spillover.live.engine.moving import Moving
+from spillover.live.handlers.base import OnHealth
+from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
+from spillover.live.http.client import HttpClient, Response
+from spillover.live.http.connection import Body
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.errors import NotDelivered
+from spillover.model.upstream_urls import UpstreamUrl
+from spillover.policy.backoff import backoff_s
+from spillover.policy.overflow.degradation import DEGRADED_AT, UNPROVEN, weighed
+
+PROBE_FIRST_S = 0.05
+PROBE_LONGEST_S = 1.0
+
+IDLE_S_MAX = 1.5
+"""Servers close idle connections, common ones after 2 s or 5 s. A request that is written at that
+very moment is lost, and without a key not sent again: so the idle connection is closed first."""
+
+ALONE_S_MAX = 60.0
+"""However long an upstream asks to be left alone, it is tried again after this time."""
+
+PASS_OVER_S = 1.0
+"""For how long an upstream is passed over that fails more than others; doubles each time until it
+has worked, up to PASS_OVER_S_MAX."""
+
+PASS_OVER_S_MAX = 30.0
+
+USUAL_WEIGHT = 1 / 16
+"""Weight of the newest success in the mean."""
+
+CONNECTIONS_SPARE = 1_000
+"""Beyond two for each server: those of stopped requests are gone only a moment later."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Upstream:
+    """One upstream: its connections, how many requests it has, whether it can be reached."""
+
+    def __init__(
+        self, url: UpstreamUrl, place: int, connections_max: int, moving: Moving | None
+    ) -> None:
+        self.name = url.name
+        self.place = place
+        self.running = 0
+        self.up = True
+        self.reason = ""
+        """Why it could not be reached when that was last so."""
+        self.attempt = 0
+        self.alone_until_s = 0.0
+        """It has asked not to be asked before."""
+        self.failures = 0.0
+        """The sum of `policy.overflow.degradation`."""
+        self.ended_s = 0.0
+        self.passed_over_until_s = 0.0
+        self.pause_s = PASS_OVER_S
+        self._target = url.target
+        self.client = HttpClient(
+            url.origin,
+            connections_max=connections_max,
+            idle_s_max=IDLE_S_MAX,
+            body_limit_bytes=RESULT_LIMIT_BYTES,
+            excerpt_bytes=SAID_LIMIT_BYTES + 1,
+            moving=moving,
+        )
+
+    def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
+        """As `HttpClient.request`. Without a limit in time: the node stops what is late."""
+        return self.client.request("POST", self._target, headers=headers, body=body, timeout_s=None)
+
+
+class Upstreams:
+    """All upstreams of a cluster. Made inside a running loop; all count as up until looked at.
+
+    `on_health` hears False when the last one that was up goes down and True when the first one is
+    up again; never before this is made.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[UpstreamUrl],
+        servers: int,
+        usual_s: float,
+        on_health: OnHealth,
+        moving: Moving | None = None,
+    ) -> None:
+        self._usual_s = usual_s
+        """How long a success takes."""
+        connections_max = 2 * servers + CONNECTIONS_SPARE
+        self._all = [
+            Upstream(url, place, connections_max, moving) for place, url in enumerate(urls)
+        ]
+        self._on_health = on_health
+        self._random = Random()  # only spreads attempts to connect
+        self._next = 0
+        self._looking: set[asyncio.Task[None]] = set()
+        for upstream in self._all:
+            self._look_after(upstream)
+
+    def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
+        """The least busy that is up, need not be left alone, and was not tried, ties by rotation;
+        None if there is none. Those that fail more than others come last."""
+        turned = self._all[self._next :] + self._all[: self._next]
+        candidates = (
+            upstream
+            for upstream in turned
+            if upstream.up and upstream.alone_until_s <= now_s and upstream not in tried
+        )
+        chosen = min(
+            candidates,
+            key=lambda upstream: (upstream.passed_over_until_s > now_s, upstream.running),
+            default=None,
+        )
+        if chosen is not None:
+            self._next = (chosen.place + 1) % len(self._all)
+        return chosen
+
+    def worked(self, upstream: Upstream, took_s: float | None) -> None:
+        """It has done a request in this time, or (None) has said what is wrong with it, which tells
+        nothing of how long a success takes."""
+        if took_s is not None:
+            self._usual_s += (took_s - self._usual_s) * USUAL_WEIGHT
+        upstream.pause_s = PASS_OVER_S
+        if upstream.failures:
+            self._weigh(upstream, failed=False)
+
+    def failed(self, upstream: Upstream, took_s: float) -> None:
+        """It has answered with a failure, that it has not done the work, or not at all."""
+        rest_s = self._usual_s - took_s
+        if rest_s > 0.0:
+            upstream.running += 1
+            asyncio.get_running_loop().call_later(rest_s, self._cooled, upstream)
+        self._weigh(upstream, failed=True)
+        if upstream.failures >= DEGRADED_AT and len(self._all) > 1:
+            now_s = time.monotonic()
+            if upstream.passed_over_until_s <= now_s:
+                name, pause_s = upstream.name, upstream.pause_s
+                _log.warning(Message("upstream is passed over", upstream=name, pause_s=pause_s))
+                upstream.passed_over_until_s = now_s + pause_s
+                upstream.pause_s = min(2.0 * pause_s, PASS_OVER_S_MAX)
+            upstream.failures = UNPROVEN
+
+    def leave_alone(self, upstream: Upstream, asked: Ended) -> None:
+        """It has said that it surely has not done the work, and perhaps how long to leave it."""
+        upstream.reason = asked.problem or ""
+        if asked.retry_after_s is not None:
+            pause_s = min(asked.retry_after_s, ALONE_S_MAX)
+            upstream.alone_until_s = time.monotonic() + pause_s
+            _log.warning(Message("upstream is left alone", upstream=upstream.name, pause_s=pause_s))
+
+    def rest_s(self, now_s: float) -> float | None:
+        """How long all that can be reached want to be left alone; None if one does not."""
+        alone_s = [upstream.alone_until_s - now_s for upstream in self._all if upstream.up]
+        shortest_s = min(alone_s, default=0.0)
+        return shortest_s if shortest_s > 0.0 else None
+
+    def _weigh(self, upstream: Upstream, *, failed: bool) -> None:
+        now_s = time.monotonic()
+        since_last_s = now_s - upstream.ended_s
+        upstream.failures = weighed(upstream.failures, failed, 0.0, since_last_s)
+        upstream.ended_s = now_s
+
+    @staticmethod
+    def _cooled(upstream: Upstream) -> None:
+        upstream.running -= 1
+
+    def unreachable(self, upstream: Upstream, reason: str) -> None:
+        """A connection could not be made: leave it alone until one can."""
+        upstream.reason = reason
+        if not upstream.up:
+            return
+        upstream.up = False
+        _log.warning(Message("upstream cannot be reached", upstream=upstream.name, reason=reason))
+        self._look_after(upstream)
+        if not self._count_up():
+            self._on_health(False)  # noqa: FBT003 - the shape of the callback
+
+    def problem(self) -> str:
+        """Why there is no upstream to choose, in one line."""
+        last = next((upstream for upstream in self._all if not upstream.up), None)
+        if last is None:
+            return f"upstream {self._all[0].name} wants to be left alone: {self._all[0].reason}"
+        if len(self._all) == 1:
+            return f"upstream {last.name} cannot be reached: {last.reason}"
+        many = f"none of {len(self._all)} upstreams can be reached"
+        return f"{many}, {last.name} among them: {last.reason}"
+
+    async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+        for upstream in self._all:
+            await upstream.client.close()
+
+    def _count_up(self) -> int:
+        return sum(upstream.up for upstream in self._all)
+
+    def _look_after(self, upstream: Upstream) -> None:
+        look = self._look_once if upstream.up else self._probe
+        task = asyncio.get_running_loop().create_task(look(upstream))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_once(self, upstream: Upstream) -> None:
+        try:
+            await upstream.client.warm(1)
+        except NotDelivered as error:
+            self.unreachable(upstream, reason_of(error))
+
+    async def _probe(self, upstream: Upstream) -> None:
+        """Connect until that works. Only an answer starts the backoff anew: what accepts
+        connections and closes them is not to be asked twenty times a second."""
+        while not upstream.up:
+            draw = self._random.random()
+            pause_s = backoff_s(upstream.attempt, PROBE_FIRST_S, PROBE_LONGEST_S, draw)
+            upstream.attempt += 1
+            await asyncio.sleep(pause_s)
+            try:
+                await upstream.client.warm(upstream.client.idle + 1)
+            except NotDelivered as error:
+                upstream.reason = reason_of(error)
+            else:
+                upstream.up = True
+        _log.info(Message("upstream can be reached again", upstream=upstream.name))
+        now_s = time.monotonic()
+        if not any(one.up and one.alone_until_s <= now_s for one in self._all if one != upstream):
+            self._on_health(True)  # noqa: FBT003 - the shape of the callback
+
+
+def reason_of(error: BaseException) -> str:
+    """What the client says without the URL before it, whose query is nobody's business."""
+    text = " ".join(str(error).split())
+    return text.partition(": ")[2] or text

@@ -1,0 +1,1 @@
+"""Functions as servers: the handler `python:MODULE:FUNCTION`, in threads, processes, coroutines."""

@@ -1,0 +1,107 @@
+"""The function that `python:MODULE:FUNCTION` names: importing it, and how it wants to be called.
+
+Runs in worker processes too, so it imports little.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from spillover.live.handlers.calls import one_line
+from spillover.model.errors import InputError
+from spillover.model.topology import HANDLERS_KNOWN
+
+
+@dataclass(slots=True)
+class Context:
+    """What a handler may know of the request besides its payload."""
+
+    id: str
+    type: str
+    cluster: str
+    remaining_ms: float
+    """What remained of the deadline when the handler was called."""
+    _cancelled: Event | None = field(default=None, repr=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result is no longer wanted. Always False in a worker process."""
+        return self._cancelled is not None and self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Let a handler that looks know that its result is no longer wanted."""
+        if self._cancelled is not None:
+            self._cancelled.set()
+
+
+def load_function(handler: str, source: str) -> Callable[..., Any]:
+    """The function that `python:MODULE:FUNCTION` names; the working directory is importable.
+
+    Raises InputError, naming `source`, if it cannot be imported or called.
+    """
+    kind, _, named = handler.partition(":")
+    module_name, _, function_name = named.partition(":")
+    if kind != "python" or not module_name or not function_name:
+        expected = f"expected {HANDLERS_KNOWN}, got {handler!r}"
+        raise InputError(source, "handler", expected)
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        expected = f"cannot import {module_name!r}: {one_line(error)}"
+        raise InputError(source, "handler", expected) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        expected = f"expected a function {function_name!r} in module {module_name!r}"
+        raise InputError(source, "handler", expected)
+    if not (_accepts(function, 1) or _accepts(function, 2)):
+        expected = f"expected {function_name}(payload) or {function_name}(payload, ctx)"
+        raise InputError(source, "handler", expected)
+    return function  # type: ignore[no-any-return]
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives an awaitable: an async function, or an object with such a call."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the function wants a context: it cannot be called without a second argument, or has
+    one that is called `ctx` or `context`."""
+    if not _accepts(function, 1):
+        return True
+    signature = _signature(function)
+    if signature is None:
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [p for p in signature.parameters.values() if p.kind in kinds][1:2]
+    return bool(second) and second[0].name in ("ctx", "context")
+
+
+def _accepts(function: Callable[..., Any], count: int) -> bool:
+    signature = _signature(function)
+    if signature is None:
+        return count == 1
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """None for those of CPython's own functions that do not tell."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,396 @@
+"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries, plain http only.
+
+For the hot path between nodes and for the load generator. What goes on inside a connection is
+in `connection`, how a request begins in `head`; what requests mean is none of its
+business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.connection import Body, Connection, Exchange, OnEnd, Response
+from spillover.live.http.head import Server
+from spillover.live.process.own_lag import PatientTimeout
+from spillover.model.errors import NotDelivered, PeerError
+
+__all__ = ["HttpClient", "Response"]
+
+WARM_AT_ONCE = 64
+"""Connections that `warm` opens at the same time, below the usual backlog of a listening socket."""
+SWEEP_AT_ONCE = 256
+"""Idle connections that one sweep closes at most, so that it never holds up the loop."""
+SWEEP_PAUSE_S = 0.01
+
+
+class _Awaited(asyncio.Future[Response]):
+    """The future of an answer. Who cancels it ends the exchange in the same breath: what has not
+    been sent by then never is."""
+
+    exchange: Exchange | None = None
+
+    def settle(self, came_to: Response | BaseException) -> None:
+        """As an exchange's `on_end`."""
+        if self.done():
+            return
+        if isinstance(came_to, Response):
+            self.set_result(came_to)
+        else:
+            self.set_exception(came_to)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        cancelled = super().cancel(msg)
+        if self.exchange is not None:
+            self.exchange.cancel()
+        return cancelled
+
+
+class HttpClient:
+    """Connections to one server, reused last in, first out, each carrying one request at a time.
+
+    A request takes an idle connection, or opens one; beyond `connections_max` open ones it fails
+    at once, nothing waits for a free one. A connection idle for `idle_s_max` is closed.
+    `connect_timeout_s` leaves out what the loop is late by itself. `body_limit_bytes` holds for the
+    body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
+    with so much of its body.
+
+    `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
+    given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
+    together at the end of the loop's turn. Given `moving`, answers count there while they come.
+
+    A client belongs to the event loop that first uses it. Raises InputError for a base URL that
+    is not `http://HOST[:PORT][/PREFIX]`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        connections_max: int = 20_000,
+        idle_s_max: float = 30.0,
+        connect_timeout_s: float = 1.0,
+        body_limit_bytes: int = 64 * 1024 * 1024,
+        excerpt_bytes: int | None = None,
+        user_timeout_s: float | None = None,
+        writes: WriteBatch | None = None,
+        moving: Moving | None = None,
+    ) -> None:
+        self._server = Server(base_url)
+        self._connections_max = connections_max
+        self._idle_s_max = idle_s_max
+        self._connect_timeout_s = connect_timeout_s
+        self._body_limit_bytes = body_limit_bytes
+        self._excerpt_bytes = excerpt_bytes
+        self._user_timeout_s = user_timeout_s
+        self._writes = writes
+        self._moving = moving
+        self._open: set[Connection] = set()
+        self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
+        self._closing: set[Connection] = set()
+        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._ended = asyncio.Event()  # an attempt to connect, or a connection
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<HttpClient {self._server.url} idle={self.idle} busy={self.busy}"
+            f" connecting={len(self._connecting)}{' closed' if self._closed else ''}>"
+        )
+
+    @property
+    def idle(self) -> int:
+        """Open connections that wait for a request."""
+        return len(self._idle)
+
+    @property
+    def busy(self) -> int:
+        """Open connections with a request or a stream under way."""
+        return len(self._open) - len(self._idle)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes | Body = b"",
+        timeout_s: float | None,
+    ) -> asyncio.Future[Response]:
+        """Send a request, now if a connection is idle, and return the future of its answer. The
+        body may be given in parts that follow each other.
+
+        `timeout_s` runs from this call to the last byte of the answer; None is no limit.
+        Cancelling the future closes the connection. Any status is an answer, not an error.
+
+        The future raises NotDelivered if surely nothing was sent (refused, no connection in
+        time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
+        valid answer came. Raises ValueError for a method, path or header that cannot be sent.
+        """
+        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer.exchange = self.send(
+            method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
+        )
+        return answer
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        on_end: OnEnd,
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes | Body = b"",
+        timeout_s: float | None,
+    ) -> Exchange:
+        """As `request`, but `on_end` is called with what the future would give or raise: at once
+        when it is known, a turn of the loop and some microseconds before a future tells."""
+        parts = body if isinstance(body, tuple) else (body,)
+        head = self._server.head(method, path, headers, sum(map(len, parts)))
+        limits = self._body_limit_bytes, self._excerpt_bytes
+        exchange = Exchange(method, self._server.url + path, on_end, *limits)
+        if timeout_s is not None:
+            if timeout_s <= 0:
+                exchange.break_off("no time was left to send it")
+                return exchange
+            loop = asyncio.get_running_loop()
+            exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
+        self._dispatch(exchange, head, parts)
+        return exchange
+
+    async def warm(self, connections: int) -> None:
+        """Open as many connections as are missing to `connections` idle ones, up to the limit.
+
+        Raises NotDelivered if one cannot be opened; the others stay.
+        """
+        missing = min(connections - self.idle, self._room())
+        while missing > 0:
+            tasks = [self._connect_for(None) for _ in range(min(missing, WARM_AT_ONCE))]
+            missing -= len(tasks)
+            await asyncio.wait(tasks)
+            if self._closed:
+                raise NotDelivered(f"{self._server.url}: this client was closed")
+            for task in tasks:
+                task.result()
+
+    async def stream_lines(
+        self,
+        path: str,
+        on_line: Callable[[bytes], None],
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        line_limit_bytes: int = 65_536,
+        silence_s: float | None,
+    ) -> None:
+        """GET an answer without end and call `on_line` with each line, without its newline.
+
+        Returns when the server ends the answer. Raises PeerError if no connection can be had, the
+        status is not 200, the answer breaks off or ends within a line, a line is too long, or
+        nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
+        """
+        head = self._server.head("GET", path, headers, 0)
+        lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
+        answer = _Awaited(loop=asyncio.get_running_loop())
+        url = self._server.url + path
+        exchange = Exchange("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
+        answer.exchange = exchange
+        self._dispatch(exchange, head, (b"",))
+        try:
+            if silence_s is not None:
+                await _while_heard(exchange, answer, silence_s)
+            await answer
+        finally:
+            answer.cancel()
+            del answer, exchange  # an error has this frame in its traceback, and they the error
+        lines.end()
+
+    async def close(self) -> None:
+        """Close all connections and wait until they are; what is under way fails."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for connection in list(self._open):
+            if connection.exchange is not None:
+                connection.exchange.break_off("this client was closed")
+            connection.close()
+        for task in self._connecting:
+            task.cancel()
+        while self._connecting or self._closing:
+            self._ended.clear()
+            await self._ended.wait()
+
+    def released(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: keep it for the next request."""
+        self._idle[connection] = None
+        if self._sweep is None:
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
+
+    def dropped(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: never use it again."""
+        self._idle.pop(connection, None)
+        if connection in self._open:
+            self._open.remove(connection)
+            self._closing.add(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """Of `http1_connection.Pool`: its socket is closed."""
+        self.dropped(connection)
+        self._closing.discard(connection)
+        self._ended.set()
+
+    def _dispatch(self, exchange: Exchange, head: bytes, body: Body) -> None:
+        connection = self._take_idle()
+        if connection is not None:
+            connection.send(exchange, head, body)
+        elif self._closed:
+            exchange.break_off("this client was closed")
+        elif self._room() <= 0:
+            exchange.break_off(f"all {self._connections_max} connections are in use")
+        else:
+            exchange.opening = self._connect_for(exchange, head, body)
+
+    def _take_idle(self) -> Connection | None:
+        oldest_s = time.monotonic() - self._idle_s_max
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.usable and connection.idle_since_s > oldest_s:
+                return connection
+            connection.close()
+        return None
+
+    def _room(self) -> int:
+        return self._connections_max - len(self._open) - len(self._connecting)
+
+    def _connect_for(
+        self, exchange: Exchange | None, head: bytes = b"", body: Body = ()
+    ) -> asyncio.Task[Connection]:
+        """Open a connection for a request, or without one to have it idle."""
+        task = asyncio.get_running_loop().create_task(self._connect())
+        self._connecting.add(task)
+        task.add_done_callback(partial(self._connected, exchange, head, body))
+        return task
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        server = self._server
+        try:
+            async with PatientTimeout(self._connect_timeout_s):
+                transport, connection = await loop.create_connection(
+                    lambda: Connection(self, self._writes, self._moving), server.host, server.port
+                )
+        except TimeoutError:
+            what = f"no connection within {self._connect_timeout_s:g} s"
+            raise NotDelivered(f"{server.url}: {what}") from None
+        except (OSError, UnicodeError) as error:
+            raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
+        if self._user_timeout_s is not None:
+            _set_user_timeout(transport, self._user_timeout_s)
+        return connection
+
+    def _connected(
+        self, exchange: Exchange | None, head: bytes, body: Body, task: asyncio.Task[Connection]
+    ) -> None:
+        self._connecting.discard(task)
+        self._ended.set()
+        if exchange is not None:
+            exchange.opening = None
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            if exchange is not None:
+                exchange.fail(error or NotDelivered(f"{exchange.url}: this client was closed"))
+            return
+        connection = task.result()
+        if not connection.usable:
+            if exchange is not None:
+                exchange.break_off("the server closed the new connection at once")
+            return
+        self._open.add(connection)
+        if self._closed:
+            connection.close()
+            if exchange is not None:
+                exchange.break_off("this client was closed")
+        elif exchange is None or exchange.on_end is None:
+            connection.idle_since_s = time.monotonic()
+            self.released(connection)
+        else:
+            connection.send(exchange, head, body)
+
+    def _close_expired(self) -> None:
+        self._sweep = None
+        now_s = time.monotonic()
+        for _ in range(SWEEP_AT_ONCE):
+            connection = next(iter(self._idle), None)
+            if connection is None:
+                return
+            rest_s = connection.idle_since_s + self._idle_s_max - now_s
+            if rest_s > 0:
+                break
+            connection.close()
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
+
+
+def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        opened: socket.socket = transport.get_extra_info("socket")
+        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
+
+
+async def _while_heard(exchange: Exchange, answer: _Awaited, silence_s: float) -> None:
+    """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
+    rest_s = silence_s
+    while not answer.done():
+        await asyncio.wait([answer], timeout=rest_s)
+        if exchange.connection is None:
+            continue  # it has ended, or not been sent, which the connect timeout bounds
+        rest_s = exchange.heard_s + silence_s - time.monotonic()
+        if rest_s <= 0:
+            exchange.break_off(f"nothing arrived for {silence_s:g} s")
+
+
+class _LineSplitter:
+    """Cuts pieces of a stream into lines."""
+
+    def __init__(self, name: str, on_line: Callable[[bytes], None], limit_bytes: int) -> None:
+        self._name = name
+        self._on_line = on_line
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()
+
+    def feed(self, piece: bytes | bytearray) -> None:
+        self._rest += piece
+        if b"\n" in piece:
+            *lines, self._rest = self._rest.split(b"\n")
+            for line in lines:
+                self._check(line)
+                self._on_line(bytes(line))
+        self._check(self._rest)
+
+    def end(self) -> None:
+        if self._rest:
+            raise PeerError(f"{self._name}: the stream ended within a line")
+
+    def _check(self, line: bytearray) -> None:
+        if len(line) > self._limit_bytes:
+            raise PeerError(f"{self._name}: a line exceeds {self._limit_bytes} bytes")
+
+
+def _in_words(error: OSError | UnicodeError) -> str:
+    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
+    if isinstance(error, OSError) and error.errno is not None:
+        of_names = isinstance(error, socket.gaierror)
+        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
+    return str(error)

@@ -1,0 +1,136 @@
+"""What runs while a partition is held: the user's handler, on a thread or on the loop.
+
+A handler is called once for each lease, `F(partition, epoch, stop_event)`, and runs until it is
+done or told to stop. Importing it and running it is here; who holds what is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spillover.live.handlers.calls import one_line
+from spillover.live.handlers.python.functions import is_async
+from spillover.live.leases.renewal.lease import Fenced, Lease
+from spillover.model.errors import InputError
+
+Handler: TypeAlias = Callable[[int, int, Any], Any]
+"""handler(partition, epoch, stop_event); `stop_event` is a threading.Event that coroutines can
+await with `wait_async()`."""
+
+OnEnd: TypeAlias = Callable[[Lease, str | None], None]
+"""on_end(lease, problem), on the loop; `problem` None unless it raised."""
+
+EXPECTED = "expected python:MODULE:FUNCTION with FUNCTION(partition, epoch, stop_event)"
+
+
+def load_handler(handler: str, source: str) -> Handler:
+    """The function that is named; the working directory is importable. Raises InputError."""
+    kind, _, named = handler.partition(":")
+    module_name, _, function_name = named.partition(":")
+    if kind != "python" or not module_name or not function_name:
+        raise InputError(source, "", f"{EXPECTED}, got {handler!r}")
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise InputError(source, "", f"cannot import {module_name!r}: {one_line(error)}") from error
+    function: Handler | None = getattr(module, function_name, None)
+    if not callable(function):
+        expected = f"expected a function {function_name!r} in module {module_name!r}"
+        raise InputError(source, "", expected)
+    check_handler(function, source)
+    return function
+
+
+def check_handler(function: Handler, source: str) -> None:
+    """Raise InputError unless it can be called as handlers are."""
+    try:
+        inspect.signature(function).bind(0, 0, None)
+    except TypeError:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise InputError(source, "", f"{EXPECTED}; {name} takes others") from None
+    except ValueError:
+        return  # one of those of CPython's own that do not tell
+
+
+class HandlerRunner:
+    """Runs the handler of each lease, at most one for each partition at a time, since nothing is
+    granted to a member whose last handler of a partition has not ended."""
+
+    def __init__(self, handler: Handler, on_end: OnEnd) -> None:
+        self.is_async = is_async(handler)
+        self._handler = handler
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._running: dict[tuple[int, int], Lease] = {}
+
+    def start(self, lease: Lease) -> None:
+        self._running[lease.partition, lease.epoch] = lease
+        if self.is_async:
+            task = self._loop.create_task(self._await(lease))
+            self._tasks[lease.partition, lease.epoch] = task
+            task.add_done_callback(lambda _: self._tasks.pop((lease.partition, lease.epoch), None))
+        else:
+            name = f"partition-{lease.partition}"
+            thread = threading.Thread(target=self._call, args=(lease,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # No room for more threads: it has failed, as if it had raised. The partition is
+                # given up, and another member may have room for it.
+                self._loop.call_soon(self._ended, lease, one_line(error))
+
+    def cancel(self, partition: int, epoch: int) -> None:
+        """It may act no more. What runs on a thread cannot be stopped: it sees that by itself."""
+        task = self._tasks.get((partition, epoch))
+        if task is not None:
+            task.cancel()
+
+    def fence_all(self) -> None:
+        """Whatever runs may act no more, without being told by the machine."""
+        for (partition, epoch), lease in list(self._running.items()):
+            lease.fence()
+            self.cancel(partition, epoch)
+
+    def _ended(self, lease: Lease, problem: str | None) -> None:
+        self._running.pop((lease.partition, lease.epoch), None)
+        self._on_end(lease, problem)
+
+    async def _await(self, lease: Lease) -> None:
+        problem = None
+        try:
+            with lease.entered():
+                done: Awaitable[Any] = self._handler(lease.partition, lease.epoch, lease.stop_event)
+                await done
+        except asyncio.CancelledError:
+            problem = None if lease.is_over else "it cancelled itself"
+        except BaseException as error:  # noqa: BLE001 - a handler must not end a member
+            problem = _problem_of(error)
+        self._ended(lease, problem)
+
+    def _call(self, lease: Lease) -> None:
+        problem = None
+        try:
+            with lease.entered():
+                self._handler(lease.partition, lease.epoch, lease.stop_event)
+        except BaseException as error:  # noqa: BLE001 - see above
+            problem = _problem_of(error)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, lease, problem)
+        except RuntimeError:
+            return  # the member has ended; nobody waits for it any more
+
+
+def _problem_of(error: BaseException) -> str | None:
+    """Being fenced is no fault of the handler's."""
+    return None if isinstance(error, Fenced) else one_line(error)

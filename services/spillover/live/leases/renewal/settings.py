@@ -1,0 +1,96 @@
+"""What a group's renewal needs, from the settings of its member: the plan that its process gets."""
+
+from __future__ import annotations
+
+import uuid
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from spillover.core.leases.records import check_name
+from spillover.live.leases.redis_values import GroupKeys
+from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.scripts import load_script
+from spillover.live.redis.connection import check_options
+from spillover.model.errors import InputError
+from spillover.model.lease_times import LeaseTimes
+
+TIMEOUT_S_MAX = 5.0
+TIMEOUT_SHARE = 0.25
+"""Of a lease: below a third, so that one connection that went silent does not cost the lease."""
+
+
+def make_plan(
+    url: str,
+    group: str,
+    partitions: int,
+    times: LeaseTimes,
+    *,
+    node: str,
+    incarnation: str,
+    rule: str = "guarded",
+    balance: str = "count",
+    max_progress_ms: float | None = None,
+) -> Plan:
+    """`max_progress_ms`: how long a handler that reports progress may be silent; None: for ever.
+    Raises InputError."""
+    check_name("lease member", "node", node)
+    check_name("lease member", "incarnation", incarnation)
+    if max_progress_ms is not None and not max_progress_ms > 0:
+        expected = f"expected ms above 0, or nothing, got {max_progress_ms:g}"
+        raise InputError("lease member", "max_progress_ms", expected)
+    lease_s = times.max_lease_ms / 1000.0
+    script = load_script("group", "era", "renew")
+    given = (
+        uuid.uuid4().hex,
+        partitions,
+        rule,
+        balance,
+        round(times.max_lease_ms),
+        node,
+        incarnation,
+        round(times.max_lease_ms),
+    )
+    return Plan(
+        address=parse_address(url),
+        keys=list(GroupKeys.of(group).hashes),
+        script=script.text,
+        digest=script.digest,
+        arguments=[str(one) for one in given],
+        era="",
+        partitions=partitions,
+        period_s=times.renewal_period_ms / 1000.0,
+        lease_s=lease_s,
+        margin_s=times.fence_margin_ms / 1000.0,
+        timeout_s=min(TIMEOUT_S_MAX, TIMEOUT_SHARE * lease_s),
+        max_progress_s=None if max_progress_ms is None else max_progress_ms / 1000.0,
+    )
+
+
+def parse_address(url: str) -> dict[str, object]:
+    """redis://[user:password@]host:port/number, rediss:// the same with TLS, unix://path?db=0; of
+    the library's options those of `redis_connection.URL_OPTIONS`. Raises InputError."""
+    check_options(url)
+    expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InputError("redis", "url", expected) from None
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    is_path = parts.scheme == "unix"
+    if parts.scheme not in {"redis", "rediss", "unix"} or (is_path and not parts.path):
+        raise InputError("redis", "url", expected)
+    try:
+        number = int(options.get("db") or (not is_path and parts.path.strip("/")) or 0)
+        port = parts.port or 6379
+    except ValueError:
+        raise InputError("redis", "url", expected) from None
+    return {
+        "path": unquote(parts.path) if is_path else "",
+        "host": parts.hostname or "localhost",
+        "port": port,
+        "number": number,
+        "user": unquote(parts.username or "") or options.get("username", ""),
+        "password": unquote(parts.password or "") or options.get("password", ""),
+        "tls": parts.scheme == "rediss",
+        "ca": options.get("ssl_ca_certs", ""),
+        "verify": options.get("ssl_cert_reqs", "required") != "none",
+    }

@@ -1,0 +1,229 @@
+"""Readers of one partition at one epoch: `StreamReader` synchronous, `AsyncStreamReader` asyncio.
+
+    with StreamReader(url, "orders", partition, epoch, stop=stop_event) as reader:
+        while not stop_event.is_set():
+            batch = reader.read()
+            if batch is not None:
+                store(batch.records, batch.epoch, batch.position)
+                reader.commit(batch)
+
+or, with everything that can go wrong with a handler taken care of, `reader.consume(on_record)`.
+A reader belongs to one thread, or to one task. What the calls do is in `reading` and `consuming`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Self, TypedDict, Unpack
+
+from spillover.live.leases.streams.client import AsyncClient, Client
+from spillover.live.leases.streams.consuming import Attempts, Consumed, Consuming, OnRecord
+from spillover.live.leases.streams.effects import Effects
+from spillover.live.leases.streams.keys import SOURCE, StreamKeys
+from spillover.live.leases.streams.reading import (
+    ASIDE_RECORDS,
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    Limits,
+    OnTrimmed,
+    Reading,
+    SetAside,
+)
+from spillover.live.leases.streams.records import Batch, Checkpoint
+from spillover.live.leases.streams.steps import Guard, Holder, Stop
+from spillover.model.errors import InputError
+
+WAIT_S = 0.5
+TIMEOUT_S = 5.0
+RETRY_S = 30.0
+
+
+class ReaderOptions(TypedDict, total=False):
+    """What a reader may be told besides what it reads.
+
+    `stop` ends waits early: a threading.Event (for coroutines better an asyncio.Event), or that of
+    a lease. With a `lease` nothing is asked, or tried again, once it is over: Fenced. Redis being
+    down is borne as long as the lease lasts, for `retry_s` at most. Of records that were set aside
+    the last `aside_records` are kept for each partition.
+
+    `on_trimmed`, for records that the stream lost before they were read: `skip` (the default) goes
+    on with what is there, logs, and counts them in the checkpoint; `fail` raises RecordsTrimmed.
+    """
+
+    stop: Stop | None
+    lease: Holder | None
+    batch_records: int
+    batch_bytes: int
+    aside_records: int
+    on_trimmed: OnTrimmed
+    read_ahead: bool
+    timeout_s: float
+    retry_s: float
+    random: Random
+
+
+class _Reader:
+    """What both have: the options, and what was last known."""
+
+    def __init__(self, group: str, partition: int, epoch: int, options: ReaderOptions) -> None:
+        """Raises InputError."""
+        self._timeout_s = options.get("timeout_s", TIMEOUT_S)
+        retry_s = options.get("retry_s", RETRY_S)
+        for name, value_s in (("timeout_s", self._timeout_s), ("retry_s", retry_s)):
+            if not value_s > 0.0:
+                raise InputError(SOURCE, name, f"expected seconds above 0, got {value_s:g}")
+        self._stop = options.get("stop")
+        self._random = options.get("random") or Random()
+        self._read_ahead = options.get("read_ahead", True)
+        self._reading = Reading(
+            StreamKeys.of(group),
+            partition,
+            epoch,
+            Guard(options.get("lease"), self._stop, retry_s, self._random),
+            Limits(
+                options.get("batch_records", BATCH_RECORDS),
+                options.get("batch_bytes", BATCH_BYTES),
+                options.get("aside_records", ASIDE_RECORDS),
+            ),
+            options.get("on_trimmed", "skip"),
+        )
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """As this reader has stored it; None before it has claimed."""
+        return self._reading.checkpoint
+
+    @property
+    def lag(self) -> int | None:
+        """How many records lay beyond the checkpoint at the last read."""
+        return self._reading.lag
+
+    def _consuming(
+        self,
+        on_record: OnRecord,
+        attempts: Attempts | None,
+        on_batch: Callable[[Consumed], object],
+    ) -> Consuming:
+        given = attempts or Attempts()
+        return Consuming(self._reading, on_record, given, self._random, on_batch)
+
+
+class StreamReader(_Reader):
+    """For code that never awaits."""
+
+    def __init__(
+        self, url: str, group: str, partition: int, epoch: int, **options: Unpack[ReaderOptions]
+    ) -> None:
+        """Connects nowhere yet. Raises InputError."""
+        super().__init__(group, partition, epoch, options)
+        self._client = Client(url, self._timeout_s, self._stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def claim(self) -> Checkpoint:
+        """Fence whoever has an earlier epoch; go to the checkpoint. Raises Fenced."""
+        return self._client.carry_out(self._reading.claim())
+
+    def read(self, wait_s: float = WAIT_S) -> Batch | None:
+        """The next records, or None if there were none for so long. Claims first if need be. Being
+        told to stop ends the wait at once on an event loop; on a thread, after `wait_s` at most.
+
+        Raises Fenced, CheckpointMoved, RecordsTrimmed, StoreUnreachable, StoreRefused.
+        """
+        steps = self._reading.read(wait_s, read_ahead=self._read_ahead)
+        return self._client.carry_out(steps)
+
+    def commit(self, batch: Batch) -> None:
+        """Everything up to the end of the batch, those read before it too, has been handled.
+        Raises as `apply`."""
+        self._client.carry_out(self._reading.commit(batch))
+
+    def apply(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()) -> None:
+        """Effects of the batch that begins at the checkpoint (ValueError), and the checkpoint, at
+        once. Raises Fenced, CheckpointMoved, StoreRefused: nothing was done; StoreUnreachable:
+        unknown, and the same call may be made again."""
+        self._client.carry_out(self._reading.apply(batch, effects, set_aside))
+
+    def consume(
+        self,
+        on_record: OnRecord,
+        *,
+        attempts: Attempts | None = None,
+        wait_s: float = WAIT_S,
+        to_end: bool = False,
+        on_batch: Callable[[Consumed], object] = lambda _: None,
+    ) -> Consumed:
+        """Call `on_record(record, effects)` for each record until `stop`; see `Consuming.run`."""
+        consuming = self._consuming(on_record, attempts, on_batch)
+        return self._client.carry_out(consuming.run(wait_s, to_end=to_end))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class AsyncStreamReader(_Reader):
+    """For the event loop on which it is first used."""
+
+    def __init__(
+        self, url: str, group: str, partition: int, epoch: int, **options: Unpack[ReaderOptions]
+    ) -> None:
+        """Connects nowhere yet. Raises InputError."""
+        super().__init__(group, partition, epoch, options)
+        self._client = AsyncClient(url, self._timeout_s, self._stop)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def claim(self) -> Checkpoint:
+        """As `StreamReader.claim`."""
+        return await self._client.carry_out(self._reading.claim())
+
+    async def read(self, wait_s: float = WAIT_S) -> Batch | None:
+        """As `StreamReader.read`."""
+        steps = self._reading.read(wait_s, read_ahead=self._read_ahead)
+        return await self._client.carry_out(steps)
+
+    async def commit(self, batch: Batch) -> None:
+        """As `StreamReader.commit`."""
+        await self._client.carry_out(self._reading.commit(batch))
+
+    async def apply(
+        self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside] = ()
+    ) -> None:
+        """As `StreamReader.apply`."""
+        await self._client.carry_out(self._reading.apply(batch, effects, set_aside))
+
+    async def consume(
+        self,
+        on_record: OnRecord,
+        *,
+        attempts: Attempts | None = None,
+        wait_s: float = WAIT_S,
+        to_end: bool = False,
+        on_batch: Callable[[Consumed], object] = lambda _: None,
+    ) -> Consumed:
+        """As `StreamReader.consume`; `on_record` may be async, `on_batch` may not."""
+        consuming = self._consuming(on_record, attempts, on_batch)
+        return await self._client.carry_out(consuming.run(wait_s, to_end=to_end))
+
+    async def close(self) -> None:
+        await self._client.close()

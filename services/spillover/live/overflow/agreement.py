@@ -1,0 +1,255 @@
+"""Whether neighbors mean the same: who is who, and what their topologies say of what they share.
+
+Each node says so when it asks a neighbor for reports: who it is, whom it means to ask, and its
+terms. Whoever is asked compares. Two things can come of it:
+
+* It was not meant, or is of another federation, or has no link to the one who asks: it refuses, and
+  says who it is. Neither reports nor requests go that way. It happens where a node has died and
+  another one took its port.
+* The terms differ (the link's delay, the time scale, the hop budget): work goes on, and both say
+  so.
+
+What a node does not tell, since it is older or its topology has no name, is not compared. A
+federation is what its file calls it; a file without a name is of any federation.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from urllib.parse import quote, unquote, urlencode
+
+from spillover.live.overflow.wire import Caller, MalformedMessage
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.ids import ClusterId
+from spillover.model.topology import CLUSTER_ID, Topology
+
+NAME_LENGTH_MAX = 200
+"""Of a federation's name, as far as it is told and compared."""
+
+TURNED_AWAY_MAX = 32
+"""Clusters remembered that were turned away; one more, and the oldest is forgotten."""
+
+TURNED_AWAY_S = 60.0
+"""So long after its last question one is remembered. A node asks again each second."""
+
+TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
+"""Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
+is a neighbor, each time another one."""
+
+CLUSTER_HEADER = b"spillover-cluster"
+FEDERATION_HEADER = b"spillover-federation"
+"""Of an answer that turns a neighbor away: who it has come to."""
+
+_log = logging.getLogger(__name__)
+_callers_log = logging.getLogger(f"{__name__}.callers")
+"""Anybody can call; what is said of neighbors is bounded by how often they change."""
+_callers_log.addFilter(OncePerPeriod())
+
+
+class TurnedAway(Exception):
+    """This caller gets nothing here; why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What both ends of a link should have alike; None where it was not told."""
+
+    delay_ms: float | None = None
+    gossip_period_ms: float | None = None
+    default_deadline_ms: float | None = None
+    max_hops: float | None = None
+
+    @classmethod
+    def read(cls, query: Mapping[str, Sequence[str]]) -> Terms:
+        """From the query of a question for reports. Raises MalformedMessage."""
+        return cls(**{one.name: _number(one.name, query) for one in fields(cls)})
+
+    def differences(self, there: Terms) -> str | None:
+        """In words, from this side's view; None if there are none."""
+        found = []
+        for name, (words, unit) in _WORDS.items():
+            own, other = getattr(self, name), getattr(there, name)
+            if own is None or other is None or math.isclose(own, other, rel_tol=1e-9):
+                continue
+            found.append(f"{words}: {own:g}{unit} here, {other:g}{unit} there")
+        return "; ".join(found) or None
+
+
+_WORDS = {
+    "delay_ms": ("link delay", " ms"),
+    "gossip_period_ms": ("gossip period", " ms"),
+    "default_deadline_ms": ("default deadline", " ms"),
+    "max_hops": ("hop budget", ""),
+}
+
+
+class Agreement:
+    """With one neighbor: what it and this node disagree about, as far as either has said. Changes
+    are put in the log, once each."""
+
+    def __init__(self, caller: Caller, terms: Terms) -> None:
+        self.caller = caller
+        """As what this node calls it."""
+        self._terms = terms
+        self._of_terms: str | None = None
+        self._of_identity: str | None = None
+        self._said: str | None = None
+        self._told_s = deque([-math.inf] * TOLD_MAX, maxlen=TOLD_MAX)
+
+    @property
+    def disagreement(self) -> str | None:
+        """In words, one line; None as far as is known."""
+        return "; ".join(filter(None, (self._of_identity, self._of_terms))) or None
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether what is at the neighbor's address wants nothing of this node."""
+        return self._of_identity is not None
+
+    def query(self) -> str:
+        """What this node says of itself when it asks for reports."""
+        told = {"from": self.caller.cluster, "to": self.caller.to}
+        told["federation"] = self.caller.federation
+        numbers = {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
+        given = {name: value for name, value in (told | numbers).items() if value is not None}
+        return urlencode(given, quote_via=quote)
+
+    def asked(self, there: Terms) -> None:
+        """The neighbor asks for reports, and says what it goes by."""
+        self._of_terms = self._terms.differences(there)
+        self._tell()
+
+    def heard(self) -> None:
+        """The neighbor reports: it is the one that was meant."""
+        self._of_identity = None
+        self._tell()
+
+    def turned_away(self, headers: Mapping[bytes, bytes]) -> None:
+        """What is at the neighbor's address refused to report, with these headers."""
+        cluster = headers.get(CLUSTER_HEADER, b"").decode("latin-1")[:NAME_LENGTH_MAX]
+        name = headers.get(FEDERATION_HEADER, b"").decode("latin-1")
+        federation = _shortened(unquote(name)) or None
+        if cluster and cluster != self.caller.to:
+            of = "" if federation is None else f" of federation {federation!r}"
+            self._of_identity = f"at its address is cluster {cluster!r}{of}"
+        elif federation is not None and federation != self.caller.federation:
+            names = f"{self.caller.federation!r} here, {federation!r} there"
+            self._of_identity = f"federation: {names}"
+        elif cluster:
+            self._of_identity = "link: one here, none there"
+        else:  # of an older version, or no node at all
+            self._of_identity = "what is at its address does not know this cluster"
+        self._tell()
+
+    def unanswered(self) -> None:
+        """Nobody is at the neighbor's address now, so that nobody disagrees."""
+        self._of_identity = None
+
+    def _tell(self) -> None:
+        now = self.disagreement
+        now_s = time.monotonic()
+        if now == self._said or now_s < self._told_s[0] + TOLD_WITHIN_S:
+            return
+        self._said = now
+        self._told_s.append(now_s)
+        neighbor = self.caller.to
+        if now is None:
+            _log.info(Message("neighbor agrees again", neighbor=neighbor))
+        else:
+            _log.warning(Message("neighbor disagrees", neighbor=neighbor, disagreement=now))
+
+
+@dataclass(slots=True)
+class Visit:
+    """Of one that was turned away: why, and when it last came."""
+
+    why: str
+    at_s: float
+
+
+class Peers:
+    """Of one node: whom it takes for its neighbors, by index, and who was turned away."""
+
+    def __init__(self, topology: Topology, cluster: ClusterId) -> None:
+        self._own = cluster
+        self.federation = _shortened(topology.name) if topology.is_named else None
+        neighbors = topology.neighbors(cluster)
+        self._index = {neighbor.id: y for y, neighbor in enumerate(neighbors)}
+        self.agreements = [
+            Agreement(
+                Caller(cluster, neighbor.id, self.federation),
+                Terms(
+                    delay_ms=neighbor.delay_ms,
+                    gossip_period_ms=topology.gossip_period_ms,
+                    default_deadline_ms=topology.default_deadline_ms,
+                    max_hops=topology.max_hops,
+                ),
+            )
+            for neighbor in neighbors
+        ]
+        self._turned_away: OrderedDict[str, Visit] = OrderedDict()
+
+    def neighbor(self, caller: Caller) -> int:
+        """The neighbor that calls. Raises TurnedAway: it is none, or it means somebody else."""
+        neighbor = self._index.get(ClusterId(caller.cluster))
+        if caller.to is not None and caller.to != self._own:
+            why = f"it looks for cluster {_shortened(caller.to)!r}, this is {self._own!r}"
+        elif not self._is_same(caller.federation):
+            there = _shortened(caller.federation or "")
+            why = f"federation: {self.federation!r} here, {there!r} there"
+        elif neighbor is None:
+            why = f"cluster {self._own} has no link to {_shortened(caller.cluster)!r}"
+        else:
+            return neighbor
+        self._note(caller.cluster, why)
+        raise TurnedAway(why)
+
+    def who_this_is(self) -> list[tuple[bytes, bytes]]:
+        """Headers for those that are turned away."""
+        headers = [(CLUSTER_HEADER, self._own.encode())]
+        if self.federation is not None:
+            headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))
+        return headers
+
+    def turned_away(self) -> dict[str, tuple[str, float]]:
+        """Why, and how long ago in seconds, by cluster: those that have asked lately."""
+        now_s = time.monotonic()
+        ages = {name: (one.why, now_s - one.at_s) for name, one in self._turned_away.items()}
+        return {name: told for name, told in ages.items() if told[1] <= TURNED_AWAY_S}
+
+    def _is_same(self, federation: str | None) -> bool:
+        return federation is None or self.federation is None or federation == self.federation
+
+    def _note(self, cluster: str, why: str) -> None:
+        """Told once, until it has not come for a while or comes for another reason."""
+        if not CLUSTER_ID.fullmatch(cluster):
+            return  # no node says that
+        now_s = time.monotonic()
+        last = self._turned_away.pop(cluster, None)
+        self._turned_away[cluster] = Visit(why, now_s)
+        if len(self._turned_away) > TURNED_AWAY_MAX:
+            self._turned_away.popitem(last=False)
+        if last is None or last.why != why or now_s - last.at_s > TURNED_AWAY_S:
+            _callers_log.warning(Message("cluster turned away", peer=cluster, reason=why))
+
+
+def _shortened(name: str) -> str:
+    return name[:NAME_LENGTH_MAX]
+
+
+def _number(name: str, query: Mapping[str, Sequence[str]]) -> float | None:
+    given = query.get(name)
+    if not given:
+        return None
+    try:
+        number = float(given[0][:32])
+    except ValueError:
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise MalformedMessage(f"{name}: expected a number, 0 or more")
+    return number

@@ -1,0 +1,224 @@
+"""What leaves over one direction of a link, in order: forwards, answers, reports and cancels alike.
+
+The link is emulated here, and nowhere else (design, decision 4): its delay, and the faults that an
+operator of a testbed sets while it runs. What a message is, and how it travels, is its sender's
+business: it gives two callables, and exactly one of them is called, once, unless it withdraws the
+message before. Heard of by the neighbor are only messages that were delivered.
+
+- *Delay*: a message leaves `delay_s` after it was sent, and never before one that was sent earlier.
+  What is on its way when the delay changes keeps its time.
+- *Loss*: with this probability a message is lost. That is found out when it would have left: a
+  forward is of unknown fate then, as after a reset in the middle; an answer breaks off.
+- *Cut*: what is due waits. Once healed, all of it leaves in order; what has waited for
+  GIVEN_UP_AFTER_S is lost, as the kernel gives up a connection on which nothing is acknowledged.
+- A message that does not wait (a report: the next one is better) is dropped without a word where
+  another would be lost or would have to wait for a healed link.
+
+There is no limit on the number of messages, since their senders have one: a forward counts as away,
+an answer leaves on a connection that its asker holds open for it, a forward has one cancel at a
+time, and reports come at their fixed rate and never wait beyond the delay.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from spillover.live.engine.timers import Timer, Timers
+
+GIVEN_UP_AFTER_S = 5.0
+"""How long a message that should have left waits for a cut link to heal."""
+
+WITHDRAWN_KEPT_MAX = 64
+"""Withdrawn messages that may be kept in line before they are swept out, if they are the most."""
+
+
+class Faults(NamedTuple):
+    """What is emulated on one direction of a link: `loss` is a probability."""
+
+    delay_s: float
+    loss: float
+    cut: bool
+
+
+class Parcel:
+    """One message that was sent."""
+
+    __slots__ = ("_outbox", "deliver", "due_s", "lose", "waits")
+
+    def __init__(
+        self,
+        outbox: Outbox | None,
+        due_s: float,
+        deliver: Callable[[], None] | None,
+        lose: Callable[[], None] | None,
+        waits: bool,  # noqa: FBT001 - made in one place
+    ) -> None:
+        self._outbox = outbox
+        self.due_s = due_s
+        self.deliver = deliver
+        self.lose = lose
+        self.waits = waits
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has neither left, nor been lost, dropped or withdrawn."""
+        return self.deliver is not None
+
+    def withdraw(self) -> bool:
+        """Take it out, if it still waits: neither of its callables will be called."""
+        if self.deliver is None or self._outbox is None:
+            return False
+        self.deliver = self.lose = None
+        self._outbox.withdrawn()
+        return True
+
+
+_GONE = Parcel(None, 0.0, None, None, waits=False)
+
+
+class Outbox:
+    """One direction of a link. `random` draws what is lost, `clock` is that of `timers`.
+
+    Once the timers are closed, what is still in it stays there and is never heard of again.
+    """
+
+    def __init__(
+        self,
+        timers: Timers,
+        random: Random,
+        delay_s: float = 0.0,
+        *,
+        given_up_after_s: float = GIVEN_UP_AFTER_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timers = timers
+        self._random = random
+        self._delay_s = delay_s
+        self._loss = 0.0
+        self._cut = False
+        self._given_up_after_s = given_up_after_s
+        self._clock = clock
+        self._line: deque[Parcel] = deque()  # not due yet, as sent and so by due_s
+        self._held: deque[Parcel] = deque()  # due, and cut off; all before those in line
+        self._withdrawn = 0
+        self._timer: Timer | None = None
+        self._clear = delay_s == 0.0
+        """Nothing waits and nothing is emulated: what is sent is delivered in the same breath."""
+
+    def __len__(self) -> int:
+        """What is kept, withdrawn messages that were not swept out yet included."""
+        return len(self._line) + len(self._held)
+
+    @property
+    def faults(self) -> Faults:
+        return Faults(self._delay_s, self._loss, self._cut)
+
+    @property
+    def delay_s(self) -> float:
+        return self._delay_s
+
+    @property
+    def cut(self) -> bool:
+        return self._cut
+
+    def set_faults(
+        self, *, delay_s: float | None = None, loss: float | None = None, cut: bool | None = None
+    ) -> None:
+        """Change what is emulated; None leaves it as it is. Raises ValueError for a delay that is
+        not finite or below 0, and for a loss that is no probability."""
+        if delay_s is not None and not (math.isfinite(delay_s) and delay_s >= 0.0):
+            raise ValueError(f"expected a delay of at least 0 s, got {delay_s!r}")
+        if loss is not None and not 0.0 <= loss <= 1.0:
+            raise ValueError(f"expected a loss of 0 to 1, got {loss!r}")
+        self._delay_s = self._delay_s if delay_s is None else delay_s
+        self._loss = self._loss if loss is None else loss
+        self._cut = self._cut if cut is None else cut
+        self._arm()
+
+    def send(
+        self,
+        deliver: Callable[[], None],
+        lose: Callable[[], None],
+        *,
+        waits: bool = True,
+        now_s: float | None = None,
+    ) -> Parcel:
+        """Send a message, now or at `now_s`. Either may be called before this returns: then the
+        parcel no longer waits. What they raise comes out here then, and else at the timers."""
+        if self._clear:
+            deliver()
+            return _GONE
+        if now_s is None:
+            now_s = self._clock()
+        due_s = now_s + self._delay_s
+        line = self._line
+        if line and line[-1].due_s > due_s:
+            due_s = line[-1].due_s
+        parcel = Parcel(self, due_s, deliver, lose, waits)
+        line.append(parcel)
+        if due_s <= now_s and len(line) == 1:
+            self._pass(now_s)
+        elif self._timer is None or self._timer.due_s > due_s:
+            self._arm()
+        return parcel
+
+    def withdrawn(self) -> None:
+        """Of a parcel: it waits no longer, and only takes room in the line."""
+        self._withdrawn += 1
+        if self._withdrawn > WITHDRAWN_KEPT_MAX and 2 * self._withdrawn > len(self):
+            self._line = deque([parcel for parcel in self._line if parcel.waiting])
+            self._held = deque([parcel for parcel in self._held if parcel.waiting])
+            self._withdrawn = 0
+
+    def _pass(self, now_s: float) -> None:
+        """Let go of all that is due. The callables may do anything here: each parcel is taken out
+        before its own is called, and what holds for the next one is looked at anew."""
+        try:
+            while self._held and not self._cut:
+                self._leave(self._held.popleft())
+            while self._line and self._line[0].due_s <= now_s:
+                parcel = self._line.popleft()
+                if self._cut and parcel.waits:
+                    self._held.append(parcel)
+                else:
+                    self._leave(parcel)
+            while self._held and self._held[0].due_s + self._given_up_after_s <= now_s:
+                self._end(self._held.popleft(), delivered=False)
+        finally:
+            self._arm()
+
+    def _leave(self, parcel: Parcel) -> None:
+        lost = self._cut or (self._loss > 0.0 and self._random.random() < self._loss)
+        self._end(parcel, delivered=not lost)
+
+    def _end(self, parcel: Parcel, *, delivered: bool) -> None:
+        end = parcel.deliver if delivered else parcel.lose
+        if parcel.waiting:
+            parcel.deliver = parcel.lose = None
+        else:
+            self._withdrawn -= 1
+        if end is not None and (delivered or parcel.waits):
+            end()
+
+    def _arm(self) -> None:
+        """One timer, for the first that has to be done."""
+        due_s = self._line[0].due_s if self._line else math.inf
+        if self._held:
+            given_up_s = self._held[0].due_s + self._given_up_after_s
+            due_s = min(due_s, given_up_s if self._cut else self._clock())
+        unhindered = self._delay_s == 0.0 and self._loss == 0.0 and not self._cut
+        self._clear = unhindered and due_s == math.inf
+        if self._timer is not None and self._timer.due_s > due_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and due_s < math.inf:
+            self._timer = self._timers.at(due_s, self._wake)
+
+    def _wake(self, due_s: float) -> None:
+        self._timer = None
+        self._pass(max(due_s, self._clock()))

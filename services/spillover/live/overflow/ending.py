@@ -1,0 +1,91 @@
+"""The end of a node that drains: what it still waits for, how long, and that it says so.
+
+What a drain means for requests is the machine's business, how a process ends is the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from typing import NamedTuple
+
+from spillover.live.overflow.foreign_requests import Visitors
+from spillover.live.overflow.home_requests import Reception
+
+TELL_EVERY_S = 3.0
+"""So often a drain says what it waits for."""
+
+LOOK_EVERY_S = 0.5
+"""Also without a sign: answers that nobody fetches grow old."""
+
+ENDING = "ending: "
+"""How every log line about the end begins."""
+
+_log = logging.getLogger(__name__)
+
+
+class Left(NamedTuple):
+    """What a node would lose if it ended now."""
+
+    requests: int
+    """Under way, neighbors' too."""
+    results: int
+    """Of asynchronous requests, that nobody has fetched: they are in memory alone."""
+
+    @classmethod
+    def of(cls, reception: Reception, visitors: Visitors) -> Left:
+        return cls(len(reception) + len(visitors), reception.unfetched)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.requests:
+            parts.append(f"{_count(self.requests, 'request')} under way")
+        if self.results:
+            parts.append(f"{_count(self.results, 'result')} that nobody has fetched")
+        return " and ".join(parts) or "nothing"
+
+
+async def wait_for_the_end(
+    reception: Reception, visitors: Visitors, timeout_s: float, results_timeout_s: float
+) -> None:
+    """Return when nothing is left, or after `timeout_s`. Where only results are left, they are
+    waited for no longer than `results_timeout_s` from now or from when the last of them came."""
+    begun_s = time.monotonic()
+    told_s = -math.inf
+    while True:
+        left, now_s = Left.of(reception, visitors), time.monotonic()
+        results_until_s = max(begun_s, reception.result_s) + results_timeout_s
+        until_s = begun_s + timeout_s
+        if not left.requests:
+            until_s = min(until_s, results_until_s)
+        if not any(left) or now_s >= until_s:
+            return
+        if now_s >= told_s + TELL_EVERY_S:
+            told_s = now_s
+            _log.info("%swaits for %s, at most %.1f s more", ENDING, left, until_s - now_s)
+        await _sign(reception, visitors, min(until_s - now_s, LOOK_EVERY_S))
+
+
+async def _sign(reception: Reception, visitors: Visitors, timeout_s: float) -> None:
+    """Wait until there may be less left than before."""
+    parts = (reception, visitors)
+    for part in parts:
+        part.settled.clear()
+    waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def tell_lost(left: Left) -> None:
+    """What is lost now that the node ends, if anything is."""
+    if any(left):
+        _log.warning("%slost %s", ENDING, left)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

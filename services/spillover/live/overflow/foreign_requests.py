@@ -1,0 +1,145 @@
+"""The requests that neighbors have handed over, and the way back of their answers.
+
+Each waits on the exchange on which it came. What goes back leaves through the outbox of its link,
+as everything that goes there: late, and not at all if the link loses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+from spillover.core.overflow import events as ev
+from spillover.live.overflow.emulated_link import Outbox, Parcel
+from spillover.live.overflow.home_requests import WAITERS_MAX, Waiter
+from spillover.model.request import Answer, Refusal, Request
+
+Settled: TypeAlias = Answer | ev.Refuse
+"""What a request that was handed over comes to."""
+
+
+class Settling(asyncio.Future[Settled]):
+    """What a request will come to. Canceled if there will be no answer: because the node ends, or
+    because the link has lost it."""
+
+    waited_s = 0.0
+    """How long it waited in the outbox, once it is settled: what emulates the link back."""
+    lost = False
+    """Whether it is canceled because the link has lost the answer. Its asker must not be told
+    anything then: the connection is to be broken off."""
+    parcel: Parcel | None = None
+    """The answer in the outbox."""
+    key = (ev.HOME, "")
+    """By which link it came, and its id."""
+
+
+class Visitors:
+    """All of them, by ref. `outboxes` are those of the links, by neighbor index."""
+
+    def __init__(
+        self,
+        next_ref: Callable[[], int],
+        feed: Callable[[Any], None],
+        outboxes: Sequence[Outbox],
+    ) -> None:
+        self._next_ref = next_ref
+        self._feed = feed
+        self._outboxes = outboxes
+        self._waiting: dict[int, Settling] = {}
+        self._refs: dict[tuple[int, str], int] = {}
+        self._waiters: dict[int, tuple[Waiter, ...]] = {}
+        """Of those that somebody here asks for, by ref."""
+        self.closed = False
+        """Nothing is taken any more: the node ends."""
+        self.settled = asyncio.Event()
+        """Set whenever one has been settled."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, request: Request, deadline_s: float, origin: int) -> tuple[int, Settling]:
+        """Take a request over. The future comes to an answer or a refusal, or is canceled."""
+        ref = self._next_ref()
+        future = Settling(loop=asyncio.get_running_loop())
+        if self.closed:  # surely not accepted, which lets the neighbor decide again
+            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
+            return ref, future
+        future.key = (origin, request.id)
+        self._waiting[ref] = future
+        self._refs[future.key] = ref
+        self._feed(ev.Arrived(ref, request, deadline_s, origin))
+        return ref, future
+
+    def ref_of(self, request_id: str, origin: int | None = None) -> int | None:
+        """The visit of this request that is under way, from one neighbor or from any."""
+        if origin is not None:
+            return self._refs.get((origin, request_id))
+        refs = (self._refs.get((y, request_id)) for y in range(len(self._outboxes)))
+        return next((ref for ref in refs if ref is not None), None)
+
+    def wait(self, ref: int, waiter: Waiter) -> bool:
+        """Have `waiter` called once with the answer to a visit under way, or with None if the node
+        ends before, or has given it back. False if too many wait for it."""
+        waiters = self._waiters.get(ref, ())
+        if len(waiters) >= WAITERS_MAX:
+            return False
+        self._waiters[ref] = (*waiters, waiter)
+        return True
+
+    def leave(self, ref: int, waiter: Waiter) -> None:
+        """Wait no longer."""
+        waiters = tuple(other for other in self._waiters.pop(ref, ()) if other is not waiter)
+        if waiters:
+            self._waiters[ref] = waiters
+
+    def ended(self, ref: int, answer: Answer | None) -> None:
+        """Tell those who wait; the answer itself is sent back when its delivery is done. None if
+        the request goes back to its neighbor undone."""
+        for waiter in self._waiters.pop(ref, ()):
+            waiter(answer)
+
+    def abandon(self, ref: int) -> None:
+        """Its neighbor has gone or wants it no more; an answer that has not left never does."""
+        future = self._waiting.get(ref)
+        if future is not None and future.parcel is not None and future.parcel.withdraw():
+            self._lose(ref)
+        self._feed(ev.Cancelled(ref))
+
+    def send_back(self, ref: int, settled: Settled, origin: int) -> None:
+        future = self._waiting.get(ref)
+        if future is not None:
+            arrive = partial(self._arrive, ref, settled, time.monotonic())
+            future.parcel = self._outboxes[origin].send(arrive, partial(self._lose, ref))
+
+    def close(self) -> None:
+        """The node ends: whoever still waits is told by a canceled future."""
+        self.closed = True
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+        self._refs.clear()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in chain.from_iterable(waiters.values()):
+            waiter(None)
+
+    def _arrive(self, ref: int, settled: Settled, sent_s: float) -> None:
+        future = self._take_out(ref)
+        if not future.done():
+            future.waited_s = time.monotonic() - sent_s
+            future.set_result(settled)
+
+    def _lose(self, ref: int) -> None:
+        future = self._take_out(ref)
+        future.lost = True
+        future.cancel()
+
+    def _take_out(self, ref: int) -> Settling:
+        future = self._waiting.pop(ref)
+        if self._refs.get(future.key) == ref:
+            del self._refs[future.key]
+        self.settled.set()
+        return future

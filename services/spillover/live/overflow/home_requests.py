@@ -1,0 +1,172 @@
+"""Where clients' requests come in: under which name, who waits for the answer, and who asks later.
+
+The rules about names and what is remembered are in `core.overflow.idempotency`. Each request taken
+is one entry: opened when it is accepted, settled when its one answer is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from random import Random
+from typing import Any, TypeAlias
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.idempotency import Entry, Names
+from spillover.model.ids import ClusterId, RequestId
+from spillover.model.request import Answer, Refusal, Request
+
+Waiter: TypeAlias = Callable[[Answer | None], None]
+
+WAITERS_MAX = 1000
+"""Who may wait for the answer to one name at the same time."""
+
+
+class FutureWaiter:
+    """Waits for an answer by a future, which is canceled if the node ends before."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, answer: Answer | None) -> None:
+        if self.future.done():
+            return
+        if answer is None:
+            self.future.cancel()
+        else:
+            self.future.set_result(answer)
+
+    @property
+    def answer(self) -> Answer | None:
+        """None if it is not there yet, or never will be."""
+        future = self.future
+        return future.result() if future.done() and not future.cancelled() else None
+
+
+class Reception:
+    """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
+    refs of visits. `on_quiet` is called whenever there may be nothing left to wait for."""
+
+    def __init__(
+        self,
+        cluster: ClusterId,
+        names: Names,
+        next_ref: Callable[[], int],
+        feed: Callable[[Any], None],
+    ) -> None:
+        self._cluster = cluster
+        self._names = names
+        self._next_ref = next_ref
+        self._feed = feed
+        self._entries: dict[int, Entry] = {}
+        self._refusal: ev.Refuse | None = None
+        self.closed = False
+        """Nothing is taken any more: the node ends."""
+        # From the system's randomness: no two nodes may make the same names.
+        self._random = Random(os.urandom(32))
+        self.settled = asyncio.Event()
+        """Set whenever an answer has come or been fetched."""
+        self.result_s = -math.inf
+        """When the last answer came that nobody was there to take."""
+
+    def __len__(self) -> int:
+        """Requests that are under way."""
+        return len(self._entries)
+
+    @property
+    def unfetched(self) -> int:
+        """Answers of asynchronous requests that nobody has come for yet."""
+        self._names.expire(time.monotonic())
+        return self._names.unfetched
+
+    def find(self, name: str) -> Entry | None:
+        """The entry of this name, if it is under way or its answer is still kept."""
+        return self._names.find(name, time.monotonic())
+
+    def take(
+        self, request: Request, deadline_s: float, *, asynchronous: bool = False
+    ) -> Entry | ev.Refuse:
+        """Take a request in, one that is new or may run again; one that came without a name is
+        given one here."""
+        ref = self._next_ref()
+        if self.closed:
+            return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
+        if not request.keyed:
+            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+        mark = fingerprint(request) if request.keyed else None
+        entry = Entry(request, ref, mark, asynchronous=asynchronous)
+        self._names.open(entry)
+        self._entries[ref] = entry
+        self._refusal = None
+        self._feed(ev.Arrived(ref, request, deadline_s))
+        return self._taken(entry)
+
+    def _taken(self, entry: Entry) -> Entry | ev.Refuse:
+        if self._refusal is not None:
+            return self._refusal
+        if entry.lasting:
+            self._names.accept(entry)
+        return entry
+
+    def wait(self, entry: Entry, waiter: Waiter) -> bool:
+        """Have `waiter` called once with the answer, or with None if the node ends before. False
+        if too many wait for it. Not for entries that have their answer."""
+        if len(entry.waiters) >= WAITERS_MAX:
+            return False
+        entry.waiters = (*entry.waiters, waiter)
+        return True
+
+    def leave(self, entry: Entry, waiter: Waiter) -> None:
+        """Wait no longer."""
+        entry.waiters = tuple(other for other in entry.waiters if other is not waiter)
+
+    def fetch(self, entry: Entry) -> None:
+        """Its answer has been given to somebody who came for it."""
+        self._names.fetch(entry)
+        self.settled.set()
+
+    def abandon(self, entry: Entry) -> None:
+        """Its client has gone, and nobody else knows its name."""
+        self._feed(ev.Cancelled(entry.ref))
+
+    def cancel(self, entry: Entry) -> None:
+        """End it wherever it is; its answer tells what came of that."""
+        self._feed(ev.CancelAsked(entry.ref))
+
+    # --- what the machine says ----------------------------------------------------------------
+
+    def refused(self, command: ev.Refuse) -> None:
+        self._names.withdraw(self._entries.pop(command.ref))
+        self._refusal = command
+
+    def answered(self, ref: int, answer: Answer) -> Entry:
+        entry = self._entries.pop(ref)
+        self._names.settle(entry, answer, time.monotonic())
+        waiters, entry.waiters = entry.waiters, ()
+        for waiter in waiters:
+            waiter(answer)
+        if not entry.fetched:
+            self.result_s = entry.ended_s
+        self.settled.set()
+        return entry
+
+    def close(self) -> None:
+        """The node ends, and tells whoever still waits."""
+        self.closed = True
+        entries, self._entries = self._entries, {}
+        for entry in entries.values():
+            for waiter in entry.waiters:
+                waiter(None)
+
+
+def fingerprint(request: Request) -> bytes:
+    """Of what was asked for: the same payload, byte for byte, and type."""
+    digest = sha256(request.work)  # processors have instructions for it
+    digest.update(b"\0" + request.type.encode())  # no JSON holds this byte: no two are alike
+    return digest.digest()[:16]

@@ -1,0 +1,129 @@
+"""The metrics of one node: built from `model.signals.node`, in a registry of its own.
+
+Counters and histograms are written as things happen; everything that can be read off the machine
+is read when Prometheus asks. Besides, the usual metrics of the process: memory, CPU, open files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import product
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from spillover.core.overflow.idempotency import Names
+from spillover.core.overflow.machine import NodeMachine
+from spillover.live.engine.metric_types import Spread, Tally, gauges
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow.recent import REFUSED, Recent
+from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.signals import node as signals
+
+FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
+"""What can become of a forward; see `peer_link`."""
+
+
+class NodeMetrics(Collector):
+    """What the node counts. Every label set is bounded by the neighbors and the outcomes."""
+
+    def __init__(self, machine: NodeMachine, timers: Timers, names: Names) -> None:
+        self._machine = machine
+        self._timers = timers
+        self._names = names
+        ends = [*(outcome.value for outcome in Outcome), REFUSED]
+        neighbors = machine.neighbors.ids
+        requests = Tally(signals.REQUESTS, [(end,) for end in ends])
+        received = Tally(signals.RECEIVED, product(neighbors, ends))
+        forwards = Tally(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
+        refusals = Tally(signals.REFUSALS, [(reason.value,) for reason in Refusal])
+        self._requests, self._received = requests.counts, received.counts
+        self._refusals = refusals.counts
+        self._forwards = forwards.counts
+        self._system_time = Spread(signals.SYSTEM_TIME)
+        self._queue_wait = Spread(signals.QUEUE_WAIT)
+        self._hops = Spread(signals.HOPS)
+        self._written = (
+            requests, refusals, received, forwards,
+            self._system_time, self._queue_wait, self._hops,
+        )  # fmt: skip
+        self.recent = Recent()
+        self.forwards_left = [0] * len(neighbors)
+        """Forwards to each neighbor since the start, whatever came back."""
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    @property
+    def answered(self) -> tuple[int, float]:
+        """How many clients' requests are done, and the sum of their system times in seconds."""
+        return self._system_time.count, self._system_time.total
+
+    def ended(self, *ends: str) -> int:
+        """How many clients' requests ended in one of these ways: an Outcome, or REFUSED."""
+        return sum(self._requests[end,] for end in ends)
+
+    def home_ended(self, answer: Answer) -> None:
+        """A client's request has its answer."""
+        outcome = answer.outcome
+        self._requests[outcome,] += 1
+        if outcome is Outcome.DONE:
+            total_s = answer.total_s
+            self._system_time.observe(total_s)
+            self._queue_wait.observe(answer.queued_s)
+            self._hops.observe(len(answer.path) - 1)
+            self.recent.done(total_s)
+        else:
+            self.recent.ended(outcome)
+
+    def home_refused(self, reason: Refusal) -> None:
+        """A client's request was not accepted."""
+        self._requests[REFUSED,] += 1
+        self._refusals[reason,] += 1
+        self.recent.ended(REFUSED)
+
+    def foreign_ended(self, neighbor: str, outcome: str) -> None:
+        self._received[neighbor, outcome] += 1
+
+    def forwarded(self, neighbor: str, outcome: str) -> None:
+        self._forwards[neighbor, outcome] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """Of `prometheus_client`: all metrics, at each scrape."""
+        machine = self._machine
+        cluster = machine.settings.cluster
+        for written in self._written:
+            yield written.collect(cluster)
+        values = {
+            signals.QUEUE_LENGTH: machine.queue_length,
+            signals.SERVERS: machine.servers.total,
+            signals.SERVERS_BUSY: machine.servers.busy,
+            signals.SERVERS_STUCK: len(machine.servers.stuck),
+            signals.ACCEPT_PROBABILITY: machine.accept_probability,
+            signals.NEIGHBORHOOD_ACCEPT_PROBABILITY: machine.neighborhood_accept_probability,
+            signals.HELD_BYTES: machine.held.total_bytes + self._names.kept_bytes,
+            signals.HELD_LIMIT_BYTES: machine.held.limit_bytes,
+            signals.KEPT_BYTES: self._names.kept_bytes,
+            signals.DEGRADED: float(machine.health.degraded),
+            signals.RESTING: float(machine.servers.resting),
+            signals.FAILED_SHARE: machine.health.failed_share(time.monotonic()),
+            signals.LOOP_LAG: self._timers.take_lag_s(),
+            signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
+        }
+        for signal, value in values.items():
+            yield from gauges(signal, cluster, [((), value)])
+        ages = [
+            ((view.id,), view.age_s)
+            for view in machine.neighbors.view(time.monotonic())
+            if view.age_s is not None
+        ]
+        yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
+        ledger = machine.ledger
+        entries = [
+            ((side, entry), count)
+            for side, counts in (("home", ledger.home), ("foreign", ledger.foreign))
+            for entry, count in counts.items()
+        ]
+        yield from gauges(signals.LEDGER, cluster, entries)

@@ -1,0 +1,48 @@
+"""Which load reports a node need not say again, since its neighbors have heard as much. Pure: told
+the time, and knowing nothing of streams.
+
+A report each period is the rule (Lai & Polak, section II), and the machine makes one; but at rest
+they are all alike, and saying them is most of what an idle node does. So one that only repeats what
+was said SAID_TIMES times is said no oftener than signs of life are due. TCP loses none of them; a
+link that is made to lose some has all of them said (`report_streams`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from spillover.core.overflow.reporting import BEAT_S
+from spillover.model.load import LoadReport
+
+SAID_TIMES = 3
+"""So often in a row the same is said at its period: a reader that has just no room drops lines."""
+
+
+class Repeats:
+    """Of one node, whose reports are `period_s` apart."""
+
+    __slots__ = ("_content", "_period_s", "_said_s", "_times")
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._content: LoadReport | None = None
+        self._times = 0
+        """How often this content was said, since it changed or somebody new listens."""
+        self._said_s = -math.inf
+
+    def is_due(self, report: LoadReport, now_s: float) -> bool:
+        """Whether to say this report, which is then taken as said."""
+        content = replace(report, sequence=0)
+        if content != self._content:
+            self._content = content
+            self._times = 0
+        elif self._times >= SAID_TIMES and now_s + self._period_s <= self._said_s + BEAT_S:
+            return False  # the next one comes early enough
+        self._times += 1
+        self._said_s = now_s
+        return True
+
+    def start_over(self) -> None:
+        """Somebody may not have heard what was said."""
+        self._times = 0

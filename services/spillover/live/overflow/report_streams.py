@@ -1,0 +1,108 @@
+"""The streams on which neighbors hear this node's reports: one long-lived response each.
+
+Lines leave through the outboxes of the links, in order with all else and as late; one that is lost
+or cut off there is not sent again, nor is one that a reader has no room for: the next says more.
+How many streams there can be is bounded. A neighbor that comes back after its connection was cut
+off without a word gets a new stream, and the oldest one ends.
+
+How a line is written is the business of whoever serves the response. No task and no queue stand in
+between: these lines are most of what an idle node does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from spillover.live.overflow import wire
+from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.report_repeats import Repeats
+from spillover.model.load import LoadReport
+
+STREAMS_PER_NEIGHBOR_MAX = 4
+
+
+class ReportStream:
+    """One reader. `put` writes a line to it, or drops the line if the reader does not keep up."""
+
+    __slots__ = ("_ended", "put")
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self.put = put
+        self._ended = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def until_ended(self) -> None:
+        """Return once the stream is to end."""
+        await self._ended.wait()
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+class ReportStreams:
+    """All streams of a node, whose reports are `period_s` apart. `outboxes` lead to its neighbors,
+    by index."""
+
+    def __init__(self, outboxes: Sequence[Outbox], period_s: float) -> None:
+        self._outboxes = list(outboxes)
+        self._repeats = Repeats(period_s)
+        self._streams: list[list[ReportStream]] = [[] for _ in outboxes]
+        self._closed = False
+
+    def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
+        """A stream for one neighbor, None at the node's end. If it has too many, the oldest ends:
+        most likely nobody is there any more, and TCP has not noticed yet."""
+        if self._closed:
+            return None
+        streams = self._streams[neighbor]
+        if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+            streams.pop(0).end()
+        self._repeats.start_over()
+        stream = ReportStream(put)
+        streams.append(stream)
+        return stream
+
+    def drop(self, neighbor: int, stream: ReportStream) -> None:
+        """Its reader has gone, or it has ended."""
+        if stream in self._streams[neighbor]:
+            self._streams[neighbor].remove(stream)
+
+    def tell(self, report: LoadReport) -> None:
+        """Say it in all streams, unless they have heard as much, as far as can be known: where a
+        link is made to lose what leaves, or holds it up, all is said, and for a while after it."""
+        if any(outbox.cut or outbox.faults.loss for outbox in self._outboxes):
+            self._repeats.start_over()
+        if self._repeats.is_due(report, time.monotonic()):
+            self.publish(wire.encode_report(report))
+
+    def publish(self, line: bytes) -> None:
+        """Put a line in all streams, on each link when it leaves there. One instant for all: what
+        is as late on several links then takes one wake of the loop."""
+        now_s = time.monotonic()
+        for streams, outbox in zip(self._streams, self._outboxes, strict=True):
+            if streams:
+                put = partial(_put_in_each, streams, line)
+                outbox.send(put, _drop, waits=False, now_s=now_s)
+
+    def close(self) -> None:
+        """End all streams. Comes first when a node stops: an open one holds up the server."""
+        self._closed = True
+        for streams in self._streams:
+            for stream in streams:
+                stream.end()
+
+
+def _put_in_each(streams: list[ReportStream], line: bytes) -> None:
+    for stream in streams:
+        if not stream.ended:
+            stream.put(line)
+
+
+def _drop() -> None:
+    """Never called: what does not wait is dropped in silence."""

@@ -1,0 +1,30 @@
+"""One line in the log for each request of a client that has ended, for those who ask for it."""
+
+from __future__ import annotations
+
+import logging
+
+from spillover.core.overflow.idempotency import Entry
+from spillover.live.process.logs import REQUESTS_LOGGER, Message
+from spillover.model.request import Answer
+
+_log = logging.getLogger(REQUESTS_LOGGER)
+
+
+def log_request(entry: Entry, answer: Answer) -> None:
+    """Costs next to nothing unless the logger is set to INFO."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    _log.info(
+        Message(
+            "request ended",
+            request_id=entry.name,
+            outcome=answer.outcome.value,
+            ended_at=answer.path[-1],
+            hops=len(answer.path) - 1,
+            system_time_ms=round(answer.total_s * 1e3, 3),
+            type=entry.type,
+            problem=answer.problem,
+            traceparent=entry.traceparent,
+        )
+    )

@@ -1,0 +1,362 @@
+"""One cluster node as a running thing: the machine, its timers, links and servers, joined.
+
+Clients' requests come in at the `home_requests`, those of neighbors are `foreign_requests`; everything else
+happens through commands. No rule is made here: what the machine says is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.decisions import RESTING
+from spillover.core.overflow.health import DEGRADED
+from spillover.core.overflow.idempotency import Names
+from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.visit import Visit
+from spillover.live.engine.alarms import finest_alarm
+from spillover.live.engine.driver import Driver
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.timers import Timers
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.handlers.base import Workers
+from spillover.live.handlers.make import make_workers
+from spillover.live.http.client import Response
+from spillover.live.overflow import wire
+from spillover.live.overflow.agreement import Peers
+from spillover.live.overflow.emulated_link import Faults, Outbox
+from spillover.live.overflow.ending import Left, wait_for_the_end
+from spillover.live.overflow.foreign_requests import Visitors
+from spillover.live.overflow.home_requests import FutureWaiter, Reception
+from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.peer_link import PeerLink
+from spillover.live.overflow.recent import REFUSED
+from spillover.live.overflow.report_streams import ReportStreams
+from spillover.live.overflow.request_log import log_request
+from spillover.live.process.allocator import FreedMemory
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.memory_limit import default_held_limit_bytes
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer
+from spillover.model.topology import Topology
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class NodeShell:
+    """The running node of one cluster of a topology. Must be made inside a running loop.
+
+    `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
+    topology was read, its name if None. Raises InputError for a handler that
+    cannot be imported, and for a neighbor without a url.
+    """
+
+    _roomy_bytes = 0
+    """Up to here answers that are kept have given way already."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        cluster_id: str,
+        *,
+        seed: int | None = None,
+        source: str | None = None,
+        journal: Callable[[Any, float], None] | None = None,
+    ) -> None:
+        self.topology = topology
+        self._source = source or topology.name
+        self.cluster = topology.cluster(cluster_id)
+        self.epoch = time.time_ns() // 1_000_000
+        self.started_s = time.monotonic()
+        neighbors = topology.neighbors(cluster_id)
+        self.machine = NodeMachine(
+            self._settings(),
+            [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
+            _stream(seed, f"node/{cluster_id}"),
+            self.started_s,
+        )
+        # A stream of its own: what links draw must not shift what the machine draws.
+        self._link_random = _stream(seed, f"links/{cluster_id}")
+        loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = loop.create_future()
+        self.timers = Timers(loop, finest_alarm)
+        self.writes = WriteBatch(loop)
+        held = self._held = self.machine.held
+        self._freed = FreedMemory()
+        self.moving = Moving(loop, held, self._moved)
+        self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
+        self.metrics = NodeMetrics(self.machine, self.timers, self.names)
+        faults = _stream(seed, f"faults/{cluster_id}")
+        self._outboxes = [Outbox(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
+        self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
+        self.workers = self._make_workers()
+        self.peers = Peers(topology, self.cluster.id)
+        self._condition = self.machine.condition
+        """As it was last told in the log."""
+        self.on_close: list[Callable[[], None]] = []
+        """Of others who hold connections open: called first when the node ends."""
+        self._refs = 0
+        self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
+        self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
+        self._driver = Driver(
+            *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
+        )
+        self._links = [
+            self._make_link(y, neighbor.id, neighbor.url) for y, neighbor in enumerate(neighbors)
+        ]
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
+        machine, since what it would do next is not known."""
+        self._driver.start(ev.Woke())
+        async with asyncio.TaskGroup() as group:
+            for link in self._links:
+                group.create_task(link.listen(), name=f"reports of {link.cluster}")
+                group.create_task(link.warm(), name=f"connections to {link.cluster}")
+            await asyncio.shield(self._failed)
+
+    async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
+        """Drain, and wait until nothing is left to run, to answer or to be fetched; see
+        `ending.wait_for_the_end` for the limits."""
+        self.feed(ev.Drain())
+        await wait_for_the_end(self.reception, self.visitors, timeout_s, results_timeout_s)
+
+    @property
+    def left(self) -> Left:
+        """What would be lost if the node ended now."""
+        return Left.of(self.reception, self.visitors)
+
+    async def close(self) -> None:
+        """Let go of everything. Streams first: an open one holds up the server. Whoever still
+        waits is told by a canceled future that there will be no answer."""
+        self.reception.closed = self.visitors.closed = True
+        self._driver.close()
+        for close in self.on_close:
+            close()
+        self.streams.close()
+        for link in self._links:
+            await link.close()
+        await self.workers.close()
+        self.timers.close()
+        self.reception.close()
+        self.visitors.close()
+        self._failed.cancel()
+
+    # --- what routes call ---------------------------------------------------------------------
+
+    def feed(self, event: Any) -> None:
+        if self.moving.is_news:
+            self.moving.tell()
+        self._driver.feed(event)
+
+    def visit_of(self, request_id: str) -> Visit | None:
+        """The visit here of a request that a neighbor has handed over."""
+        ref = self.visitors.ref_of(request_id)
+        return None if ref is None else self.machine.register.visits.get(ref)
+
+    async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
+        """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
+        ended, None if that is not known within the time or before the node ends."""
+        waiter = FutureWaiter()
+        waits = self.visitors.wait(visit.ref, waiter)
+        self.feed(ev.CancelAsked(visit.ref))
+        if waits:
+            await asyncio.wait([waiter.future], timeout=timeout_s)
+            self.visitors.leave(visit.ref, waiter)
+        return waiter.answer
+
+    def surely_never_ran(self, ref: int) -> bool:
+        """Of a visit without an answer, also once the node has ended: whether it has surely not
+        run anywhere, so that whoever sent it may safely send it elsewhere."""
+        return self.machine.surely_never_ran(ref)
+
+    def story(self, request_id: str) -> list[dict[str, Any]]:
+        """What is still known of a request's way through this cluster, oldest first."""
+        return self.machine.decider.log.tell(request_id, self.machine.neighbors.ids)
+
+    def ask_neighbor(
+        self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
+    ) -> asyncio.Future[Response]:
+        """A question that is not a request; the future raises PeerError as HttpClient's does."""
+        return self._links[neighbor].ask(method, path, body, timeout_s)
+
+    @property
+    def held_bytes(self) -> int:
+        """All that counts for `held_limit_bytes`."""
+        return self.machine.held.request_bytes + self.moving.bytes + self.names.kept_bytes
+
+    @property
+    def now_s(self) -> float:
+        """The node's clock: monotonic, of this machine alone."""
+        return time.monotonic()
+
+    def set_link(
+        self,
+        neighbor: int,
+        *,
+        delay_s: float | None = None,
+        loss: float | None = None,
+        cut: bool | None = None,
+    ) -> None:
+        """Change what is emulated on the way to this neighbor; see `Outbox.set_faults`."""
+        self._outboxes[neighbor].set_faults(delay_s=delay_s, loss=loss, cut=cut)
+
+    def link_faults(self, neighbor: int) -> Faults:
+        """What is emulated on the way to this neighbor: (delay_s, loss, cut)."""
+        return self._outboxes[neighbor].faults
+
+    def _next_ref(self) -> int:
+        self._refs += 1
+        return self._refs
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _interpreters(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            ev.Accepted: self._accepted,
+            ev.Refuse: self._refuse,
+            ev.Start: self.workers.start,
+            ev.Stop: lambda command: self.workers.stop(command.ref),
+            ev.Forward: self._forward,
+            ev.Recall: lambda command: self._links[command.neighbor].recall(command.ref),
+            ev.AskCancel: lambda command: self._links[command.neighbor].ask_cancel(command.ref),
+            ev.Reply: self._reply,
+            ev.Publish: self._publish,
+            ev.Beat: lambda _: self.streams.publish(wire.HEARTBEAT),
+        }
+
+    def _forward(self, command: ev.Forward) -> None:
+        self.metrics.forwards_left[command.neighbor] += 1
+        self._links[command.neighbor].forward(command)
+
+    def _refuse(self, command: ev.Refuse) -> None:
+        if command.origin == ev.HOME:
+            self.metrics.home_refused(command.reason)
+            self.reception.refused(command)
+        else:
+            self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)
+            self.visitors.ended(command.ref, None)  # it may have been accepted before
+            self.visitors.send_back(command.ref, command, command.origin)
+
+    def _reply(self, command: ev.Reply) -> None:
+        if command.origin != ev.HOME:
+            self.visitors.ended(command.ref, command.answer)
+        if command.delay_s > 0.0:
+            due_s = time.monotonic() + command.delay_s
+            self.timers.at(due_s, lambda _: self._deliver(command))
+        else:
+            self._deliver(command)
+
+    def _deliver(self, command: ev.Reply) -> None:
+        ref, answer, origin = command.ref, command.answer, command.origin
+        if origin != ev.HOME:
+            self.metrics.foreign_ended(self.machine.neighbors.ids[origin], answer.outcome.value)
+            self.visitors.send_back(ref, answer, origin)
+            return
+        self.metrics.home_ended(answer)
+        log_request(self.reception.answered(ref, answer), answer)
+
+    def _moved(self, moving_bytes: int) -> None:
+        self._driver.feed(ev.BytesMoving(moving_bytes))
+        self._make_room()
+
+    def _accepted(self, _: ev.Accepted) -> None:
+        """A journal's place: complete before anything is told."""
+        if self._held.total_bytes > self._roomy_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Answers that are kept give way to whatever else is held, at once where that is more than
+        since the last report; where it is less, they may take the room with the next one."""
+        self._roomy_bytes = taken_bytes = self._held.total_bytes
+        self._freed.note(taken_bytes)
+        self.names.make_room(self._held.limit_bytes - taken_bytes)
+
+    def _publish(self, command: ev.Publish) -> None:
+        self.streams.tell(command.report)
+        self.names.expire(self.now_s)
+        self._make_room()
+        held_bytes = self.held_bytes
+        self._freed.note(held_bytes)
+        self._freed.give_back(held_bytes, time.monotonic())
+        self._tell_condition()
+        imbalance = self.machine.ledger.imbalance()
+        if imbalance:
+            ledger = self.machine.ledger.as_dict()
+            _log.error(Message("the ledger is off", imbalance=imbalance, ledger=ledger))
+
+    def _tell_condition(self) -> None:
+        """Say in the log when the cluster's health has changed: where work fails, somebody should
+        look at what runs it."""
+        before, now = self._condition, self.machine.condition
+        if now == before:
+            return
+        self._condition = now
+        share = self.machine.health.failed_share(self.now_s)
+        is_bad = now in (DEGRADED, RESTING)
+        level = logging.WARNING if is_bad else logging.INFO
+        told = {"health": now, "before": before, "failed_share": share}
+        _log.log(level, Message("health has changed", **told))
+
+    def _on_failure(self, error: BaseException) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+            self._failed.exception()  # retrieved: it also comes out where the event came in
+
+    def _service_ended(self, event: ev.ServiceEnded | ev.NotStarted, at_s: float | None) -> None:
+        self._driver.feed(event, at_s)
+
+    def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
+        self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _settings(self) -> NodeSettings:
+        settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
+        limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
+        return replace(settings, held_limit_bytes=limit_bytes)
+
+    def _make_workers(self) -> Workers:
+        return make_workers(
+            self.cluster,
+            f"{self._source}: cluster {self.cluster.id}",
+            self.timers,
+            self._service_ended,
+            self._health_changed,
+            self.moving,
+        )
+
+    def _make_link(self, y: int, cluster: ClusterId, url: str | None) -> PeerLink:
+        if url is None:
+            index = self.topology.cluster_ids.index(cluster)
+            raise InputError(self._source, f"clusters[{index}].url", "expected a url")
+        return PeerLink(
+            neighbor=y,
+            cluster=cluster,
+            url=url,
+            outbox=self._outboxes[y],
+            away_max=self.machine.settings.away_limit,
+            agreement=self.peers.agreements[y],
+            timers=self.timers,
+            writes=self.writes,
+            moving=self.moving,
+            random=self._link_random,
+            feed=self.feed,
+            on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
+        )
+
+
+def _stream(seed: int | None, name: str) -> Random:
+    """A random stream of its own for each purpose, repeatable if there is a seed."""
+    return Random() if seed is None else Random(f"{seed}/{name}")

@@ -1,0 +1,333 @@
+"""What nodes say to each other under /peer/v1, as bytes. JSON by msgspec; payloads and results
+pass through as they came, never decoded on the way.
+
+Durations travel in milliseconds. A request's deadline travels as what remains of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.model.ids import ClusterId, RequestId
+from spillover.model.load import LoadReport
+from spillover.model.request import (
+    NAME_LENGTH_MAX,
+    TYPE_LENGTH_MAX,
+    Answer,
+    Outcome,
+    Request,
+    is_name,
+    is_traceparent,
+)
+from spillover.model.topology import CLUSTER_ID
+
+FORWARD_PATH = "/peer/v1/forward"
+REPORTS_PATH = "/peer/v1/reports"
+CANCEL_PATH = "/peer/v1/cancel"
+FEDERATION_PATH = "/peer/v1/federation"
+
+HEARTBEAT = b"{}\n"
+
+NOTHING = msgspec.Raw(b"null")
+
+_PAYLOAD = b'"payload":'
+_NO_PAYLOAD = _PAYLOAD + b"null"
+
+DEADLINE_MS_MAX = 7 * 86_400_000.0
+"""A week: a deadline beyond it is none."""
+
+Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
+BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
+BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
+Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
+
+T = TypeVar("T")
+
+
+class MalformedMessage(ValueError):
+    """These bytes are not such a message."""
+
+
+class Caller(NamedTuple):
+    """Who calls: its cluster, the one that it means to call, and their federation. What is None was
+    not told: it is older than these fields, or its topology has no name."""
+
+    cluster: str
+    to: str | None = None
+    federation: str | None = None
+
+
+class ForwardBody(msgspec.Struct, omit_defaults=True):
+    """A request on its way; `sender` is the cluster that hands it on, `to` the one that it means to
+    hand it to, `federation` theirs."""
+
+    sender: str
+    id: str
+    path: BoundedPath
+    remaining_ms: float
+    payload: msgspec.Raw
+    keyed: bool = False
+    type: str = "default"
+    priority: Priority = 0
+    traceparent: str | None = None
+    to: str | None = None
+    federation: str | None = None
+
+
+class AnswerBody(msgspec.Struct, omit_defaults=True):
+    """An answer on its way back. `held_ms` counts from the receipt of the request's head to the
+    writing of these bytes; `reading_ms` is the part of it until the body was there, and
+    `answer_delay_ms` the part that emulates the link back. What was rejected travels as what has
+    failed and is `rejected`: older nodes know no such outcome, and an answer that they cannot read
+    would be lost."""
+
+    outcome: Outcome
+    path: Path
+    held_ms: float
+    reading_ms: float = 0.0
+    answer_delay_ms: float = 0.0
+    result: msgspec.Raw = NOTHING
+    problem: str | None = None
+    queued_ms: float = 0.0
+    network_ms: float = 0.0
+    service_ms: float = 0.0
+    return_ms: float = 0.0
+    upstream_status: Status | None = None
+    upstream_body: msgspec.Raw = NOTHING
+    retry_after_ms: float | None = None
+    rejected: bool = False
+
+
+class CancelBody(msgspec.Struct, omit_defaults=True):
+    """`sender` wants the request of this id, which it has handed on, no longer."""
+
+    sender: str
+    id: str
+    to: str | None = None
+    federation: str | None = None
+
+
+class CancelAnswer(msgspec.Struct):
+    """Whether a request of this id from this sender is under way here; if so, it is canceled, and
+    the answer to its forward tells how it ended."""
+
+    found: bool
+
+
+class ReportLine(msgspec.Struct, omit_defaults=True):
+    """A load report. A line without fields is a sign of life alone."""
+
+    epoch: int
+    sequence: int
+    accept_probability: Probability
+    neighborhood_accept_probability: Probability
+    queue_length: Count
+    servers: Count
+    accepting: bool
+    hears: BoundedClusters = []
+    degraded: bool = False
+    failed_share: Probability = 0.0
+
+
+class Stay(NamedTuple):
+    """How long a request was at a neighbor, by the neighbor's clock: `held_s` in all, in it
+    `reading_s` until its body was there and `answer_delay_s` emulating the link back. What the
+    sender waited beyond `held_s` was the network, there and back."""
+
+    held_s: float
+    reading_s: float
+    answer_delay_s: float
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_forward = msgspec.json.Decoder(ForwardBody).decode
+_decode_answer = msgspec.json.Decoder(AnswerBody).decode
+_decode_report = msgspec.json.Decoder(ReportLine).decode
+_decode_cancel = msgspec.json.Decoder(CancelBody).decode
+_decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
+
+
+def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
+    try:
+        return decode(message)
+    except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
+        raise MalformedMessage(str(error)) from error
+
+
+def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
+    """A request as `caller` hands it on, in parts that follow each other: a large payload is sent
+    as it lies."""
+    payload = memoryview(request.work)
+    is_large = len(payload) > JOIN_LIMIT_BYTES
+    body = ForwardBody(
+        sender=caller.cluster,
+        id=request.id,
+        path=request.path,
+        remaining_ms=remaining_s * 1e3,
+        payload=NOTHING if is_large else request.work,
+        keyed=request.keyed,
+        type=request.type,
+        priority=request.priority,
+        traceparent=request.traceparent,
+        to=caller.to,
+        federation=caller.federation,
+    )
+    if not is_large:
+        return (_encode(body),)
+    before, _, after = _encode(body).partition(_NO_PAYLOAD)  # no string holds a bare quote
+    return before + _PAYLOAD, payload, after
+
+
+def decode_forward(body: bytes) -> tuple[Caller, Request, float]:
+    """(caller, request, what remains of its deadline in seconds). Raises MalformedMessage."""
+    forward = _decoded(_decode_forward, body)
+    _check_forward(forward)
+    traceparent = forward.traceparent or ""
+    request = Request(
+        id=RequestId(forward.id),
+        keyed=forward.keyed,
+        work=forward.payload,
+        path=forward.path,
+        type=forward.type,
+        priority=forward.priority,
+        traceparent=traceparent if is_traceparent(traceparent) else None,
+        size_bytes=len(body),
+    )
+    caller = Caller(forward.sender, forward.to, forward.federation)
+    return caller, request, forward.remaining_ms / 1e3
+
+
+def _check_forward(forward: ForwardBody) -> None:
+    """What a client may not send, a neighbor may not hand on."""
+    _check_id(forward.id)
+    if not is_name(forward.type, TYPE_LENGTH_MAX):
+        raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
+    _check_clusters("path", forward.path)
+    if not math.isfinite(forward.remaining_ms):
+        raise MalformedMessage("remaining_ms: expected a number of milliseconds")
+    forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
+
+
+def _check_id(name: str) -> None:
+    if not is_name(name, NAME_LENGTH_MAX):
+        raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
+
+
+def _check_clusters(field: str, clusters: Iterable[str]) -> None:
+    if not all(map(CLUSTER_ID.fullmatch, clusters)):
+        raise MalformedMessage(f"{field}: expected cluster ids")
+
+
+def encode_answer(answer: Answer, stay: Stay) -> bytes:
+    """An answer as it goes back along the path."""
+    rejected = answer.outcome is Outcome.REJECTED
+    return _encode(
+        AnswerBody(
+            outcome=Outcome.FAILED if rejected else answer.outcome,
+            path=answer.path,
+            held_ms=stay.held_s * 1e3,
+            reading_ms=stay.reading_s * 1e3,
+            answer_delay_ms=stay.answer_delay_s * 1e3,
+            result=NOTHING if answer.result is None else answer.result,
+            problem=answer.problem,
+            queued_ms=answer.queued_s * 1e3,
+            network_ms=answer.network_s * 1e3,
+            service_ms=answer.service_s * 1e3,
+            return_ms=answer.return_s * 1e3,
+            upstream_status=answer.upstream_status,
+            upstream_body=NOTHING if answer.upstream_body is None else answer.upstream_body,
+            retry_after_ms=_ms(answer.retry_after_s),
+            rejected=rejected,
+        )
+    )
+
+
+def _ms(duration_s: float | None) -> float | None:
+    return None if duration_s is None else duration_s * 1e3
+
+
+def decode_answer(body: bytes) -> tuple[Answer, Stay]:
+    """An answer, and the request's stay at the neighbor. Raises MalformedMessage."""
+    message = _decoded(_decode_answer, body)
+    answer = Answer(
+        outcome=Outcome.REJECTED if message.rejected else message.outcome,
+        path=message.path,
+        result=message.result,
+        problem=message.problem,
+        queued_s=message.queued_ms / 1e3,
+        network_s=message.network_ms / 1e3,
+        service_s=message.service_ms / 1e3,
+        return_s=message.return_ms / 1e3,
+        upstream_status=message.upstream_status,
+        upstream_body=None if message.upstream_body == NOTHING else message.upstream_body,
+        retry_after_s=None if message.retry_after_ms is None else message.retry_after_ms / 1e3,
+    )
+    stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
+    return answer, stay
+
+
+def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
+    """That a request which `caller` has handed on is to be canceled."""
+    return _encode(CancelBody(caller.cluster, request_id, caller.to, caller.federation))
+
+
+def decode_cancel(body: bytes) -> tuple[Caller, RequestId]:
+    """(caller, id). Raises MalformedMessage."""
+    cancel = _decoded(_decode_cancel, body)
+    _check_id(cancel.id)
+    return Caller(cancel.sender, cancel.to, cancel.federation), RequestId(cancel.id)
+
+
+def encode_cancel_answer(*, found: bool) -> bytes:
+    """Whether there was such a request under way."""
+    return _encode(CancelAnswer(found))
+
+
+def decode_cancel_answer(body: bytes) -> bool:
+    """Whether there was such a request under way. Raises MalformedMessage."""
+    return _decoded(_decode_cancel_answer, body).found
+
+
+def encode_report(report: LoadReport) -> bytes:
+    """A line of a report stream, its end included."""
+    line = ReportLine(
+        epoch=report.epoch,
+        sequence=report.sequence,
+        accept_probability=report.accept_probability,
+        neighborhood_accept_probability=report.neighborhood_accept_probability,
+        queue_length=report.queue_length,
+        servers=report.servers,
+        accepting=report.accepting,
+        hears=list(report.hears),
+        degraded=report.degraded,
+        failed_share=report.failed_share,
+    )
+    return _encode(line) + b"\n"
+
+
+def decode_report(line: bytes) -> LoadReport | None:
+    """The report, or None for a mere sign of life. Raises MalformedMessage."""
+    if line == HEARTBEAT[:-1]:
+        return None
+    message = _decoded(_decode_report, line)
+    _check_clusters("hears", message.hears)
+    return LoadReport(
+        epoch=message.epoch,
+        sequence=message.sequence,
+        accept_probability=message.accept_probability,
+        neighborhood_accept_probability=message.neighborhood_accept_probability,
+        queue_length=message.queue_length,
+        servers=message.servers,
+        accepting=message.accepting,
+        hears=tuple(ClusterId(cluster) for cluster in message.hears),
+        degraded=message.degraded,
+        failed_share=message.failed_share,
+    )

@@ -1,0 +1,1 @@
+"""The way to Redis. What is kept there is the business of each mechanism."""

@@ -1,0 +1,205 @@
+"""The way to Redis: a few connections, scripts by digest, and errors that say who is to blame.
+
+The library is loaded when the first store is made, not before: nodes need no Redis. It never tries
+again by itself: what came of a call is for the member to judge. What the scripts mean is in
+`live.leases.store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.model.extras import missing_extra
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+NOT_READY = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "FAILOVER")
+"""Answers of a server that will be able to later: the first word."""
+
+CONNECTIONS_MAX = 8
+"""Of one store. More calls than that wait for a free one, within their time limit."""
+
+
+URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
+"""What may stand behind a `?` of an address: what renewals (`lease_renewal.settings`), which do
+without the library, know as well. Others would hold for some connections only, or for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script in Lua, and the digest by which Redis knows it."""
+
+    text: str
+    digest: str
+
+    @classmethod
+    def of(cls, text: str) -> Script:
+        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+    @classmethod
+    def load(cls, package: str, *names: str) -> Script:
+        """The files of these names in `lua/` of a package, one after another: Lua in Redis has no
+        `require`."""
+        folder = resources.files(package) / "lua"
+        return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
+
+
+def check_options(url: str) -> None:
+    """Raise InputError for options of an address that are not known here."""
+    try:
+        given = parse_qs(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:
+        return  # no address at all: whoever takes it apart says so
+    for name in given:
+        if name not in URL_OPTIONS:
+            expected = f"expected of options only {', '.join(URL_OPTIONS)}, got {name}"
+            raise InputError("redis", "url", expected)
+
+
+def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
+    """A client that has connected nowhere yet. `timeout_s` holds for connecting, for each answer
+    and for a free connection. Raises InputError without the library, or if `url` is none."""
+    try:
+        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415
+        from redis.asyncio.retry import Retry  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+    except ImportError:
+        raise missing_extra("a lease group", "leases", "redis") from None
+    check_options(url)
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",
+            protocol=2,
+        )
+    except ValueError:
+        expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
+        raise InputError("redis", "url", expected) from None
+    return Redis(connection_pool=pool)
+
+
+def place_of(url: str) -> str:
+    """The address as it may be shown: without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What the library raises where Redis or the way to it is broken. RuntimeError is uvloop's word
+    for a connection that was closed this very moment, ValueError the library's for an answer that
+    is none of Redis's."""
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    return RedisError, OSError, RuntimeError, ValueError
+
+
+async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
+    """Each of the library's closes, whatever it says. A server that hangs does not take leave of
+    TLS, which the library makes an error of; the connection has been given up all the same."""
+    for close in closes:
+        with contextlib.suppress(*failures()):
+            await close()
+
+
+def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
+    """What an error of the library means for whoever asked."""
+    from redis import exceptions  # noqa: PLC0415
+
+    said = str(error).partition("\n")[0] or type(error).__name__
+    # Without a password, Redis takes a long command for a flaw in the protocol.
+    if isinstance(error, exceptions.AuthenticationError) or "unauthenticated" in said:
+        return StoreRefused(f"{place} wants a user or password other than given: {said}")
+    if isinstance(error, exceptions.ReadOnlyError):
+        return StoreRefused(f"{place} is read-only, a replica perhaps: leases need its primary")
+    # The library takes the code off some of what a server answers that will be able to later.
+    later = exceptions.BusyLoadingError | exceptions.ClusterDownError | exceptions.TryAgainError
+    if isinstance(error, later) or said.startswith(NOT_READY):
+        return StoreUnreachable(f"{place} is not ready: {said}")
+    if isinstance(error, exceptions.ResponseError):
+        return StoreRefused(f"{place} refused: {said}")
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
+        return StoreUnreachable(f"{place} did not answer in time")
+    return StoreUnreachable(f"{place} cannot be reached: {said}")
+
+
+def cancels_so_far() -> int:
+    """How often the running task has been cancelled. The library may swallow a cancellation: it
+    writes within `asyncio.wait_for`, which in Python 3.11 lets an end win over a cancellation of
+    the same moment. Whoever calls it compares this with what it was before."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+class RedisLink:
+    """One store's connections. `round_trips` counts what was sent and waited for."""
+
+    def __init__(self, url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> None:
+        self._client = open_client(url, timeout_s, connections)
+        self._timeout_s = timeout_s
+        self.place = place_of(url)
+        self.round_trips = 0
+
+    async def call(self, *command: str | float) -> Any:
+        """One command. Raises StoreRefused, StoreUnreachable."""
+        return await self._told(self._execute(*command))
+
+    async def calls(self, *commands: Sequence[str | float]) -> list[Any]:
+        """Several commands on one way there and back, in order, with others' in between."""
+        pipe = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        answers: list[Any] = await self._told(pipe.execute())
+        return answers
+
+    async def run(self, script: Script, keys: Sequence[str], *arguments: str | float) -> Any:
+        """One script: by its digest, and once in full if the server does not know it (any more).
+        An error that the script itself answers is raised as StoreRefused."""
+        from redis.exceptions import NoScriptError  # noqa: PLC0415
+
+        given = (len(keys), *keys, *arguments)
+        try:
+            return await self._told(self._execute("EVALSHA", script.digest, *given), NoScriptError)
+        except NoScriptError:
+            return await self.call("EVAL", script.text, *given)
+
+    async def close(self) -> None:
+        await close_quietly(self._client.aclose, self._client.connection_pool.disconnect)
+
+    def _execute(self, *command: str | float) -> Awaitable[Any]:
+        return self._client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    async def _told(self, answer: Awaitable[Any], *passed: type[Exception]) -> Any:
+        from redis.exceptions import ReadOnlyError  # noqa: PLC0415
+
+        self.round_trips += 1
+        cancels = cancels_so_far()
+        try:
+            # The library's limit is for each read; this one is for the whole call.
+            async with asyncio.timeout(2.0 * self._timeout_s):
+                given = await answer
+                if cancels_so_far() > cancels:
+                    raise asyncio.CancelledError
+                return given
+        except passed:
+            raise
+        except ReadOnlyError as error:
+            # The name may lead to another server by now: connect anew.
+            await close_quietly(self._client.connection_pool.disconnect)
+            raise told_error(error, self.place) from None
+        except failures() as error:
+            raise told_error(error, self.place) from None

@@ -1,0 +1,3 @@
+"""Every metric as data, by what it is of. Collectors and dashboards read these; no other place
+names one.
+"""

@@ -1,0 +1,97 @@
+"""Every metric of a node as data (contract, section 7). Collectors and dashboards read this list;
+no other place names a metric. All carry the label `cluster` besides those listed."""
+
+from __future__ import annotations
+
+from spillover.model.signals.signal import Signal
+
+DURATION_BUCKETS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    30.0, 60.0,
+)  # fmt: skip
+"""From what a queue costs at rest to the default deadline."""
+
+HOP_BUCKETS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
+
+
+QUEUE_LENGTH = Signal("spillover_queue_length", "gauge", "Requests waiting, N")
+SERVERS = Signal("spillover_servers", "gauge", "Servers of the cluster, m")
+SERVERS_BUSY = Signal("spillover_servers_busy", "gauge", "Servers that are occupied")
+SERVERS_STUCK = Signal(
+    "spillover_servers_stuck", "gauge", "Servers occupied by work whose request has ended"
+)
+DEGRADED = Signal(
+    "spillover_degraded", "gauge", "1 while so much of the work fails that neighbors are to do it"
+)
+FAILED_SHARE = Signal(
+    "spillover_failed_share", "gauge", "Share of the work run here of late that failed"
+)
+RESTING = Signal(
+    "spillover_resting",
+    "gauge",
+    "1 while what runs the work has asked to be left alone (429 or 503 with Retry-After)",
+)
+ACCEPT_PROBABILITY = Signal("spillover_accept_probability", "gauge", "P of the cluster")
+NEIGHBORHOOD_ACCEPT_PROBABILITY = Signal(
+    "spillover_neighborhood_accept_probability", "gauge", "R of the cluster"
+)
+NEIGHBOR_STATE_AGE = Signal(
+    "spillover_neighbor_state_age_seconds",
+    "gauge",
+    "Age of the newest report of a neighbor; absent before the first one",
+    ("neighbor",),
+)
+REQUESTS = Signal(
+    "spillover_requests_total", "counter", "Requests of clients by how they ended", ("outcome",)
+)
+REFUSALS = Signal(
+    "spillover_refusals_total",
+    "counter",
+    "Requests of clients that were refused, by why; too_late: past its deadline once its turn came",
+    ("reason",),
+)
+FORWARDS = Signal(
+    "spillover_forwards_total",
+    "counter",
+    "Requests handed to a neighbor by what came back",
+    ("neighbor", "outcome"),
+)
+RECEIVED = Signal(
+    "spillover_received_total",
+    "counter",
+    "Requests that a neighbor handed over by how they ended here",
+    ("neighbor", "outcome"),
+)
+SYSTEM_TIME = Signal(
+    "spillover_system_time_seconds",
+    "histogram",
+    "Receipt at the home to end of service, requests of clients that were done",
+    buckets=DURATION_BUCKETS_S,
+)
+QUEUE_WAIT = Signal(
+    "spillover_queue_wait_seconds",
+    "histogram",
+    "Time in queues on the whole path, requests of clients that were done",
+    buckets=DURATION_BUCKETS_S,
+)
+HOPS = Signal(
+    "spillover_hops",
+    "histogram",
+    "Times forwarded, requests of clients that were done",
+    buckets=HOP_BUCKETS,
+)
+HELD_BYTES = Signal(
+    "spillover_held_bytes",
+    "gauge",
+    "Bytes of requests under way, of what is being read or given, and of answers that are kept",
+)
+HELD_LIMIT_BYTES = Signal(
+    "spillover_held_limit_bytes", "gauge", "How many bytes the cluster may hold"
+)
+KEPT_BYTES = Signal(
+    "spillover_kept_bytes", "gauge", "The part of the held bytes that gives way: kept answers"
+)
+LEDGER_IMBALANCE = Signal(
+    "spillover_ledger_imbalance", "gauge", "Requests the ledger is off by; anything but 0 is a bug"
+)
+LEDGER = Signal("spillover_ledger", "gauge", "Entries of the ledger", ("side", "entry"))

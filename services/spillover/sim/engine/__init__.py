@@ -1,0 +1,1 @@
+"""Virtual time: the heap of things to happen, clocks that go wrong, random streams."""

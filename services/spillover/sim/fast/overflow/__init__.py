@@ -1,0 +1,1 @@
+"""Networked queues, compiled."""

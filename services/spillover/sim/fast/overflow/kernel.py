@@ -1,0 +1,240 @@
+"""The whole federation in one compiled function: what happens, in order of time.
+
+The events of `sim.overflow.federation` and the handlers of `core.overflow.machine`, without faults:
+see `run` for what is modeled. Each handler says which of the core's it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+
+from spillover.policy.overflow.acceptance import KEEP
+from spillover.sim.fast.compile import inlined, inner, kernel
+from spillover.sim.fast.overflow.draws import draw
+from spillover.sim.fast.overflow.heap import pop, push
+from spillover.sim.fast.overflow.queue import (
+    ANSWERED,
+    EXPIRED,
+    FORWARDED,
+    OVERDUE,
+    QUEUED,
+    REFUSED,
+    RETURNING,
+    RUNNING,
+    TURNED_AWAY,
+    answer,
+    end,
+    enqueue,
+    finish,
+    free_server,
+    give_back,
+    serve_queue,
+    start,
+    take_slot,
+    unqueue,
+)
+from spillover.sim.fast.overflow.reporting import hear_first, report_in_turn
+from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
+from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, State
+
+GOES_ON = 0
+NEEDS_ROOM = 1
+OVER = 2
+
+
+@inlined
+def forward(s: State, slot: int, x: int, y: int) -> None:
+    """Hand it to the neighbor at place y."""
+    run, under = s.run[0], s.under
+    one, cluster = under.slots[slot], s.clusters[x]
+    link = cluster.links_from + y
+    under.legs[slot, one.depth] = link
+    under.path[slot, one.depth + 1] = s.links[link].peer
+    one.depth += 1
+    one.away = one.depth
+    one.state = FORWARDED
+    one.since_s = run.now_s
+    cluster.away += 1
+    push(s, run.now_s + s.table.delays_s[link], slot)
+
+
+@inner
+def hand_on(s: State, slot: int, x: int, problem: int) -> bool:
+    """No server is free: ask the policy, and forward if it says so."""
+    choice = choose(s, slot, x, problem)
+    if choice == KEEP:
+        return False
+    forward(s, slot, x, choice)
+    return True
+
+
+@inlined
+def problem_at(s: State, slot: int, x: int) -> int:
+    """What speaks against joining the queue of cluster x, or FREE."""
+    one = s.under.slots[slot]
+    return objection(s.clusters[x], one.depth, one.deadline_s - s.run[0].now_s)
+
+
+@inlined
+def arrive_home(s: State, request: int) -> None:
+    """`_arrived` and `_place_new`, from a client."""
+    run = s.run[0]
+    x = s.requests.home[request]
+    slot = take_slot(s, request, run.now_s + run.deadline_s)
+    if s.clusters[x].free > 0:
+        start(s, slot, x)
+        return
+    s.under.tried[slot, :] = 0
+    problem = problem_at(s, slot, x)
+    if not hand_on(s, slot, x, problem):
+        if problem == FREE:
+            enqueue(s, slot, x)
+        else:
+            end(s, request, REFUSED, run.now_s)
+            give_back(s, slot)
+
+
+@inlined
+def arrive_forwarded(s: State, slot: int) -> None:
+    """`_arrived` and `_place_new`, from a neighbor."""
+    run, under = s.run[0], s.under
+    one = under.slots[slot]
+    x = under.path[slot, one.depth]
+    if one.deadline_s <= run.now_s:
+        one.state = OVERDUE
+    elif s.clusters[x].free > 0:
+        under.network_s[slot, one.depth] = 0.0
+        start(s, slot, x)
+    elif problem_at(s, slot, x) != FREE:
+        one.state = TURNED_AWAY
+        push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
+    else:
+        under.network_s[slot, one.depth] = 0.0
+        under.tried[slot, :] = 0
+        if not hand_on(s, slot, x, FREE):
+            enqueue(s, slot, x)
+
+
+@inlined
+def come_back(s: State, slot: int) -> int:
+    """What was away is at the cluster before in the path again: that cluster."""
+    one = s.under.slots[slot]
+    one.depth -= 1
+    one.away = one.depth
+    x = s.under.path[slot, one.depth]
+    s.clusters[x].away -= 1
+    return int(x)
+
+
+@inlined
+def place_again(s: State, slot: int) -> None:
+    """`_forward_refused` and `_place_again`: decide again, without that neighbor."""
+    run, under = s.run[0], s.under
+    one = under.slots[slot]
+    x = come_back(s, slot)
+    under.network_s[slot, one.depth] += run.now_s - one.since_s
+    y = under.legs[slot, one.depth] - s.clusters[x].links_from
+    under.tried[slot, y >> TRIED_SHIFT] |= 1 << (y & TRIED_MASK)
+    if one.deadline_s <= run.now_s:
+        one.state = OVERDUE
+    elif s.clusters[x].free > 0:
+        start(s, slot, x)
+    else:
+        problem = problem_at(s, slot, x)
+        if not hand_on(s, slot, x, problem):
+            if problem == TOO_LATE:
+                one.outcome = EXPIRED
+                answer(s, slot, run.now_s)
+            else:
+                enqueue(s, slot, x)
+
+
+@inlined
+def go_on(s: State, slot: int) -> None:
+    """The event that a request under way has waited for."""
+    under = s.under
+    one = under.slots[slot]
+    state = one.state
+    if one.expired:
+        give_back(s, slot)
+    elif state == RUNNING:
+        finish(s, slot)
+    elif state == FORWARDED:
+        arrive_forwarded(s, slot)
+    elif state == TURNED_AWAY:
+        place_again(s, slot)
+    elif state == ANSWERED:
+        one.state = RETURNING
+        push(s, s.run[0].now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
+    else:
+        come_back(s, slot)
+        answer(s, slot, s.run[0].now_s)
+
+
+@inlined
+def expire(s: State, request: int) -> None:
+    """`_woke`, for the deadline of one request: at its home and wherever else it is held."""
+    under = s.under
+    slot = s.requests.slot[request]
+    one = under.slots[slot]
+    end(s, request, EXPIRED, s.run[0].now_s)
+    for depth in range(one.away):
+        s.clusters[under.path[slot, depth]].away -= 1
+    x = under.path[slot, one.depth]
+    if one.state == QUEUED:
+        unqueue(s, slot, x)
+        give_back(s, slot)
+    elif one.state == OVERDUE:
+        give_back(s, slot)
+    else:
+        # Whatever was to come of it still comes, and finds it expired.
+        one.expired = True
+        if one.state == RUNNING:
+            free_server(s, slot, x)
+            serve_queue(s, x)
+
+
+@kernel
+def begin(s: State) -> None:
+    """Order the first report of each cluster, which falls on a random phase
+    (`core.overflow.reporting`).
+    """
+    for x in range(len(s.clusters)):
+        push(s, draw(s, x) * s.run[0].period_s, -1 - x)
+
+
+@kernel
+def advance(s: State, events: int) -> int:
+    """Let at most so many things happen; whether it goes on, needs room for more, or is over."""
+    run, requests = s.run[0], s.requests
+    count = len(requests.time_s)
+    for _ in range(events):
+        heap_s = s.under.heap[0].at_s if run.heap_size else math.inf
+        arrival_s = requests.time_s[run.next_arrival] if run.next_arrival < count else math.inf
+        while run.next_expiry < run.next_arrival and requests.outcome[run.next_expiry]:
+            run.next_expiry += 1
+        expiry_s = math.inf
+        if run.next_expiry < run.next_arrival:
+            expiry_s = requests.time_s[run.next_expiry] + run.deadline_s
+        if run.ended == count and not heap_s <= run.end_s:
+            return OVER
+        run.events += 1
+        if arrival_s <= heap_s and arrival_s <= expiry_s:
+            if run.slots_free == 0:
+                return NEEDS_ROOM
+            run.now_s, run.now_made = arrival_s, -1
+            run.next_arrival += 1
+            arrive_home(s, run.next_arrival - 1)
+        elif heap_s <= expiry_s:
+            what = pop(s)
+            if what >= 0:
+                go_on(s, what)
+            elif what >= -len(s.clusters):
+                report_in_turn(s, -1 - what)
+            else:
+                hear_first(s, -1 - len(s.clusters) - what)
+        else:
+            run.now_s = expiry_s
+            run.next_expiry += 1
+            expire(s, run.next_expiry - 1)
+    return GOES_ON

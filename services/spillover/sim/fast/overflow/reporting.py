@@ -1,0 +1,112 @@
+"""Reports between the clusters of a kernel.
+
+A report is made at its instant and put into the sender's ring; no event carries it to a neighbor.
+The neighbor looks into the ring when it needs to know, and takes the newest whose way has ended:
+the delay of a link is constant, so that reports cannot overtake each other. Only the first report
+over each link is an event, since its receiver, who now hears a new neighbor, reports at once.
+
+Exactness: a neighbor is never silent without faults (reports or signs of life come at most 0.25 s
+apart, and `core.overflow.neighbors` waits for at least two), so that it is known from its first
+report on.
+"""
+
+from __future__ import annotations
+
+from spillover.policy.overflow.acceptance import accept_probability, neighborhood_reject_probability
+from spillover.sim.fast.compile import inlined, inner
+from spillover.sim.fast.overflow.heap import push
+from spillover.sim.fast.overflow.state import State
+
+
+@inlined
+def has_arrived(s: State, at_s: float, made: int) -> bool:
+    """Whether what was due at `at_s` comes before the event that is handled, or is it."""
+    run = s.run[0]
+    if at_s == run.now_s:
+        return bool(made <= run.now_made)
+    return bool(at_s < run.now_s)
+
+
+@inner
+def refresh(s: State, link: int) -> None:
+    """Take over the newest report that has arrived over this link, if there is a newer one."""
+    end = s.links[link]
+    sender = s.clusters[end.peer]
+    if end.seen == sender.sequence or not s.table.known[link]:
+        return
+    delay_s = s.table.delays_s[link]
+    place = end.mirror - sender.links_from
+    # What has left the ring arrived long ago.
+    newest = max(end.seen, sender.sequence - sender.ring_mask - 1)
+    while newest < sender.sequence:
+        report = s.reports[sender.ring_from + ((newest + 1) & sender.ring_mask)]
+        if not has_arrived(s, report.at_s + delay_s, report.made + place):
+            break
+        newest += 1
+    if newest > end.seen:
+        end.seen = newest
+        _believe(s, link, newest)
+
+
+@inlined
+def _believe(s: State, link: int, number: int) -> None:
+    """One that does not hear us accepts nothing from us, whatever it says of itself."""
+    end, table = s.links[link], s.table
+    sender = s.clusters[end.peer]
+    report = s.reports[sender.ring_from + (number & sender.ring_mask)]
+    hears_us = number >= s.links[end.mirror].hears_from
+    table.lengths[link] = report.waiting
+    table.accepting[link] = report.accepting and hears_us
+    table.accept[link] = report.accept if hears_us else 0.0
+    table.reject_near[link] = 1.0 - (report.near if hears_us else 0.0)
+
+
+@inner
+def publish(s: State, x: int) -> None:
+    """Report (P, R) and the queue to every neighbor."""
+    run, cluster, table = s.run[0], s.clusters[x], s.table
+    start, stop = cluster.links_from, cluster.links_to
+    for link in range(start, stop):
+        refresh(s, link)
+    accepting = cluster.free > 0 or cluster.waiting < cluster.foreign_limit
+    accept = accept_probability(cluster.waiting, cluster.servers) if accepting else 0.0
+    reject = neighborhood_reject_probability(
+        accept, table.accept[start:stop], table.known[start:stop]
+    )
+    cluster.sequence += 1
+    report = s.reports[cluster.ring_from + (cluster.sequence & cluster.ring_mask)]
+    report.at_s = run.now_s
+    report.made = run.made + 1
+    report.accept = accept
+    report.near = 1.0 - reject
+    report.waiting = cluster.waiting
+    report.accepting = accepting
+    run.reports += stop - start
+    if cluster.sequence > 1:
+        run.made += stop - start
+        return
+    for link in range(start, stop):
+        push(s, run.now_s + table.delays_s[link], first_heard(s, s.links[link].mirror))
+
+
+@inlined
+def first_heard(s: State, link: int) -> int:
+    """The event that the first report has come over this link. Negative: it belongs to no slot."""
+    return -1 - len(s.clusters) - link
+
+
+@inner
+def hear_first(s: State, link: int) -> None:
+    """The owner of the link hears its neighbor from now on, and says so."""
+    x = s.links[link].owner
+    s.table.known[link] = True
+    s.links[link].hears_from = s.clusters[x].sequence + 1
+    publish(s, x)
+
+
+@inner
+def report_in_turn(s: State, x: int) -> None:
+    """The periodic report of cluster x, which orders the next."""
+    run = s.run[0]
+    publish(s, x)
+    push(s, run.now_s + run.period_s, -1 - x)

@@ -1,0 +1,1 @@
+"""Federations in virtual time: the machines of `core.overflow`, links and faults."""

@@ -1,0 +1,262 @@
+"""What must hold in every run, whatever goes wrong: checked by looking on, apart from the traffic.
+
+- Conservation: every request has exactly one ending, and both balances of every ledger hold after
+  every event; once all has settled, no cluster holds anything.
+- Work without a key starts at most once, in the whole federation and over all lives.
+- Work with a key gets exactly one definite answer if its home lives: never `unknown`, and if it is
+  `done`, it has been started.
+- What is refused or cannot be in time never starts.
+- Requests that queued at a cluster start there in the order in which they queued.
+- No request takes more hops than its budget, or visits a cluster twice.
+- Liveness: what clients of living homes wait for comes to an end within `settle_s` of the last
+  disturbance, and if all is healed, neighbors accept from each other again, degraded ones aside.
+
+A checker knows the machines' events, commands and register, and none of their rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.visit import State
+from spillover.model.errors import RunError
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Request
+from spillover.sim.overflow.faulty_cluster import FaultyCluster
+
+CHECK_EVERY = 64
+"""Events of a cluster between two complete checks of its machine, which count all that it holds."""
+
+SETTLE_S = 16.0
+"""A cut is given up after 5 s, a silent neighbor after 5 s and two delays, and what is decided
+again may meet the next one."""
+
+ROUNDING_S = 1e-6
+
+_PLACING = (ev.Arrived, ev.ForwardRefused, ev.ForwardLost, ev.NotStarted)
+"""After these a visit may stand in the queue that did not before."""
+
+
+class Broken(RunError):
+    """Something that must hold does not: what, where, and how to see it again."""
+
+
+@dataclass(slots=True)
+class Client:
+    """One request from outside, and what its client was told."""
+
+    request: Request
+    home: ClusterId
+    life: int
+    told: int = 0
+
+
+class _Life:
+    """What was seen of one life of one cluster."""
+
+    __slots__ = ("events", "line", "number", "places", "requests", "tickets")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.events = 0
+        self.tickets = 0
+        self.line: deque[tuple[int, int]] = deque()
+        """Tickets and refs in the order in which they queued, those that have left included."""
+        self.places: dict[int, int] = {}
+        """By ref: its ticket, the newest if it queued again."""
+        self.requests: dict[int, tuple[Request, float, bool]] = {}
+        """By ref: what came, until when, and whether from a client."""
+
+
+class Checker:
+    """Looks on at all clusters of a run, and at what clients are told. `replay` is the command
+    that repeats the run; `seed` is told in any case. Raises Broken at once."""
+
+    def __init__(self, seed: int, max_hops: int, *, replay: str = "") -> None:
+        self._seed = seed
+        self._max_hops = max_hops
+        self._replay = replay
+        self._lives: dict[ClusterId, _Life] = {}
+        self._clients: dict[str, Client] = {}
+        self.starts: Counter[str] = Counter()
+        self.waiting = 0
+        """Clients that have been told nothing yet."""
+        self.seen: Counter[str] = Counter()
+        """How often each kind of event was handled."""
+
+    # --- clients ------------------------------------------------------------------------------
+
+    def submitted(self, request: Request, home: FaultyCluster) -> Client:
+        """A client has sent a request to a home that lives. Names are given once in a run."""
+        client = self._clients[request.id] = Client(request, home.id, home.life)
+        self.waiting += 1
+        return client
+
+    def answered(self, client: Client, answer: Answer, now_s: float) -> None:
+        name = client.request.id
+        self._told(client, now_s)
+        if len(set(answer.path)) != len(answer.path) or answer.path[0] != client.home:
+            self._fail(f"{name} went {'-'.join(answer.path)} from {client.home}", now_s)
+        if len(answer.path) - 1 > self._max_hops:
+            hops = len(answer.path) - 1
+            self._fail(f"{name} took {hops} hops, at most {self._max_hops} allowed", now_s)
+        if answer.outcome is Outcome.UNKNOWN and client.request.keyed:
+            self._fail(f"{name} has a key and a home that lives, yet ended unknown", now_s)
+        if answer.outcome is Outcome.DONE and not self.starts[name]:
+            self._fail(f"{name} is said to be done and never started", now_s)
+
+    def refused(self, client: Client, now_s: float) -> None:
+        self._told(client, now_s)
+        if self.starts[client.request.id]:
+            self._fail(f"{client.request.id} was refused and has been started", now_s)
+
+    def lost(self, client: Client, now_s: float) -> None:
+        """Its home has died: all that can be known of it."""
+        self._told(client, now_s)
+
+    def _told(self, client: Client, now_s: float) -> None:
+        client.told += 1
+        self.waiting -= 1
+        if client.told > 1:
+            self._fail(f"{client.request.id} has come to an end twice", now_s)
+
+    # --- machines -----------------------------------------------------------------------------
+
+    def before(self, cluster: FaultyCluster, event: Any, now_s: float) -> None:
+        """Of a `faulty_cluster.Watch`."""
+        self.seen[type(event).__name__] += 1
+        if type(event) is ev.NotStarted:
+            request = self._life_of(cluster).requests.get(event.ref)
+            if request is not None:
+                self.starts[request[0].id] -= 1  # what was refused has not run
+        elif type(event) is ev.Arrived:
+            path = event.request.path
+            if cluster.id in path:
+                self._fail(f"{event.request.id} is here again", now_s, cluster)
+            if len(path) > self._max_hops:
+                self._fail(f"{event.request.id} has come {len(path)} hops", now_s, cluster)
+            is_home = event.origin == ev.HOME
+            life = self._life_of(cluster)
+            life.requests[event.ref] = (event.request, event.deadline_s, is_home)
+
+    def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
+        """Of a `faulty_cluster.Watch`."""
+        life = self._life_of(cluster)
+        for command in commands:
+            kind = type(command)
+            if kind is ev.Start:
+                self._started(cluster, life, command, now_s)
+            elif kind is ev.Reply or kind is ev.Refuse:
+                self._ended(cluster, life, command, now_s)
+        if isinstance(event, _PLACING):
+            visit = cluster.machine.register.visits.get(event.ref)
+            if visit is not None and visit.state is State.QUEUED:
+                life.tickets += 1
+                life.line.append((life.tickets, event.ref))
+                life.places[event.ref] = life.tickets
+        life.events += 1
+        self._check_machine(cluster, now_s, complete=life.events % CHECK_EVERY == 0)
+
+    def _life_of(self, cluster: FaultyCluster) -> _Life:
+        life = self._lives.get(cluster.id)
+        if life is None or life.number != cluster.life:
+            life = self._lives[cluster.id] = _Life(cluster.life)
+        return life
+
+    def _started(
+        self, cluster: FaultyCluster, life: _Life, command: ev.Start, now_s: float
+    ) -> None:
+        request = command.request
+        self.starts[request.id] += 1
+        if not request.keyed and self.starts[request.id] > 1:
+            self._fail(f"{request.id} has no key and is started again", now_s, cluster)
+        if command.deadline_s <= now_s:
+            self._fail(f"{request.id} is started after its deadline", now_s, cluster)
+        if command.ref in life.places:
+            self._leave_line(cluster, life, command.ref, now_s)
+
+    def _leave_line(self, cluster: FaultyCluster, life: _Life, ref: int, now_s: float) -> None:
+        """Whoever stood before this one must have left the queue."""
+        visits = cluster.machine.register.visits
+        while life.line:
+            ticket, first = life.line.popleft()
+            if life.places.get(first) != ticket:
+                continue  # it left, and queued again later
+            del life.places[first]
+            if first == ref:
+                return
+            visit = visits.get(first)
+            if visit is not None and visit.state is State.QUEUED:
+                late = visits[ref].request.id if ref in visits else ref
+                what = f"{late} is started before {visit.request.id}, which queued earlier"
+                self._fail(what, now_s, cluster)
+
+    def _ended(
+        self, cluster: FaultyCluster, life: _Life, command: ev.Reply | ev.Refuse, now_s: float
+    ) -> None:
+        known = life.requests.pop(command.ref, None)
+        if known is None:
+            self._fail(f"visit {command.ref} is answered twice, or never came", now_s, cluster)
+            return
+        request, deadline_s, is_home = known
+        if type(command) is ev.Reply and is_home and command.answer.outcome is Outcome.DONE:
+            at_s = now_s + command.delay_s
+            if at_s > deadline_s + ROUNDING_S:
+                late_s = at_s - deadline_s
+                self._fail(f"{request.id} is done {late_s:g} s too late", now_s, cluster)
+
+    def _check_machine(self, cluster: FaultyCluster, now_s: float, *, complete: bool) -> None:
+        machine = cluster.machine
+        if machine.ledger.imbalance():
+            self._fail(f"the ledger is off: {machine.ledger.as_dict()}", now_s, cluster)
+        if complete:
+            try:
+                machine.check()
+            except AssertionError as error:
+                self._fail(f"the machine contradicts itself: {error}", now_s, cluster)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def outstanding(self, clusters: Iterable[FaultyCluster]) -> int:
+        """Visits at clusters that can do something about them."""
+        return sum(
+            len(cluster.machine.register.visits)
+            for cluster in clusters
+            if cluster.alive and not cluster.paused
+        )
+
+    def settled(
+        self, clusters: dict[ClusterId, FaultyCluster], now_s: float, *, healed: bool
+    ) -> None:
+        """Time enough has passed since the last disturbance."""
+        for client in self._clients.values():
+            home = clusters[client.home]
+            lives = home.alive and not home.paused and home.life == client.life
+            if lives and not client.told:
+                self._fail(f"{client.request.id} has had no answer", now_s, home)
+        for cluster in clusters.values():
+            if not cluster.alive or cluster.paused:
+                continue
+            machine = cluster.machine
+            self._check_machine(cluster, now_s, complete=True)
+            if machine.register.visits:
+                self._fail(f"something is left: {machine.ledger.as_dict()}", now_s, cluster)
+            if healed and not all(is_used(machine)):
+                self._fail("not every neighbor is known to accept", now_s, cluster)
+
+    def _fail(self, what: str, now_s: float, cluster: FaultyCluster | None = None) -> None:
+        where = f" at cluster {cluster.id}" if cluster is not None else ""
+        again = f"; replay: {self._replay}" if self._replay else ""
+        raise Broken(f"seed {self._seed}, {now_s:.6f} s{where}: {what}{again}")
+
+
+def is_used(machine: NodeMachine) -> list[bool]:
+    """By neighbor: whether it accepts. One that has failed and has had no work since, which would
+    tell, may stay degraded."""
+    neighbors = machine.neighbors
+    return [a or d for a, d in zip(neighbors.accepting, neighbors.degraded, strict=True)]

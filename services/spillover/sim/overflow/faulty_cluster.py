@@ -1,0 +1,400 @@
+"""A cluster that may crash, stand still, run slowly, or have a clock that goes wrong.
+
+The machine is the same; what is around it behaves as a process, its kernel and its connections do.
+
+- A *crash* loses all that the cluster held. Its connections break, clients that wait hear nothing
+  more. A *restart* is another life: a new epoch by the wall clock, a random stream of its own.
+- A *paused* cluster does nothing, nor do its services; what reaches it waits in its kernel. Once it
+  goes on, the machine is first told what it has slept through, as by `live.engine.driver`.
+- A *slow* one takes a factor longer for services that start from then on.
+- A *failing* one fails a share of them, soon.
+
+Without any fault it does what `federation.SimCluster` does, at the same instants.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.model.faults import ClusterFault, Direction
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Request
+from spillover.model.topology import Topology
+from spillover.sim.engine.clock import Clock
+from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.federation import OnAnswer, OnRefusal, SimCluster
+from spillover.sim.overflow.listener import Listener
+from spillover.sim.overflow.network import Channel, build_channels
+from spillover.sim.overflow.peer_link import Leg, PeerLink
+
+CATCH_UP_S_MAX = 1.0
+"""A machine that is woken later than this is told the true time; as in `live.engine.driver`."""
+
+
+class Watch(Protocol):
+    """Looks on at every machine and changes nothing."""
+
+    def before(self, cluster: FaultyCluster, event: Any, now_s: float) -> None:
+        """An event is about to be handed in; `now_s` is by the cluster's own clock."""
+
+    def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
+        """These are the commands, not carried out yet."""
+
+
+@dataclass(slots=True)
+class Service:
+    """One request on a server. `began_s` is by the cluster's clock, `end_s` and `left_s` (while
+    paused) in true time; `known_s` is how long it takes, None if something came in between."""
+
+    began_s: float
+    end_s: float
+    known_s: float | None
+    left_s: float = 0.0
+    failure: ClusterFault | None = None
+    """How it fails; None if it succeeds."""
+
+
+class FaultyCluster(SimCluster):
+    """One cluster, over all of its lives. `connect` joins it to its neighbors."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        cluster_id: ClusterId,
+        world: World,
+        seed: int,
+        watch: Watch | None = None,
+    ) -> None:
+        self._watch = watch
+        self.clock = Clock(world)
+        self.life = 1
+        self.started_s = 0.0
+        """By its own clock: when this life began."""
+        self.alive = True
+        self.paused = False
+        self.slowness = 1.0
+        self._failing: ClusterFault | None = None
+        self._failures = stream(seed, f"failing/{cluster_id}")
+        self._alarm = 0
+        self._last_s = 0.0
+        self._handling = False
+        self._inbox: deque[Any] = deque()
+        self._kernel: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        """What has reached the paused cluster."""
+        self._services: dict[int, Service] = {}
+        self._clients: dict[int, Callable[[], None]] = {}
+        self.visitors: dict[Leg, None] = {}
+        """Connections on which neighbors wait here, in the order in which they came."""
+        self._peers: list[tuple[FaultyCluster, int, tuple[Channel, Channel]]] = []
+        self.links: list[PeerLink] = []
+        self.listeners: list[Listener] = []
+        self.readers: list[tuple[Listener, int] | None] = []
+        """Who hears the reports, by neighbor: the listener, and the stream it listens on."""
+        super().__init__(topology, cluster_id, world, seed)
+
+    def connect(
+        self, clusters: Mapping[ClusterId, FaultyCluster], channels: Mapping[Direction, Channel]
+    ) -> None:
+        """Join it to its neighbors, by index."""
+        for cluster in self.machine.neighbors.ids:
+            peer = clusters[cluster]
+            ways = (channels[self.id, cluster], channels[cluster, self.id])
+            self._peers.append((peer, peer.machine.neighbors.index[self.id], ways))
+        self._make_links()
+
+    def _make_machine(self) -> NodeMachine:
+        name = f"node/{self.id}" if self.life == 1 else f"node/{self.id}/{self.life}"
+        self.started_s = self.clock.now_s()
+        settings = replace(self._settings, epoch=self.clock.epoch())
+        return NodeMachine(settings, self._neighbors, stream(self._seed, name), self.started_s)
+
+    def _make_links(self) -> None:
+        random = stream(self._seed, f"streams/{self.id}/{self.life}")
+        self.links, self.listeners = [], []
+        self.readers = [None] * len(self._peers)
+        for y, (peer, mirror, ways) in enumerate(self._peers):
+            link = PeerLink(self._world, self, peer, y, mirror, ways)
+            self.links.append(link)
+            self.listeners.append(Listener(self._world, self, peer, link, ways, random))
+
+    # --- what reaches it ----------------------------------------------------------------------
+
+    def submit(
+        self,
+        request: Request,
+        deadline_s: float,
+        on_answer: OnAnswer,
+        on_refusal: OnRefusal,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """A client's request reaches a cluster that lives; `deadline_s` is in true time. If the
+        cluster dies, all that the client hears is `on_lost`."""
+        self.deliver(
+            self._take_client,
+            request,
+            self._world.now_s,
+            deadline_s,
+            on_answer,
+            on_refusal,
+            on_lost,
+        )
+
+    def _take_client(
+        self,
+        request: Request,
+        sent_s: float,
+        deadline_s: float,
+        on_answer: OnAnswer,
+        on_refusal: OnRefusal,
+        on_lost: Callable[[], None],
+    ) -> None:
+        """Read it. Its deadline counts from now on, as at a live node, its system time does not."""
+        unread_s = self._world.now_s - sent_s
+
+        def answer_late(answer: Answer) -> None:
+            answer.queued_s += unread_s
+            on_answer(answer)
+
+        self._clients[self._refs + 1] = on_lost
+        deadline_s = self.clock.now_s() + (deadline_s - sent_s)
+        give = answer_late if unread_s else on_answer
+        self.receive(request, deadline_s, ev.HOME, give, on_refusal)
+
+    def deadline_of(self, sender: FaultyCluster, deadline_s: float) -> float:
+        """A deadline by the sender's clock, by this one: what remains is what travels."""
+        if self.clock.is_true and sender.clock.is_true:
+            return deadline_s
+        return self.clock.now_s() + (deadline_s - sender.clock.now_s())
+
+    def deliver(self, happen: Callable[..., None], *args: Any) -> None:
+        """Something reaches it: now, once it goes on, or never."""
+        if self.paused:
+            self._kernel.append((happen, args))
+        elif self.alive:
+            happen(*args)
+
+    def feed(self, event: Any) -> None:
+        """Hand in an event, after those that are being handled. Nothing reaches the dead."""
+        if not self.alive:
+            return
+        self._inbox.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        while self._inbox:
+            self._handle(self._inbox.popleft(), self.clock.now_s())
+        self._handling = False
+        self._arm()
+
+    def _handle(self, event: Any, now_s: float) -> None:
+        self._last_s = now_s = max(self._last_s, now_s)
+        if self._watch is not None:
+            self._watch.before(self, event, now_s)
+        commands = self.machine.handle(event, now_s)
+        if self._watch is not None:
+            self._watch.after(self, event, now_s, commands)
+        for command in commands:
+            self._interpreters[type(command)](command)
+        self.queue_length_max = max(self.queue_length_max, self.machine.queue_length)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        deadline_s = self.machine.next_deadline()
+        if deadline_s < self._wake_s:
+            self._wake_s = deadline_s
+            self._alarm += 1
+            true_s = max(self._world.now_s, self.clock.true_s(deadline_s))
+            self._world.at(true_s, self._ring, self._alarm)
+
+    def _arm_anew(self) -> None:
+        self._wake_s = float("inf")
+        self._arm()
+
+    def _ring(self, alarm: int) -> None:
+        if alarm == self._alarm and self.alive and not self.paused:
+            due_s, self._wake_s = self._wake_s, float("inf")
+            self._wake_at(due_s)
+            self._arm()
+
+    def _wake_at(self, due_s: float) -> None:
+        """The machine takes the instant it was to be woken for, or a later one if it slept."""
+        now_s = self.clock.now_s()
+        self._handling = True
+        self._handle(ev.Woke(), due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
+        while self._inbox:
+            self._handle(self._inbox.popleft(), now_s)
+        self._handling = False
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Lose everything, and let those who wait find out."""
+        self.alive = self.paused = False
+        self._alarm += 1
+        self._wake_s = float("inf")
+        for link, listener in zip(self.links, self.listeners, strict=True):
+            link.close()
+            listener.close()
+        for leg in self.visitors:
+            leg.link.reset(leg)
+        for reader, (_, _, (out, _)) in zip(self.readers, self._peers, strict=True):
+            if reader is not None:
+                listener, number = reader
+                out.send(partial(listener.ended, number), None, may_be_lost=False)
+        unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
+        clients = [*self._clients.values(), *unread]
+        for held in (self._clients, self._kernel, self.visitors, self._services, self._waiting):
+            held.clear()
+        for on_lost in clients:
+            on_lost()
+
+    def restart(self) -> None:
+        """Begin another life, which nobody hears of before they ask."""
+        self.life += 1
+        self.alive = True
+        self._last_s = self.clock.now_s()
+        self.machine = self._make_machine()
+        self._make_links()
+        self._arm()
+        for listener in self.listeners:
+            listener.connect()
+
+    def pause(self) -> None:
+        """Stand still."""
+        self.paused = True
+        for service in self._services.values():
+            service.left_s = max(0.0, service.end_s - self._world.now_s)
+
+    def resume(self) -> None:
+        """Go on: first with what was due, then with what came meanwhile."""
+        self.paused = False
+        for ref, service in self._services.items():
+            service.known_s = None
+            self._run(ref, service, self._world.now_s + service.left_s)
+        while (due_s := self.machine.next_deadline()) <= self.clock.now_s():
+            self._wake_at(due_s)
+        came, self._kernel = self._kernel, deque()
+        for happen, args in came:
+            self.deliver(happen, *args)
+        self._arm_anew()
+
+    def set_clock(self, rate: float, offset_s: float) -> None:
+        """Have the clock run at this rate, and put the wall clock forward."""
+        self.clock.set(rate, offset_s)
+        for service in self._services.values():
+            service.known_s = None
+        if self.alive:
+            self._arm_anew()
+
+    def fail(self, how: ClusterFault) -> None:
+        """Fail so from now on, or not any more."""
+        self._failing = how if how.share > 0.0 else None
+
+    @property
+    def failing(self) -> bool:
+        """Whether anything fails."""
+        return self._failing is not None
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _start(self, command: ev.Start) -> None:
+        service_s = command.request.work
+        if service_s is None:
+            service_s = self._cluster.service_ms / 1e3
+        service_s *= self.slowness
+        failure = self._failing
+        if failure is not None:
+            if self._failures.random() < failure.share:
+                service_s = min(service_s, failure.fail_ms / 1e3)
+            else:
+                failure = None
+        known_s = service_s if self.clock.is_true else None
+        service = Service(command.at_s, 0.0, known_s, failure=failure)
+        self._services[command.ref] = service
+        self._run(command.ref, service, self.clock.true_s(command.at_s) + service_s)
+
+    def _run(self, ref: int, service: Service, end_s: float) -> None:
+        service.end_s = end_s
+        self._world.at(end_s, self._end_service, ref, end_s)
+
+    def _end_service(self, ref: int, end_s: float) -> None:
+        service = self._services.get(ref)
+        if service is None or service.end_s != end_s or self.paused:
+            return
+        del self._services[ref]
+        took_s = service.known_s
+        if took_s is None:
+            took_s = max(0.0, self.clock.now_s() - service.began_s)
+        failure = service.failure
+        if failure is None:
+            self.feed(ev.ServiceEnded(ref, Outcome.DONE, took_s))
+        elif failure.not_run:
+            retry_after_s = failure.retry_after_ms / 1e3 or None
+            self.feed(ev.NotStarted(ref, "failing", True, took_s, retry_after_s))  # noqa: FBT003
+        else:
+            self.feed(ev.ServiceEnded(ref, Outcome.FAILED, took_s, problem="failing"))
+
+    def _stop(self, command: ev.Stop) -> None:
+        if self._services.pop(command.ref, None) is not None:
+            ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
+            self._at_once(self.feed, ended)
+
+    def _forward(self, command: ev.Forward) -> None:
+        self.links[command.neighbor].forward(command)
+
+    def _recall(self, command: ev.Recall) -> None:
+        self.links[command.neighbor].recall(command.ref)
+
+    def _ask_cancel(self, command: ev.AskCancel) -> None:
+        self.links[command.neighbor].ask_cancel(command.ref)
+
+    def _refuse(self, command: ev.Refuse) -> None:
+        self._clients.pop(command.ref, None)
+        super()._refuse(command)
+
+    def _reply(self, command: ev.Reply) -> None:
+        on_answer, _ = self._waiting.pop(command.ref)
+        self._at_once(self._give, command.ref, on_answer, command.answer, after_s=command.delay_s)
+
+    def _give(self, ref: int, on_answer: OnAnswer, answer: Answer) -> None:
+        self._clients.pop(ref, None)
+        on_answer(answer)
+
+    def _at_once(self, happen: Callable[..., None], *args: Any, after_s: float = 0.0) -> None:
+        """Let it happen in this life, if the cluster still lives then."""
+        at_s = self._world.now_s + after_s / self.clock.rate
+        self._world.at(at_s, self._in_life, self.life, happen, *args)
+
+    def _in_life(self, life: int, happen: Callable[..., None], *args: Any) -> None:
+        if life == self.life:
+            self.deliver(happen, *args)
+
+    def _tell(self, report: LoadReport | None) -> None:
+        for reader, (_, _, ways) in zip(self.readers, self._peers, strict=True):
+            if reader is not None:
+                self.reports += 1
+                listener, number = reader
+                ways[0].send_report(partial(listener.hear, number, report))
+
+
+def build_faulty_federation(
+    topology: Topology, world: World, seed: int, watch: Watch | None = None
+) -> tuple[dict[ClusterId, FaultyCluster], dict[Direction, Channel]]:
+    """All clusters of a topology, joined by its links, all up and heard by their neighbors; and
+    the channels of the links."""
+    clusters = {c: FaultyCluster(topology, c, world, seed, watch) for c in topology.cluster_ids}
+    channels = build_channels(topology, world, seed)
+    for cluster in clusters.values():
+        cluster.connect(clusters, channels)
+    for cluster in clusters.values():
+        for listener in cluster.listeners:
+            listener.begin()
+    return clusters, channels

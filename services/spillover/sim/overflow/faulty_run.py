@@ -1,0 +1,172 @@
+"""`spillover sim overflow --faults F`: a schedule through a federation in which things go wrong.
+
+A client whose home is not there is told so at once (`unreachable`). One whose home dies with its
+request, or says nothing until some seconds after the deadline, never knows (`unknown`): those are
+the outcomes that the load generator counts of live runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from spillover.model.faults import FaultSchedule
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.schedule import Arrival, Schedule
+from spillover.model.topology import Topology
+from spillover.sim.engine.world import World, rare_collections
+from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
+from spillover.sim.overflow.faults import Faults
+from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.federation import request_of
+from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, new_run, sum_up
+
+PATIENCE_S = 5.0
+"""Beyond its deadline, a client waits that long for its answer; as in the load generator."""
+
+UNREACHABLE = "unreachable"
+
+SETTLE_WAYS = 20
+"""How many times a link's delay comes on top of SETTLE_S: streams are opened anew in so many."""
+
+LOOK_S = 0.25
+"""How often it is looked whether all has settled."""
+
+
+def run_faulty_overflow(
+    topology: Topology,
+    schedule: Schedule,
+    seed: int,
+    on_progress: Callable[[int], None] | None,
+    *,
+    faults: FaultSchedule,
+    check: bool,
+    keyed: bool,
+    replay: str,
+) -> OverflowRun:
+    """As `overflow.run_overflow`, which see."""
+    faults.check(topology)
+    started_s = time.perf_counter()
+    checker = Checker(seed, topology.max_hops, replay=replay) if check else None
+    history = _History(topology, seed, faults, checker, on_progress, keyed=keyed)
+    with rare_collections():
+        history.play(schedule)
+    run = history.run
+    sum_up(run, history.world, history.clusters, time.perf_counter() - started_s)
+    return run
+
+
+class _History:
+    """One run: the federation, its faults, its clients."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        seed: int,
+        faults: FaultSchedule,
+        checker: Checker | None,
+        on_progress: Callable[[int], None] | None,
+        *,
+        keyed: bool,
+    ) -> None:
+        self.world = World()
+        self.run = new_run(topology)
+        self.clusters, channels = build_faulty_federation(topology, self.world, seed, checker)
+        self._faults = Faults(faults, self.world, self.clusters, channels)
+        self._last_fault_s = faults.last_s
+        self._deadline_s = topology.default_deadline_ms / 1e3
+        self._checker = checker
+        self._on_progress = on_progress
+        self._keyed = keyed
+        self._longest_s = max(cluster.service_ms for cluster in topology.clusters) / 1e3
+        """The longest service so far."""
+        self._servers_min = min(cluster.servers for cluster in topology.clusters)
+
+    def _submit(self, number: int, arrival: Arrival) -> None:
+        home = self.clusters[arrival.cluster]
+        if not home.alive:
+            self._ended(UNREACHABLE)
+            return
+        work_s = None if arrival.service_ms is None else arrival.service_ms / 1e3
+        self._longest_s = max(self._longest_s, work_s or 0.0)
+        # Names of the run's own, since a trace may give one twice.
+        request = request_of(number, None, work_s, arrival.type, keyed=self._keyed)
+        client = None if self._checker is None else self._checker.submitted(request, home)
+        self.clusters[home.id].submit(
+            request,
+            self.world.now_s + self._deadline_s,
+            partial(self._answered, client, home.id),
+            partial(self._refused, client),
+            partial(self._lost, client),
+        )
+
+    def play(self, schedule: Schedule) -> None:
+        """Let it all happen, until every request has come to an end."""
+        count, times_s = len(schedule), [arrival.time_s for arrival in schedule]
+        self.world.at_each(times_s, lambda number: self._submit(number, schedule[number]))
+        calm_s = max([self._last_fault_s, *times_s])
+        if self._checker is not None:
+            self._until(calm_s, lambda: False)
+            self._settle(self._checker, calm_s)
+        patience_s = calm_s + self._deadline_s + PATIENCE_S
+        self._until(patience_s, lambda: self.run.ended >= count)
+        while self.run.ended < count:
+            self._ended(Outcome.UNKNOWN)
+        self.run.faults = self._faults.happened
+
+    def _settle(self, checker: Checker, calm_s: float) -> None:
+        """What must hold some time after the last disturbance. How long that is depends on what
+        is to be done yet, and nothing is done beyond its deadline."""
+        backlog_s = self._deadline_s
+        if self._faults.healed:
+            left = checker.outstanding(self.clusters.values())
+            backlog_s = min(backlog_s, 2.0 * left * self._longest_s / self._servers_min)
+        slowest = min(1.0, *(cluster.clock.rate for cluster in self.clusters.values()))
+        settle_s = SETTLE_S + SETTLE_WAYS * self._faults.longest_delay_s
+        until_s = calm_s + (backlog_s + settle_s) / slowest
+        while self.world.now_s < until_s and not self._calm(checker):
+            self._until(min(until_s, self.world.now_s + LOOK_S), lambda: False)
+        checker.settled(self.clusters, self.world.now_s, healed=self._faults.healed)
+
+    def _calm(self, checker: Checker) -> bool:
+        """Whether nothing is left that could need time."""
+        if checker.waiting or checker.outstanding(self.clusters.values()):
+            return False
+        machines = [cluster.machine for cluster in self.clusters.values()]
+        return not self._faults.healed or all(all(is_used(m)) for m in machines)
+
+    def _until(self, until_s: float, done: Callable[[], bool]) -> None:
+        """Let things happen up to this instant, or until `done`."""
+        self.world.at(until_s, _nothing)
+        self.world.run(lambda: self.world.now_s >= until_s or done())
+
+    def _ended(self, outcome: str) -> None:
+        run = self.run
+        run.outcomes[outcome] += 1
+        run.ended += 1
+        if self._on_progress is not None and run.ended % PROGRESS_EVERY == 0:
+            self._on_progress(run.ended)
+
+    def _answered(self, client: Client | None, home: ClusterId, answer: Answer) -> None:
+        if self._checker is not None and client is not None:
+            self._checker.answered(client, answer, self.world.now_s)
+        self._ended(answer.outcome)
+        if answer.outcome is Outcome.DONE:
+            self.run.system_time_ms[home].append(answer.total_s * 1e3)
+            self.run.hops[home][len(answer.path) - 1] += 1
+
+    def _refused(self, client: Client | None, _: Refusal) -> None:
+        if self._checker is not None and client is not None:
+            self._checker.refused(client, self.world.now_s)
+        self._ended("refused")
+
+    def _lost(self, client: Client | None) -> None:
+        if self._checker is not None and client is not None:
+            self._checker.lost(client, self.world.now_s)
+        self._ended(Outcome.UNKNOWN)
+
+
+def _nothing() -> None:
+    """Happens so that the time is reached."""

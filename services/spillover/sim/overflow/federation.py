@@ -1,0 +1,200 @@
+"""The clusters of a topology in virtual time: carries out the commands of the machines.
+
+A message takes exactly its link's delay and is never lost; servers take exactly the service time.
+Where something may go wrong, it is `faulty_cluster` that runs, over the links of `network`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.settings import NodeSettings
+from spillover.model.ids import ClusterId, RequestId
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.model.topology import Topology
+from spillover.sim.engine.world import World, stream
+
+OnAnswer = Callable[[Answer], None]
+OnRefusal = Callable[[Refusal], None]
+
+
+class SimCluster:
+    """One cluster: its machine, and what it has under way."""
+
+    def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
+        self.id = cluster_id
+        self._cluster = topology.cluster(cluster_id)
+        self._world = world
+        self._seed = seed
+        self._settings = NodeSettings.of(topology, cluster_id)
+        self._neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
+        self.machine = self._make_machine()
+        self._delays_s = [delay_s for _, delay_s in self._neighbors]
+        self._refs = 0
+        self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
+        self._serving: set[int] = set()
+        self._forwards: dict[int, int] = {}
+        """Refs of what is away: here, and at the neighbor that has accepted it."""
+        self.peers: list[SimCluster] = []
+        """By neighbor index; set once all clusters exist."""
+        self.mirror: list[int] = []
+        """mirror[y]: this cluster's index in the table of neighbor y."""
+        self.queue_length_max = 0
+        self.reports = 0
+        self._wake_s = float("inf")
+        self._interpreters: dict[type, Callable[[Any], None]] = {
+            ev.Accepted: lambda _: None,
+            ev.Start: self._start,
+            ev.Stop: self._stop,
+            ev.Forward: self._forward,
+            ev.Recall: self._recall,
+            ev.AskCancel: self._ask_cancel,
+            ev.Refuse: self._refuse,
+            ev.Reply: self._reply,
+            ev.Publish: lambda command: self._tell(command.report),
+            ev.Beat: lambda _: self._tell(None),
+        }
+        self._arm()
+
+    def _make_machine(self) -> NodeMachine:
+        random = stream(self._seed, f"node/{self.id}")
+        return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
+
+    def submit(
+        self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
+    ) -> None:
+        """A client's request reaches this cluster now."""
+        self.receive(request, deadline_s, ev.HOME, on_answer, on_refusal)
+
+    def receive(
+        self,
+        request: Request,
+        deadline_s: float,
+        origin: int,
+        on_answer: OnAnswer,
+        on_refusal: OnRefusal,
+    ) -> int | None:
+        """A request reaches this cluster now; its ref, None where it has ended at once."""
+        self._refs += 1
+        ref = self._refs
+        self._waiting[ref] = (on_answer, on_refusal)
+        self.feed(ev.Arrived(ref, request, deadline_s, origin))
+        return ref if ref in self._waiting else None
+
+    def feed(self, event: Any) -> None:
+        """Hand an event to the machine and carry out what it commands."""
+        machine, interpreters = self.machine, self._interpreters
+        for command in machine.handle(event, self._world.now_s):
+            interpreters[type(command)](command)
+        queue_length = machine.queue_length
+        if queue_length > self.queue_length_max:  # noqa: PLR1730 - a call less per event
+            self.queue_length_max = queue_length
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_s = self.machine.next_deadline()
+        if deadline_s < self._wake_s:
+            self._wake_s = deadline_s
+            self._world.at(deadline_s, self._wake, deadline_s)
+
+    def _wake(self, armed_s: float) -> None:
+        if armed_s == self._wake_s:
+            self._wake_s = float("inf")
+            self.feed(ev.Woke())
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _start(self, command: ev.Start) -> None:
+        service_s = command.request.work
+        if service_s is None:
+            service_s = self._cluster.service_ms / 1e3
+        self._serving.add(command.ref)
+        self._world.at(command.at_s + service_s, self._served, command.ref, service_s)
+
+    def _served(self, ref: int, service_s: float) -> None:
+        if ref in self._serving:
+            self._serving.remove(ref)
+            self.feed(ev.ServiceEnded(ref, Outcome.DONE, service_s))
+
+    def _stop(self, command: ev.Stop) -> None:
+        if command.ref in self._serving:
+            self._serving.remove(command.ref)
+            self._world.at(
+                self._world.now_s,
+                self.feed,
+                ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0),
+            )
+
+    def _forward(self, command: ev.Forward) -> None:
+        y, ref = command.neighbor, command.ref
+        delay_s = self._delays_s[y]
+
+        def answered(answer: Answer) -> None:
+            self._forwards.pop(ref, None)
+            event = ev.ForwardAnswered(ref, answer, delay_s, delay_s)
+            self._world.at(self._world.now_s + delay_s, self.feed, event)
+
+        def refused(_: Refusal) -> None:
+            self._forwards.pop(ref, None)  # it may have been accepted before
+            self._world.at(self._world.now_s + delay_s, self.feed, ev.ForwardRefused(ref))
+
+        def arrive() -> None:
+            there = self.peers[y].receive(
+                command.request, command.deadline_s, self.mirror[y], answered, refused
+            )
+            if there is not None:
+                self._forwards[ref] = there
+
+        self._world.at(self._world.now_s + delay_s, arrive)
+
+    def _recall(self, command: ev.Recall) -> None:
+        def recalled() -> None:
+            there = self._forwards.pop(command.ref, None)
+            if there is not None:
+                self.peers[command.neighbor].feed(ev.Cancelled(there))
+
+        self._world.at(self._world.now_s + self._delays_s[command.neighbor], recalled)
+
+    def _ask_cancel(self, command: ev.AskCancel) -> None:
+        def asked() -> None:
+            there = self._forwards.get(command.ref)
+            if there is not None:
+                self.peers[command.neighbor].feed(ev.CancelAsked(there))
+
+        self._world.at(self._world.now_s + self._delays_s[command.neighbor], asked)
+
+    def _refuse(self, command: ev.Refuse) -> None:
+        _, on_refusal = self._waiting.pop(command.ref)
+        on_refusal(command.reason)
+
+    def _reply(self, command: ev.Reply) -> None:
+        on_answer, _ = self._waiting.pop(command.ref)
+        self._world.at(self._world.now_s + command.delay_s, partial(on_answer, command.answer))
+
+    def _tell(self, report: LoadReport | None) -> None:
+        self.reports += len(self.peers)
+        for y, peer in enumerate(self.peers):
+            event = ev.Heard(self.mirror[y], report)
+            self._world.at(self._world.now_s + self._delays_s[y], peer.feed, event)
+
+
+def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
+    """All clusters of a topology, joined by its links."""
+    clusters = {c: SimCluster(topology, c, world, seed) for c in topology.cluster_ids}
+    for cluster in clusters.values():
+        ids = cluster.machine.neighbors.ids
+        cluster.peers = [clusters[other] for other in ids]
+        cluster.mirror = [peer.machine.neighbors.index[cluster.id] for peer in cluster.peers]
+    return clusters
+
+
+def request_of(
+    number: int, id: str | None, work: float | None, type: str, *, keyed: bool = True
+) -> Request:
+    """A simulated request; `work` is its service time in seconds, None for the cluster's."""
+    return Request(RequestId(id or f"sim-{number}"), keyed=keyed, work=work, type=type)

@@ -1,0 +1,139 @@
+"""How one cluster hears the reports of a neighbor where things go wrong: on a stream that may end.
+
+As in `live.overflow.peer_link`: a stream on which nothing comes for STREAM_SILENCE_S is broken off
+and opened anew, and if nothing comes on the new one either, what the neighbor holds is given up.
+What was sent on an earlier stream is not heard any more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from spillover.core.overflow import events as ev
+from spillover.model.load import LoadReport
+from spillover.policy.backoff import backoff_s
+from spillover.sim.engine.world import World
+from spillover.sim.overflow.network import Channel
+from spillover.sim.overflow.peer_link import PeerLink
+
+if TYPE_CHECKING:
+    from spillover.sim.overflow.faulty_cluster import FaultyCluster
+
+STREAM_SILENCE_S = 2.5
+"""Beyond the link's delay both ways. This and the next two as in `live.overflow.peer_link`."""
+
+RETRY_FIRST_S = 0.05
+RETRY_LONGEST_S = 1.0
+
+
+class Listener:
+    """`own` listens to `there`, for one life of `own`. `random` draws the pauses before a stream is
+    opened anew."""
+
+    def __init__(
+        self,
+        world: World,
+        own: FaultyCluster,
+        there: FaultyCluster,
+        link: PeerLink,
+        channels: tuple[Channel, Channel],
+        random: Random,
+    ) -> None:
+        self._world = world
+        self._own = own
+        self._there = there
+        self._link = link
+        self._out, self._back = channels
+        self._random = random
+        self._stream = 0
+        """Number of the stream that is open or being opened; what belongs to another is void."""
+        self._heard = False
+        self._last_s = 0.0
+        self._attempt = 0
+
+    def begin(self) -> None:
+        """Have a stream open already, as in a federation that has run for a while."""
+        self._new_stream()
+        self._there.readers[self._link.mirror] = (self, self._stream)
+
+    def connect(self) -> None:
+        """Ask for a stream."""
+        self._new_stream()
+        stream = self._stream
+        self._out.send(partial(self._asked, stream), partial(self.ended, stream))
+
+    def close(self) -> None:
+        """The listener dies, or has had enough of this stream."""
+        closed = partial(self._forgotten, self._stream)
+        self._stream += 1
+        self._out.send(closed, None, may_be_lost=False)
+
+    def hear(self, stream: int, report: LoadReport | None) -> None:
+        """A line of the stream is there."""
+        self._own.deliver(self._read, stream, report)
+
+    def ended(self, stream: int) -> None:
+        """The stream has ended, or could not be opened."""
+        self._own.deliver(self._break_off, stream)
+
+    def _new_stream(self) -> None:
+        self._stream += 1
+        self._heard = False
+        self._last_s = self._world.now_s
+        self._watch(self._stream)
+
+    def _watch(self, stream: int) -> None:
+        silence_s = STREAM_SILENCE_S + 2 * self._out.delay_s
+        self._world.at(self._last_s + silence_s, self._own.deliver, self._look, stream, silence_s)
+
+    def _look(self, stream: int, silence_s: float) -> None:
+        if stream != self._stream:
+            return
+        if self._world.now_s < self._last_s + silence_s:
+            self._watch(stream)
+        else:
+            self._break_off(stream)
+
+    def _read(self, stream: int, report: LoadReport | None) -> None:
+        if stream == self._stream:
+            self._heard = True
+            self._last_s = self._world.now_s
+            self._own.feed(ev.Heard(self._link.neighbor, report))
+
+    def _break_off(self, stream: int) -> None:
+        if stream != self._stream:
+            return
+        self.close()
+        if self._heard:
+            self._attempt = 0
+            self._own.feed(ev.LinkDown(self._link.neighbor))
+        else:
+            self._link.give_up()
+        draw = self._random.random()
+        pause_s = backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)
+        self._attempt += 1
+        at_s = self._world.now_s + pause_s
+        self._world.at(at_s, self._own.deliver, self._again, self._stream)
+
+    def _again(self, stream: int) -> None:
+        if stream == self._stream:
+            self.connect()
+
+    # --- the neighbor -------------------------------------------------------------------------
+
+    def _asked(self, stream: int) -> None:
+        if self._there.alive:
+            self._there.deliver(self._opened, stream)
+        else:
+            self._back.send(partial(self.ended, stream), None, may_be_lost=False)
+
+    def _opened(self, stream: int) -> None:
+        if stream == self._stream:
+            self._there.readers[self._link.mirror] = (self, stream)
+            self._there.feed(ev.ReportAsked())
+
+    def _forgotten(self, stream: int) -> None:
+        if self._there.readers[self._link.mirror] == (self, stream):
+            self._there.readers[self._link.mirror] = None

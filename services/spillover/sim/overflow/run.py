@@ -1,0 +1,204 @@
+"""`spillover sim overflow`: a schedule through a federation, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from spillover.core.overflow.reporting import BEAT_S
+from spillover.model.errors import InputError
+from spillover.model.faults import FaultSchedule
+from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.schedule import Schedule
+from spillover.model.statistics import summarize
+from spillover.model.topology import Topology
+from spillover.sim.engine.world import World, rare_collections
+from spillover.sim.overflow.federation import SimCluster, build_federation, request_of
+
+PROGRESS_EVERY = 1000
+"""Requests between two calls of `on_progress`."""
+
+REPORTS_MAX = 1e9
+"""Of one run. Federations report whether or not anything comes: a schedule that is silent for years
+would take hours, and more often is a trace with the time of day in it."""
+
+Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]
+
+
+@dataclass(slots=True)
+class OverflowRun:
+    """The outcome of one simulated run. System times are in milliseconds, by home cluster."""
+
+    topology: Topology
+    system_time_ms: dict[ClusterId, list[float]]
+    hops: dict[ClusterId, Counter[int]]
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """By kind: of `Outcome`, or refused. Where things go wrong, also `unreachable` if nobody was
+    there to take it, and among the `unknown` those whose home died or said nothing for too long."""
+    ended: int = 0
+    """Requests that came to an outcome, refusals included."""
+    queue_length_max: int = 0
+    reports: int = 0
+    events: int = 0
+    faults: int = 0
+    """How many faults have happened."""
+    wall_s: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object of contract section 3, `sim overflow`."""
+        all_hops: Counter[int] = sum(self.hops.values(), Counter())
+        answered = all_hops.total()
+        return {
+            "engine": "full",
+            "topology": self.topology.name,
+            "policy": self.topology.policy,
+            "requests": self.ended,
+            "outcomes": dict(self.outcomes),
+            "faults": self.faults,
+            "system_time_ms": summarize([t for ts in self.system_time_ms.values() for t in ts]),
+            "per_cluster": {
+                cluster: {
+                    "system_time_ms": summarize(times),
+                    "hops": _hops_as_dict(self.hops[cluster]),
+                }
+                for cluster, times in self.system_time_ms.items()
+            },
+            "forwarded_share": (answered - all_hops[0]) / answered if answered else 0.0,
+            "hops": _hops_as_dict(all_hops),
+            "queue_length_max": self.queue_length_max,
+            "reports": self.reports,
+            "events": self.events,
+            "requests_per_s": self.ended / self.wall_s if self.wall_s else 0.0,
+        }
+
+
+def run_overflow(
+    topology: Topology,
+    schedule: Schedule,
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    faults: FaultSchedule | None = None,
+    check: bool | None = None,
+    keyed: bool = True,
+    replay: str = "",
+    observe: Observe | None = None,
+) -> OverflowRun:
+    """Send the schedule into the federation and wait until every request has its answer.
+
+    With `faults` things go wrong; without a key (`keyed` False) requests whose fate is unknown are
+    not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
+    as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
+    repeats the run. `observe` may set what it looks at when; not where there are faults. Raises
+    InputError for faults that do not fit the topology, and as `check_length`.
+    """
+    check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
+    if faults is not None or check:
+        # What most runs do without is not loaded for them.
+        from spillover.sim.overflow.faulty_run import run_faulty_overflow  # noqa: PLC0415
+
+        return run_faulty_overflow(
+            topology,
+            schedule,
+            seed,
+            on_progress,
+            faults=faults or FaultSchedule("no faults", ()),
+            check=check is not False,
+            keyed=keyed,
+            replay=replay,
+        )
+    world = World()
+    clusters = build_federation(topology, world, seed)
+    run = new_run(topology)
+    started_s = time.perf_counter()
+    _schedule_arrivals(world, clusters, schedule, run, on_progress, keyed=keyed)
+    if observe is not None:
+        observe(world, clusters)
+    count = len(schedule)
+    with rare_collections():
+        world.run(lambda: run.ended == count)
+    for cluster in clusters.values():
+        cluster.machine.check()
+    sum_up(run, world, clusters, time.perf_counter() - started_s)
+    return run
+
+
+def check_length(topology: Topology, last_s: float) -> None:
+    """Raise InputError if a schedule whose last request comes at `last_s` takes too many reports.
+
+    Counted are a report of each cluster over each of its links, and its own turn, each period.
+    """
+    period_s = min(topology.gossip_period_ms / 1e3, BEAT_S)
+    at_once = len(topology.clusters) + 2 * len(topology.links)
+    if last_s * at_once / period_s > REPORTS_MAX:
+        longest_s = REPORTS_MAX / at_once * period_s
+        expected = (
+            f"expected at most {longest_s:.0f} s with gossip_period_ms "
+            f"{topology.gossip_period_ms:g} and these links, got {last_s:.10g} s: times count from "
+            "the start of the schedule, not from an epoch"
+        )
+        raise InputError("schedule", "time_s", expected)
+
+
+def new_run(topology: Topology) -> OverflowRun:
+    """A run of which nothing has happened yet."""
+    return OverflowRun(
+        topology,
+        system_time_ms={cluster: [] for cluster in topology.cluster_ids},
+        hops={cluster: Counter() for cluster in topology.cluster_ids},
+    )
+
+
+def sum_up(
+    run: OverflowRun, world: World, clusters: Mapping[ClusterId, SimCluster], wall_s: float
+) -> None:
+    """Put down what the world and the clusters have counted."""
+    run.wall_s = wall_s
+    run.events = world.happened
+    run.queue_length_max = max(cluster.queue_length_max for cluster in clusters.values())
+    run.reports = sum(cluster.reports for cluster in clusters.values())
+
+
+def _schedule_arrivals(
+    world: World,
+    clusters: dict[ClusterId, SimCluster],
+    schedule: Schedule,
+    run: OverflowRun,
+    on_progress: Callable[[int], None] | None,
+    *,
+    keyed: bool,
+) -> None:
+    deadline_s = run.topology.default_deadline_ms / 1e3
+
+    def ended(outcome: str) -> None:
+        run.outcomes[outcome] += 1
+        run.ended += 1
+        if on_progress is not None and run.ended % PROGRESS_EVERY == 0:
+            on_progress(run.ended)
+
+    def submit(number: int) -> None:
+        arrival = schedule[number]
+        home = arrival.cluster
+
+        def answered(answer: Answer) -> None:
+            ended(answer.outcome)
+            if answer.outcome is Outcome.DONE:
+                run.system_time_ms[home].append(answer.total_s * 1e3)
+                run.hops[home][len(answer.path) - 1] += 1
+
+        def refused(_: Refusal) -> None:
+            ended("refused")
+
+        work = None if arrival.service_ms is None else arrival.service_ms / 1e3
+        request = request_of(number, arrival.id, work, arrival.type, keyed=keyed)
+        clusters[home].submit(request, world.now_s + deadline_s, answered, refused)
+
+    world.at_each([arrival.time_s for arrival in schedule], submit)
+
+
+def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:
+    return {str(count): hops[count] for count in sorted(hops)}

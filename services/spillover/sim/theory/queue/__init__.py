@@ -1,0 +1,1 @@
+"""The distributed queue solved exactly (Johnson)."""

@@ -1,0 +1,1 @@
+"""Token dispatch solved exactly (Comte)."""

@@ -1,0 +1,1 @@
+"""Programs about Spillover: they show it, measure it, repeat published figures, deploy it."""

@@ -1,0 +1,49 @@
+"""Which benchmarks there are, and how one is run from beginning to end.
+
+A new one is a module with `STAGES`, a line here, and one for the packages that its figures hang on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable
+
+from spillover.model.extras import check_extra
+from spillover.tools.bench.machine import describe_machine
+from spillover.tools.bench.model import BenchResult, Plan, Stage
+from spillover.tools.bench.session import Session
+
+BENCHES = {
+    "leases": "spillover.tools.bench.leases",
+    "node": "spillover.tools.bench.node",
+    "sim": "spillover.tools.bench.sim",
+}
+"""Name to module, loaded only when it is run."""
+
+_MEASURED = {
+    "leases": ("redis", "uvloop"),
+    "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
+    "sim": ("ciw", "numba", "numpy", "simpy"),
+}
+"""Packages whose versions a reader of the figures wants to know."""
+
+_PACKAGES = ("aiohttp", "psutil")
+_MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "leases": {"leases": ("redis",)},
+    "sim": {"sim": ("numba", "numpy")},
+}
+"""By benchmark and extra. Peers that are missing are left out of the comparison."""
+
+
+def run_bench(name: str, plan: Plan, say: Callable[[str], None]) -> BenchResult:
+    """Run one of `BENCHES`. Raises InputError if a package is missing or `plan.case` names
+    nothing, RunError if something that is measured fails."""
+    check_extra("a benchmark", "bench", *_PACKAGES)
+    for extra, packages in _MORE_PACKAGES.get(name, {}).items():
+        check_extra(f"bench {name}", extra, *packages)
+    stages: tuple[Stage, ...] = importlib.import_module(BENCHES[name]).STAGES
+    session = Session(plan, say)
+    machine = describe_machine(_MEASURED[name])
+    asyncio.run(session.run(stages))
+    return BenchResult(name, plan, machine, tuple(session.rows), tuple(session.notes))

@@ -1,0 +1,106 @@
+"""What a link costs a node: reports sent and received, at rest, where what repeats is rarely said,
+and with a little work at all nodes, so that each period's report differs from the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from spillover.live.http.client import HttpClient
+from spillover.model.errors import PeerError, RunError
+from spillover.tools.bench.model import Row, Stage
+from spillover.tools.bench.nodes import cluster, request_body, running_nodes, topology_of
+from spillover.tools.bench.usage import cpu_s
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from spillover.tools.bench.servers import Server
+    from spillover.tools.bench.session import Session
+
+IDLE, BUSY = "idle CPU per link", "busy CPU per link"
+PEERS = {IDLE: "idle node without links", BUSY: "busy node without links"}
+LINKS = 4
+
+PERIOD_S = 0.1
+SERVICE_MS = 50.0
+"""Of the one request each period: at any report the server may be free or busy, with none left to
+hand on."""
+BODY_BYTES = 64
+ANSWER_WITHIN_S = 5.0
+
+
+async def measure_gossip(session: Session) -> None:
+    """The CPU time of a node with links, less that of one without in the same seconds, for each
+    link. The peer's value is all that the one without takes."""
+    leaves = [f"leaf{number}" for number in range(LINKS)]
+    names = ("hub", "alone", *leaves)
+    topology = topology_of(
+        [cluster(name, servers=1, queue_limit=0) for name in names],
+        [("hub", leaf) for leaf in leaves],
+    )
+    async with AsyncExitStack() as stack:
+        nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
+        for case in (IDLE, BUSY):
+            if not session.wants(case):
+                continue
+            if case == BUSY:
+                await stack.enter_async_context(_worked(nodes.values()))
+            await _measure(session, case, nodes["hub"].pid, nodes["alone"].pid)
+
+
+async def _measure(session: Session, case: str, hub: int, alone: int) -> None:
+    run_s = session.plan.of(5.0, 2.0)
+    per_link, without = [], []
+    for run in range(session.plan.runs):
+        session.say_run(case, run)
+        hub_s, alone_s = cpu_s(hub), cpu_s(alone)
+        await asyncio.sleep(run_s)
+        hub_s, alone_s = cpu_s(hub) - hub_s, cpu_s(alone) - alone_s
+        per_link.append((hub_s - alone_s) / run_s / LINKS * 1e3)
+        without.append(alone_s / run_s * 1e3)
+    session.add(
+        Row(
+            case=case,
+            unit="CPU-ms/s",
+            values=tuple(per_link),
+            peer=PEERS[case],
+            peer_values=tuple(without),
+        )
+    )
+
+
+@asynccontextmanager
+async def _worked(nodes: Iterable[Server]) -> AsyncIterator[None]:
+    """Each node is asked for something all the time, one request after the other. Raises PeerError
+    or RunError in the end if one could not be, or did not do it."""
+    asking = [asyncio.create_task(_ask_on(node)) for node in nodes]
+    try:
+        yield
+    finally:
+        for task in asking:
+            task.cancel()
+        ends = await asyncio.gather(*asking, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, (PeerError, RunError)):
+            raise end
+
+
+async def _ask_on(node: Server) -> None:
+    client = HttpClient(node.url)
+    body = request_body(SERVICE_MS, BODY_BYTES)
+    try:
+        while True:
+            pause = asyncio.create_task(asyncio.sleep(PERIOD_S))
+            answer = await client.request("POST", "/requests", body=body, timeout_s=ANSWER_WITHIN_S)
+            if answer.status != 200:
+                raise RunError(f"{node.url}: expected a result, got {answer.status}")
+            await pause
+    finally:
+        await client.close()
+
+
+STAGE = Stage((IDLE, BUSY), measure_gossip)

@@ -1,0 +1,123 @@
+"""Memory for each request that waits: the growth of a process from N of them to 2 N.
+
+The first N are the warm-up: what a process allots once is not counted, what grows in steps, such
+as hash tables, is, as far as a step falls in the second half.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from spillover.tools.bench.load_process import Held, LoadProcess, Queued
+from spillover.tools.bench.model import Row, Stage
+from spillover.tools.bench.nodes import (
+    FOREVER_MS,
+    answers_later,
+    cluster,
+    request_body,
+    running_nodes,
+    topology_of,
+    until_state,
+)
+from spillover.tools.bench.servers import Bare, Server, running
+from spillover.tools.bench.usage import resident_bytes
+
+if TYPE_CHECKING:
+    from spillover.tools.bench.session import Session
+
+ASYNC_CASE = "memory per queued request, asynchronous"
+SYNC_CASE = "memory per queued request, synchronous, above peer"
+UNIT = "bytes"
+PAYLOAD_BYTES = 256
+QUEUE_LIMIT = 20_000
+FILES_SPARE = 256
+"""Open files of a process apart from the connections that it holds."""
+
+
+async def measure_asynchronous(session: Session) -> None:
+    """A node of its own for each run; its one server is taken for good."""
+    requests = int(session.plan.of(5000, 2000))
+    body = request_body(FOREVER_MS, PAYLOAD_BYTES)
+    values = []
+    for run in range(session.plan.runs):
+        session.say_run(ASYNC_CASE, run)
+        async with AsyncExitStack() as stack:
+            node = await _busy_node(session, stack)
+            if not await answers_later(node, request_body(0, PAYLOAD_BYTES)):
+                session.note(f"{ASYNC_CASE}: left out, the node does no asynchronous requests")
+                return
+            load = await stack.enter_async_context(LoadProcess())
+            job = Queued(url=node.url, body=body, requests=requests)
+            await load.count(job)
+            before = resident_bytes(node.pid)
+            await load.count(job)
+            values.append((resident_bytes(node.pid) - before) / requests)
+            await until_state(node, queue_length=2 * requests + 1)  # and the one asked at first
+    session.add(Row(case=ASYNC_CASE, unit=UNIT, values=tuple(values)))
+
+
+async def measure_synchronous(session: Session) -> None:
+    """The same with clients that wait, less what a bare app takes that never answers."""
+    requests = _connections(session)
+    values, bare_values = [], []
+    for run in range(session.plan.runs):
+        session.say_run(SYNC_CASE, run)
+        async with AsyncExitStack() as stack:
+            node = await _busy_node(session, stack)
+            ours = await _held_bytes(stack, node, requests)
+        async with AsyncExitStack() as stack:
+            bare = await stack.enter_async_context(running(Bare(answer=b"{}", holds=True)))
+            bare_values.append(await _held_bytes(stack, bare, requests))
+        values.append(ours - bare_values[-1])
+    session.add(
+        Row(
+            case=SYNC_CASE,
+            unit=UNIT,
+            values=tuple(values),
+            peer="bare ASGI app, pending",
+            peer_values=tuple(bare_values),
+        )
+    )
+
+
+async def _busy_node(session: Session, stack: AsyncExitStack) -> Server:
+    """A node without neighbors, where everything waits."""
+    topology = topology_of([cluster("a", servers=1, queue_limit=QUEUE_LIMIT)])
+    nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
+    node = nodes["a"]
+    occupier = await stack.enter_async_context(LoadProcess())
+    body = request_body(FOREVER_MS, PAYLOAD_BYTES)
+    await occupier.count(Held(url=node.url, body=body, requests=1))
+    await until_state(node, busy=1)
+    return node
+
+
+async def _held_bytes(stack: AsyncExitStack, server: Server, requests: int) -> float:
+    """By how much the process grows for each request, from `requests` of them to twice as many."""
+    load = await stack.enter_async_context(LoadProcess())
+    job = Held(url=server.url, body=request_body(0, PAYLOAD_BYTES), requests=requests)
+    await load.count(job)
+    await until_state(server, queue_length=requests)
+    before = resident_bytes(server.pid)
+    await load.count(job)
+    await until_state(server, queue_length=2 * requests)
+    return (resident_bytes(server.pid) - before) / requests
+
+
+def _connections(session: Session) -> int:
+    """As many as the plan says, or half of what one process may have open."""
+    wanted = int(session.plan.of(2000, 500))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= 2 * wanted + FILES_SPARE:
+        return wanted
+    fewer = (hard - FILES_SPARE) // 2
+    session.note(f"only {hard} files may be open: memory measured with {fewer} connections")
+    return fewer
+
+
+STAGES = (
+    Stage((ASYNC_CASE,), measure_asynchronous),
+    Stage((SYNC_CASE,), measure_synchronous),
+)

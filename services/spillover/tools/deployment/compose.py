@@ -1,0 +1,281 @@
+"""A topology as a compose project: one container a cluster, and what stands beside them.
+
+The file works with compose v2 and with docker-compose 1.29, so it has no `version:`, no `name:`,
+no `configs:` and no long ports. What Prometheus and Grafana read is in `monitoring`; delays by the
+kernel are an overlay in `compose_netem`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import indent
+
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from spillover.tools.deployment import containers
+from spillover.tools.deployment.compose_netem import netem_text
+from spillover.tools.deployment.monitoring import GRAFANA_FILES, prometheus_text
+from spillover.tools.deployment.ports import LEASE_MEMBERS, Ports
+
+KIND = "compose"
+STOP_GRACE_S = containers.DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposeSettings:
+    """What the user may choose. Paths are as seen from the compose file."""
+
+    ports: Ports
+    image: str = containers.IMAGE
+    build: str | None = None
+    """The checkout that the image is built from and whose dashboards are shown. None: the image is
+    there already, and Grafana has no dashboards."""
+    code: str | None = None
+    """The directory with the modules of python handlers."""
+    cpus: float = containers.CPUS
+    memory_mb: int = containers.MEMORY_MB
+
+
+def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, str]:
+    """All files of the project but the compose file, by path beside it; that one is
+    `compose_text`."""
+    inside = containers.in_containers(topology, api_url, peer_url)
+    return {
+        "compose.netem.yaml": netem_text(topology, settings.build),
+        "topology/topology.yaml": containers.topology_text(KIND, inside),
+        "topology/netem.yaml": containers.topology_text(KIND, containers.without_delays(inside)),
+        "prometheus/prometheus.yml": prometheus_text(
+            KIND, topology, has_rules=settings.build is not None
+        ),
+        **{name: containers.heading(KIND, topology) + text for name, text in GRAFANA_FILES.items()},
+    }
+
+
+def compose_text(topology: Topology, settings: ComposeSettings) -> str:
+    """The compose file."""
+    first, *others = topology.clusters
+    parts = [
+        containers.heading(KIND, topology) + _INTRODUCTION,
+        _COMMON.format(image=_quoted(settings.image), grace_s=STOP_GRACE_S),
+        "services:\n",
+        _node(first, settings, build=_build(topology, settings)),
+        *(_node(cluster, settings) for cluster in others),
+        _REDIS.format(port=settings.ports.redis),
+        *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
+        _load(topology),
+        _prometheus(topology, settings),
+        _grafana(settings),
+        _networks(topology),
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def api_url(cluster: ClusterId) -> str:
+    """Where clients in containers reach this cluster."""
+    return f"http://node-{cluster}:{containers.API_PORT}"
+
+
+def peer_url(cluster: ClusterId) -> str:
+    """Where neighbors reach it."""
+    return f"http://node-{cluster}:{containers.PEER_PORT}"
+
+
+_INTRODUCTION = """\
+#
+#   docker compose up --wait                          the clusters, Redis, Prometheus and Grafana
+#   docker compose --profile load up -d               bursts of users too, over and over
+#   docker compose run --rm load                      once, with its result
+#   docker compose --profile leases up -d             members that share partitions over Redis
+#   docker compose -f compose.yaml -f compose.netem.yaml up -d    links delayed by the kernel
+#
+# Works with compose v2 and docker-compose 1.29. Everything is published on 127.0.0.1 only. A port
+# that is in use is changed by a variable, such as PROMETHEUS_PORT=9091, here or in a file .env.
+# What is not needed, or cannot be pulled, is left out by naming the services to start.
+"""
+
+_COMMON = """\
+x-spillover: &spillover
+  image: {image}
+  restart: unless-stopped
+  read_only: true
+  tmpfs: [/tmp]
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
+  logging: {{driver: json-file, options: {{max-size: 10m, max-file: "3"}}}}
+  # Longer than a node drains.
+  stop_grace_period: {grace_s}s
+  healthcheck: &healthcheck
+    test: [CMD, python, -IS, /opt/healthcheck.py]
+    interval: 10s
+    timeout: 3s
+    retries: 3
+    start_period: 20s
+"""
+
+_REDIS = """\
+  # For leases; the clusters need none.
+  redis:
+    image: redis:7-bookworm
+    command: [redis-server, --save, "", --appendonly, "no"]
+    restart: unless-stopped
+    networks: [wan]
+    ports: ["127.0.0.1:${{REDIS_PORT:-{port}}}:6379"]
+    cpus: 1.0
+    mem_limit: 256m
+    healthcheck: {{<<: *healthcheck, test: [CMD, redis-cli, ping]}}
+"""
+
+
+def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None) -> str:
+    """One image for all: it is built along with the first one."""
+    building = "" if build is None else f"build: {build}\n"
+    volumes = [f"./topology/topology.yaml:{containers.TOPOLOGY_PATH}:ro"]
+    if settings.code is not None:
+        volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
+    variable = f"SPILLOVER_PORT_{cluster.id.replace('-', '_').upper()}"
+    port = settings.ports.clusters[cluster.id]
+    memory_mb = containers.memory_mb(cluster, settings.memory_mb)
+    body = f"""\
+node-{cluster.id}:
+  <<: *spillover
+{indent(building, "  ")}\
+  command: {_listed(containers.node_command(cluster, testbed=True))}
+  volumes: {_listed(volumes)}
+  networks: [wan, site-{cluster.id}]
+  ports: ["127.0.0.1:${{{variable}:-{port}}}:{containers.API_PORT}"]
+  cpus: {settings.cpus:g}
+  mem_limit: {memory_mb}m
+"""
+    return indent(body, "  ")
+
+
+def _lease_member(number: int, ports: Ports) -> str:
+    """A tenth of the usual times, so that there is something to see."""
+    name = f"lease-{number}"
+    times = {"normal-lease": 6_000, "max-lease": 18_000, "max-shutdown": 1_000}
+    times |= {"min-grab": 500, "held-delay": 10}
+    command = ["lease", "run", "--redis", "redis://redis:6379/0", "--group", "testbed"]
+    command += ["--node", name, "--partitions", "32"]
+    command += ["--handler", "python:spillover.live.leases.streams.example:consume_async"]
+    command += [word for key, ms in times.items() for word in (f"--{key}-ms", str(ms))]
+    command += ["--bind", f"0.0.0.0:{containers.API_PORT}"]
+    publish = f"127.0.0.1:${{LEASE_{number}_PORT:-{ports.lease_member(number)}}}"
+    body = f"""\
+{name}:
+  <<: *spillover
+  profiles: [leases]
+  command: {_listed(command)}
+  depends_on: {{redis: {{condition: service_healthy}}}}
+  networks: [wan, watch]
+  ports: ["{publish}:{containers.API_PORT}"]
+  cpus: 1.0
+  mem_limit: 256m
+"""
+    return indent(body, "  ")
+
+
+def _load(topology: Topology) -> str:
+    """Users of all sites, each with their own."""
+    targets = [f"--target={cluster}={api_url(cluster)}" for cluster in topology.cluster_ids]
+    waits = "".join(
+        f"\n    node-{cluster}: {{condition: service_healthy}}" for cluster in topology.cluster_ids
+    )
+    body = f"""\
+load:
+  <<: *spillover
+  profiles: [load]
+  entrypoint: [spillover-loadgen]
+  command: {_listed(["run", *targets, "--workload", "bursts", "--seed", "1"])}
+  depends_on:{waits}
+  networks: {_sites(topology)}
+  healthcheck: {{disable: true}}
+  stop_grace_period: 10s
+  cpus: 1.0
+  mem_limit: 512m
+"""
+    return indent(body, "  ")
+
+
+def _prometheus(topology: Topology, settings: ComposeSettings) -> str:
+    """It watches each site from within: what is cut off from the others stays in sight."""
+    volumes = ["./prometheus/prometheus.yml:/etc/prometheus/prometheus.yml:ro"]
+    if settings.build is not None:
+        volumes.append(f"{settings.build}/dashboards/alerts.yaml:/etc/prometheus/alerts.yaml:ro")
+    command = ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
+    command += ["--storage.tsdb.retention.time=1d", "--storage.tsdb.retention.size=512MB"]
+    probe = "http://127.0.0.1:9090/-/ready"
+    body = f"""\
+prometheus:
+  image: prom/prometheus:v2.53.3
+  command: {_listed(command)}
+  restart: unless-stopped
+  volumes: {_listed(volumes)}
+  networks: {_sites(topology, "watch")}
+  ports: ["127.0.0.1:${{PROMETHEUS_PORT:-{settings.ports.prometheus}}}:9090"]
+  cpus: 1.0
+  mem_limit: 512m
+  healthcheck: {{<<: *healthcheck, test: [CMD, wget, -q, --spider, "{probe}"]}}
+"""
+    return indent(body, "  ")
+
+
+def _grafana(settings: ComposeSettings) -> str:
+    """Anybody on this machine may look, nobody may change."""
+    etc = "/etc/grafana/provisioning"
+    volumes = [
+        f"./grafana/datasources.yaml:{etc}/datasources/spillover.yaml:ro",
+        f"./grafana/dashboards.yaml:{etc}/dashboards/spillover.yaml:ro",
+    ]
+    if settings.build is not None:
+        volumes.append(f"{settings.build}/dashboards/grafana:/var/lib/grafana/dashboards:ro")
+    body = f"""\
+grafana:
+  image: grafana/grafana:11.6.0
+  restart: unless-stopped
+  environment:
+    GF_ANALYTICS_CHECK_FOR_UPDATES: "false"
+    GF_ANALYTICS_REPORTING_ENABLED: "false"
+    GF_AUTH_ANONYMOUS_ENABLED: "true"
+    GF_AUTH_ANONYMOUS_ORG_ROLE: Viewer
+    GF_AUTH_DISABLE_LOGIN_FORM: "true"
+  volumes: {_listed(volumes)}
+  networks: [watch]
+  ports: ["127.0.0.1:${{GRAFANA_PORT:-{settings.ports.grafana}}}:3000"]
+  cpus: 1.0
+  mem_limit: 512m
+  healthcheck: {{<<: *healthcheck, test: [CMD, wget, -q, --spider, "http://127.0.0.1:3000/api/health"]}}
+"""
+    return indent(body, "  ")
+
+
+def _networks(topology: Topology) -> str:
+    lines = ["# The wide-area network, the sites, and a network of those who only look on."]
+    lines += ["networks:", "  wan: {}"]
+    lines += [f"  site-{cluster}: {{}}" for cluster in topology.cluster_ids]
+    return "\n".join([*lines, "  watch: {}"])
+
+
+def _sites(topology: Topology, *others: str) -> str:
+    names = [f"site-{cluster}" for cluster in topology.cluster_ids] + list(others)
+    return f"[{', '.join(names)}]"
+
+
+def _build(topology: Topology, settings: ComposeSettings) -> str | None:
+    """How the image is built. What it has anyway is not said."""
+    if settings.build is None:
+        return None
+    extras = containers.extras(topology)
+    told = "" if extras == containers.EXTRAS else f", args: {{EXTRAS: {_quoted(' '.join(extras))}}}"
+    return f"{{context: {_quoted(settings.build)}, dockerfile: deploy/Dockerfile{told}}}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """A list of texts."""
+    return f"[{', '.join(map(_quoted, words))}]"
+
+
+def _quoted(text: str) -> str:
+    """Text for YAML, which takes JSON's; compose would replace what begins with a dollar."""
+    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

@@ -1,0 +1,261 @@
+"""A topology as Kubernetes manifests, for `kubectl apply -k`: a StatefulSet of one node and its
+Services for each site, and what all sites share.
+
+Clients come to the Service of a site, which knows only nodes that are ready. Neighbors come to the
+pod by its own name, ready or not: a node that drains still has answers to give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spillover.inputs.yaml_text import dump_yaml
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from spillover.tools.deployment import containers
+from spillover.tools.deployment.containers import API_PORT, DRAIN_TIMEOUT_S, PEER_PORT
+
+KIND = "kubernetes"
+SITE_FILES = "site-*.yaml"
+
+SETTLE_S = 5
+"""Between the decision to end a pod and the drain: until then, clients may still be sent there."""
+
+GRACE_S = SETTLE_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
+
+_NAMESPACE = "spillover"
+_TOPOLOGY = "spillover-topology"
+_PART = {"app.kubernetes.io/name": "spillover"}
+_SITE = "spillover.dev/site"
+
+Manifest: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """What the user may choose."""
+
+    image: str = containers.IMAGE
+    cpus: float = containers.CPUS
+    memory_mb: int = containers.MEMORY_MB
+
+
+def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[str, str]:
+    """All manifests, by path beside the kustomization."""
+    inside = containers.in_containers(topology, _api_url, _peer_url)
+    text = containers.topology_text(KIND, inside)
+    shared = {
+        "namespace.yaml": [_namespace()],
+        "topology.yaml": [_config(text)],
+        "disruption.yaml": [_disruption()],
+        "network.yaml": [_network()],
+    }
+    sites = {
+        f"site-{cluster.id}.yaml": [
+            _service(cluster.id),
+            _peer_service(cluster.id),
+            _stateful_set(cluster, settings, hashlib.sha256(text.encode()).hexdigest()[:16]),
+        ]
+        for cluster in topology.clusters
+    }
+    manifests = shared | sites
+    files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
+    heading = containers.heading(KIND, topology)
+    return {
+        name: heading + "---\n".join(dump_yaml(document) for document in documents)
+        for name, documents in files.items()
+    }
+
+
+def _api_url(cluster: ClusterId) -> str:
+    return f"http://{_name(cluster)}:{API_PORT}"
+
+
+def _peer_url(cluster: ClusterId) -> str:
+    return f"http://{_name(cluster)}-0.{_peers_name(cluster)}:{PEER_PORT}"
+
+
+def _name(cluster: str) -> str:
+    """With letters in front: an id may begin with a digit, which a Service may not."""
+    return f"node-{cluster}"
+
+
+def _peers_name(cluster: str) -> str:
+    """Of the Service for neighbors. A prefix of its own: other ids may end with any suffix."""
+    return f"peers-{cluster}"
+
+
+def _labels(cluster: str) -> dict[str, str]:
+    return {**_PART, _SITE: cluster}
+
+
+def _manifest(
+    version: str, kind: str, name: str, labels: Mapping[str, str], **fields: Any
+) -> Manifest:
+    metadata = {"name": name, "labels": dict(labels)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+# --- what all sites share ---------------------------------------------------------------------
+
+
+def _kustomization(resources: list[str]) -> Manifest:
+    """`kustomize edit set image` changes the image for all sites."""
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": _NAMESPACE,
+        "resources": resources,
+    }
+
+
+def _namespace() -> Manifest:
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return _manifest("v1", "Namespace", _NAMESPACE, _PART | enforced)
+
+
+def _config(text: str) -> Manifest:
+    return _manifest("v1", "ConfigMap", _TOPOLOGY, _PART, data={"topology.yaml": text})
+
+
+def _disruption() -> Manifest:
+    """One site at a time: its neighbors take over what it hands on as it drains."""
+    spec = {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": dict(_PART)},
+    }
+    return _manifest("policy/v1", "PodDisruptionBudget", "spillover", _PART, spec=spec)
+
+
+def _network() -> Manifest:
+    """What neighbors say to each other has no password: nobody else may say it."""
+    nodes = {"podSelector": {"matchLabels": dict(_PART)}}
+    spec = {
+        "podSelector": {"matchLabels": dict(_PART)},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"ports": [{"port": "http", "protocol": "TCP"}]},
+            {"ports": [{"port": "peers", "protocol": "TCP"}], "from": [nodes]},
+        ],
+    }
+    return _manifest("networking.k8s.io/v1", "NetworkPolicy", "spillover", _PART, spec=spec)
+
+
+# --- a site -----------------------------------------------------------------------------------
+
+
+def _service(cluster: str) -> Manifest:
+    spec = {
+        "selector": _labels(cluster),
+        "ports": [{"name": "http", "port": API_PORT, "targetPort": "http", "protocol": "TCP"}],
+    }
+    return _manifest("v1", "Service", _name(cluster), _labels(cluster), spec=spec)
+
+
+def _peer_service(cluster: str) -> Manifest:
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": _labels(cluster),
+        "ports": [{"name": "peers", "port": PEER_PORT, "targetPort": "peers", "protocol": "TCP"}],
+    }
+    return _manifest("v1", "Service", _peers_name(cluster), _labels(cluster), spec=spec)
+
+
+def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str) -> Manifest:
+    """One pod: a site is one queue. Its checksum makes a new topology restart it.
+
+    Parallel, since the other policy waits for an old pod that never becomes ready instead of
+    replacing it: then nothing but deleting it by hand would end a failed rollout.
+    """
+    labels = _labels(cluster.id)
+    metrics = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(API_PORT),
+        "prometheus.io/path": "/metrics",
+    }
+    metadata = {
+        "labels": labels,
+        "annotations": {"spillover.dev/topology-sha256": checksum, **metrics},
+    }
+    spec = {
+        "replicas": 1,
+        "podManagementPolicy": "Parallel",
+        "serviceName": _peers_name(cluster.id),
+        "selector": {"matchLabels": _labels(cluster.id)},
+        "template": {"metadata": metadata, "spec": _pod(cluster, settings)},
+    }
+    return _manifest("apps/v1", "StatefulSet", _name(cluster.id), labels, spec=spec)
+
+
+def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
+    apart = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": dict(_PART)},
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    }
+    return {
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "topologySpreadConstraints": [apart],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": containers.USER_ID,
+            "runAsGroup": containers.USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(cluster, settings)],
+        "volumes": [
+            {"name": "topology", "configMap": {"name": _TOPOLOGY}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        ],
+    }
+
+
+def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
+    """Draining begins some seconds after the pod was taken off the Service, and ends with SIGTERM,
+    which drains too and waits for what is left."""
+    drain = f"sleep {SETTLE_S}; spillover drain --no-wait http://127.0.0.1:{API_PORT}"
+    memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
+    return {
+        "name": "node",
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": containers.node_command(cluster, testbed=False),
+        "ports": [
+            {"name": "http", "containerPort": API_PORT, "protocol": "TCP"},
+            {"name": "peers", "containerPort": PEER_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": _probe("/healthz", period_s=1, failures=60),
+        "livenessProbe": _probe("/healthz", period_s=10, failures=3),
+        "readinessProbe": _probe("/readyz", period_s=2, failures=1),
+        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", drain]}}},
+        "resources": {
+            "requests": {"cpu": "100m", "memory": memory},
+            "limits": {"cpu": f"{settings.cpus * 1000:.0f}m", "memory": memory},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+        ],
+    }
+
+
+def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 2,
+        "failureThreshold": failures,
+    }

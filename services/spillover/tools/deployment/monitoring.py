@@ -1,0 +1,62 @@
+"""What Prometheus and Grafana are told in a compose project.
+
+The dashboards and the alert rules themselves are in dashboards/ of the checkout.
+"""
+
+from __future__ import annotations
+
+from spillover.model.topology import Topology
+from spillover.tools.deployment.containers import API_PORT, heading
+from spillover.tools.deployment.ports import LEASE_MEMBERS
+
+SCRAPE_INTERVAL_S = 2
+"""Bursts of the testbed last two seconds."""
+
+GRAFANA_FILES = {
+    "grafana/datasources.yaml": f"""\
+apiVersion: 1
+datasources:
+  - name: Prometheus
+    uid: prometheus
+    type: prometheus
+    access: proxy
+    url: http://prometheus:9090
+    isDefault: true
+    jsonData: {{timeInterval: {SCRAPE_INTERVAL_S}s}}
+""",
+    "grafana/dashboards.yaml": """\
+apiVersion: 1
+providers:
+  - name: spillover
+    type: file
+    disableDeletion: true
+    options: {path: /var/lib/grafana/dashboards}
+""",
+}
+"""By path beside the compose file."""
+
+
+def prometheus_text(kind: str, topology: Topology, *, has_rules: bool) -> str:
+    """Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
+    nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
+    members = [f"lease-{number}" for number in range(1, LEASE_MEMBERS + 1)]
+    rules = "rule_files: [/etc/prometheus/alerts.yaml]\n" if has_rules else ""
+    return f"""\
+{heading(kind, topology)}\
+global: {{scrape_interval: {SCRAPE_INTERVAL_S}s, evaluation_interval: {SCRAPE_INTERVAL_S}s}}
+{rules}\
+scrape_configs:
+  - job_name: spillover
+    static_configs:
+      - targets: {_listed(nodes)}
+  # By name, since those of a profile that is not up are not down but not there.
+  - job_name: spillover-leases
+    dns_sd_configs:
+      - {{names: {_listed(members)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
+    relabel_configs:
+      - {{source_labels: [__meta_dns_name], target_label: instance}}
+"""
+
+
+def _listed(targets: list[str]) -> str:
+    return "[" + ", ".join(f'"{target}"' for target in targets) + "]"

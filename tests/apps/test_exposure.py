@@ -1,0 +1,77 @@
+"""Which paths are answered where: at one socket, or clients and neighbors at one each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from spillover.apps.node.exposure import PeerDoor, PublicDoor
+from spillover.apps.node.server import NodeServer
+from spillover.live.http.client import HttpClient
+from spillover.live.process.listening import bind_socket
+
+
+async def status_and_reason(client, path, method="GET"):
+    response = await client.request(method, path, timeout_s=5)
+    try:
+        return response.status, json.loads(response.body).get("reason")
+    except ValueError:
+        return response.status, None
+
+
+OTHER_VERSIONS = ["/peer/v2/forward", "/peer/v2", "/peer/v11/x/y", "/peer/v0/"]
+UNKNOWN = ["/peer/v1/other", "/peer/v1", "/peer/", "/peer/x", "/peer/vx/y"]
+
+
+def test_another_version_is_refused_with_the_one_that_is_spoken(nodes):
+    """400, which a neighbor takes for surely not accepted; other paths are not found."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            send = federation["a"].send
+            for path in OTHER_VERSIONS:
+                for method in ("GET", "POST"):
+                    status, headers, problem = await send(method, path)
+                    assert (status, problem["reason"]) == (400, "wrong_version"), path
+                    assert "expected /peer/v1/" in problem["detail"]
+                    assert headers[b"content-type"] == b"application/problem+json"
+            for path in UNKNOWN:
+                status, _, problem = await send("POST", path)
+                assert (status, problem["reason"]) == (404, "not_found"), path
+
+    nodes.run(main)
+
+
+def test_two_doors_to_one_node(nodes):
+    """The public one has no /peer/, the neighbors' has nothing else but health."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            app = federation["a"].server.config.app
+            opened = []
+            for door in (PublicDoor(app), PeerDoor(app)):
+                listening = bind_socket("127.0.0.1", 0)
+                server = NodeServer(door)
+                serving = asyncio.create_task(server.serve(sockets=[listening]))
+                await server.ready.wait()
+                client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
+                opened.append((client, server, serving))
+            public, peers = (client for client, *_ in opened)
+            not_found = (404, "not_found")
+            for path in ("/peer/v1/reports?from=b", "/peer/v2/x", "/peer/", "/peer/v1/federation"):
+                assert await status_and_reason(public, path) == not_found
+                assert (await status_and_reason(peers, path, "PATCH"))[1] in {
+                    *("method_not_allowed", "not_found", "wrong_version")
+                }
+            for path in ("/state", "/readyz", "/metrics", "/openapi.json", "/peer", "/federation"):
+                assert await status_and_reason(peers, path) == not_found
+            assert await status_and_reason(peers, "/requests", "POST") == not_found
+            for path in ("/healthz", "/state"):
+                assert await status_and_reason(public, path) == (200, None)
+            assert await status_and_reason(peers, "/healthz") == (200, None)
+            for client, server, serving in opened:
+                await client.close()
+                server.stop()
+                await serving
+
+    nodes.run(main)

@@ -1,0 +1,500 @@
+"""The machine of a lease member, story by story: events in, commands out, checked each time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from spillover.core.leases import events as ev
+from spillover.core.leases.agenda import MemberSettings
+from spillover.core.leases.machine import LeaseMember, State
+from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes()
+PERIOD_S = TIMES.normal_lease_ms / 1000.0
+LEASE_S = TIMES.max_lease_ms / 1000.0
+SHUTDOWN_S = TIMES.max_shutdown_ms / 1000.0
+ENTITLED_S = LEASE_S * 0.9
+
+
+class Story:
+    """Member a of a group of six partitions; its store answers when the story says so."""
+
+    def __init__(self, partitions=6, seed=1):
+        settings = MemberSettings(node="a", partitions=partitions, times=TIMES)
+        self.machine = LeaseMember(settings, Random(seed))
+        self.now_s = 1000.0
+        self.commands = []
+
+    def tell(self, event, after_s=0.0):
+        """Hand an event in so much later; the commands."""
+        self.now_s += after_s
+        self.commands = self.machine.handle(event, self.now_s)
+        self.machine.check()
+        return self.commands
+
+    def wait(self, seconds):
+        """Let time pass, waking the machine when it wants; all commands of that time."""
+        end_s, given = self.now_s + seconds, []
+        while self.machine.next_deadline() <= end_s:
+            self.now_s = max(self.now_s, self.machine.next_deadline())
+            given += self.tell(ev.Woke())
+        self.now_s = end_s
+        self.commands = given
+        return given
+
+    def answer(self, kind, answer=None):
+        """Answer the last ask of that kind."""
+        return self.tell(ev.Answered(self.last(kind), answer))
+
+    def last(self, kind):
+        found = [command for command in self.commands if isinstance(command, kind)]
+        assert found, (kind, self.commands)
+        return found[-1]
+
+    def given(self, kind):
+        return [command for command in self.commands if isinstance(command, kind)]
+
+    def told(self):
+        return [command.event for command in self.commands if isinstance(command, ev.Tell)]
+
+    def join(self):
+        self.tell(ev.Started())
+        self.answer(ev.AskJoin, Joined(ok=True, other_alive_ms=0.0, era="one"))
+        assert self.given(ev.BeginRenewals)
+        return self
+
+    def survey(self, counts, **seen):
+        """Wait for the next survey and answer it."""
+        self.wait(1.2 * PERIOD_S)
+        return self.answer(ev.AskSurvey, self.seen(counts, **seen))
+
+    def seen(self, counts, free=(), mine=(), held=(), lately=None, own=()):
+        floor = self.machine.settings.partitions // len(counts)
+        above = sum(count > floor for count in counts.values())
+        standing = Standing(dict(counts), {**dict.fromkeys(counts, 0), **(lately or {})}, above)
+        return Survey("one", standing, free=list(free), mine=list(mine), held=list(held), own=own)
+
+    def own(self, *partitions, epoch=7):
+        """Serve these."""
+        self.survey({"a": 0, "b": 0}, mine=partitions)
+        asks = self.given(ev.AskActivate)
+        started = []
+        for ask in asks:
+            started += self.tell(ev.Answered(ask, Activation(epoch, 0.0)))
+        self.commands = started
+        return self
+
+    def renew(self, pairs, flags, after_s=0.0, sent_before_s=0.0):
+        self.now_s += after_s
+        answers = [(p, f != "0", f == "2") for (p, _), f in zip(pairs, flags, strict=True)]
+        sent_s = self.now_s - sent_before_s
+        return self.tell(ev.RenewalAnswered(sent_s, pairs, Renewed("one", answers)))
+
+
+def test_joins_claims_its_share_and_runs_it():
+    """Survey, challenge, wait, grab, activate, run; and no more than falls to this member."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 0}, free=range(6))
+    (challenge,) = story.given(ev.PublishChallenge)
+    challenged = challenge.partitions
+    assert len(challenged) == 3
+    assert story.told() == ["challenged"] * 3
+    story.wait(0.1)
+    grabs = story.given(ev.AskGrab)
+    assert [ask.partition for ask in grabs] == challenged
+    story.tell(ev.Answered(grabs[0], True))
+    assert story.told() == ["grabbed"]
+    story.answer(ev.AskActivate, Activation(9, 0.0))
+    run = story.last(ev.RunHandler)
+    assert (run.partition, run.epoch) == (challenged[0], 9)
+    assert run.fence_s == story.now_s + ENTITLED_S
+    assert story.last(ev.StartRenewing).epoch == 9
+    assert story.told() == ["acquired"]
+
+
+def test_two_members_that_see_the_same_challenge_different_partitions():
+    """What is free is shared out in thought, so that no two run for the same."""
+    parts = {}
+    for name in ("a", "b", "c"):
+        machine = LeaseMember(MemberSettings(node=name, partitions=7, times=TIMES), Random(1))
+        joined = machine.handle(ev.Started(), 0.0)[0]
+        machine.handle(ev.Answered(joined, Joined(ok=True, other_alive_ms=0.0, era="")), 0.0)
+        (ask,) = machine.handle(ev.Woke(), 10.0)
+        standing = Standing({"a": 1, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 0}, 0)
+        commands = machine.handle(ev.Answered(ask, Survey("", standing, [1, 2, 3, 4, 5, 6])), 10.0)
+        (challenge,) = [c for c in commands if isinstance(c, ev.PublishChallenge)]
+        parts[name] = set(challenge.partitions)
+    assert {name: len(part) for name, part in parts.items()} == {"a": 2, "b": 2, "c": 2}
+    assert parts["a"] | parts["b"] | parts["c"] == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_challenge_that_cannot_succeed_is_left_to_others():
+    """At its own share a member neither challenges nor races."""
+    story = Story().join().own(0, 1, 2)
+    held = [(p, "b", 1e6) for p in (3, 4, 5)]
+    story.survey({"a": 3, "b": 3}, held=held)
+    assert story.commands == []
+    story.tell(ev.Challenged(4))
+    assert story.wait(1.0) == []
+
+
+def test_from_the_largest_holder_within_the_budget():
+    """A newcomer of three members with twelve partitions takes one in a period."""
+    story = Story(partitions=12).join()
+    held = [(p, "b" if p < 7 else "c", 1e6) for p in range(12)]
+    story.survey({"a": 0, "b": 7, "c": 5}, held=held)
+    (challenge,) = story.given(ev.PublishChallenge)
+    (challenged,) = challenge.partitions
+    assert challenged < 7
+    story.survey({"a": 0, "b": 7, "c": 5}, held=held, lately={"a": 1})
+    assert not story.given(ev.PublishChallenge)
+    fresh = [(p, owner, 10.0) for p, owner, _ in held]
+    story.survey({"a": 0, "b": 7, "c": 5}, held=fresh)
+    assert not story.given(ev.PublishChallenge)
+
+
+def test_a_holder_that_lost_stops_keeps_its_lease_and_releases():
+    """Asked after its wait, told to stop; the message follows the release."""
+    story = Story().join().own(2)
+    story.tell(ev.Challenged(2))
+    story.wait(1.0)
+    story.answer(ev.AskWanted, True)
+    assert story.told() == ["releasing"]
+    assert story.last(ev.AskDrain).partition == 2
+    stop = story.last(ev.StopHandler)
+    assert stop.by_s < story.now_s + SHUTDOWN_S
+    assert not story.given(ev.StopRenewing)
+    story.renew([(2, 7)], "2", after_s=1.0)
+    assert not story.given(ev.StopHandler)
+    story.tell(ev.HandlerEnded(2, 7), after_s=1.0)
+    assert story.told() == ["released"]
+    assert story.given(ev.StopRenewing)
+    story.answer(ev.AskRelease, True)
+    assert story.given(ev.PublishAllocated)
+
+
+def test_a_handler_that_does_not_stop_in_time_is_fenced():
+    """Before the store lets the winner in."""
+    story = Story().join().own(2)
+    story.renew([(2, 7)], "2")
+    (stop,) = story.given(ev.StopHandler)
+    story.wait(stop.by_s - story.now_s - 0.1)
+    assert not story.given(ev.FenceHandler)
+    story.wait(0.2)
+    assert story.told() == ["fenced"]
+    assert story.tell(ev.HandlerEnded(2, 7)) == []
+
+
+def test_the_own_lease_counts_from_when_the_renewal_was_sent():
+    """And lasts a margin less than the store's."""
+    story = Story().join().own(2)
+    story.renew([(2, 7)], "1", after_s=50.0, sent_before_s=20.0)
+    ((_, _, fence_s),) = story.last(ev.LeasesExtended).leases
+    assert fence_s == story.now_s - 20.0 + ENTITLED_S
+    story.wait(fence_s - story.now_s - 0.01)
+    assert not story.given(ev.FenceHandler)
+    story.wait(0.02)
+    assert story.given(ev.FenceHandler)
+    assert story.told() == ["fenced"]
+
+
+def test_what_slept_beyond_its_lease_fences_itself_before_it_hears_anything():
+    """A renewal that comes back late does not revive."""
+    story = Story().join().own(2, 3)
+    story.now_s += LEASE_S
+    commands = story.renew([(2, 7), (3, 7)], "11", sent_before_s=LEASE_S)
+    assert {type(command) for command in commands} == {
+        ev.FenceHandler,
+        ev.StopRenewing,
+        ev.Tell,
+        ev.AskSurvey,
+    }
+
+
+def test_what_its_renewals_kept_while_it_was_busy_it_keeps():
+    """Three lease times: they come from another process, and are handed in before anything."""
+    story = Story().join().own(2, 3)
+    story.now_s += 3.0 * LEASE_S
+    story.renew([(2, 7), (3, 7)], "11", sent_before_s=1.0)
+    assert not story.given(ev.FenceHandler)
+    assert len(story.last(ev.LeasesExtended).leases) == 2
+    story.wait(0.5 * LEASE_S)
+    assert not story.given(ev.FenceHandler)
+
+
+def test_what_is_seen_to_be_kept_is_kept_before_its_renewals_are_heard_of():
+    """The interpreter was held; what kept the leases has written it down."""
+    story = Story().join().own(2, 3)
+    story.now_s += 3.0 * LEASE_S
+    story.tell(ev.LeasesSeen([(2, 7, story.now_s + 50.0), (3, 6, story.now_s + 50.0)]))
+    assert [command.partition for command in story.given(ev.FenceHandler)] == [3]
+    story.wait(49.0)
+    assert not story.given(ev.FenceHandler)
+    story.wait(2.0)
+    assert story.given(ev.FenceHandler)
+
+
+def test_a_member_that_is_woken_too_late_fences_itself_before_it_hears_anything():
+    """Whatever else comes first."""
+    story = Story().join().own(2)
+    story.tell(ev.HandlerEnded(2, 7), after_s=LEASE_S)
+    assert "fenced" in story.told()
+    assert not story.given(ev.AskRelease)
+
+
+def test_a_lease_that_the_store_knows_no_more_is_lost_at_once():
+    """And the answer of an earlier renewal changes nothing."""
+    story = Story().join().own(2)
+    story.renew([(2, 7)], "0", after_s=1.0)
+    assert story.told() == ["lost"]
+    assert story.given(ev.FenceHandler)
+    assert story.renew([(2, 7)], "1", sent_before_s=0.5) == []
+
+
+def test_an_answer_that_comes_twice_or_late_starts_nothing_twice():
+    """Activations: the second copy, and one that outlived its lease, which is given back."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 0}, mine=[4])
+    ask = story.last(ev.AskActivate)
+    story.tell(ev.Answered(ask, Activation(5, 0.0)))
+    assert story.given(ev.RunHandler)
+    assert story.tell(ev.Answered(ask, Activation(5, 0.0))) == []
+    story.survey({"a": 0, "b": 0}, mine=[5])
+    ask = story.last(ev.AskActivate)
+    story.wait(0.95 * LEASE_S)
+    story.tell(ev.Answered(ask, Activation(6, 0.0)))
+    assert not story.given(ev.RunHandler)
+    assert story.last(ev.AskRelease).epoch == 6
+
+
+def test_what_was_granted_in_an_answer_that_got_lost_is_given_back():
+    """A survey tells of it; what a process of the same id had before is not touched."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 0}, mine=[4])
+    story.answer(ev.AskActivate, Activation(None, 0.0))
+    story.survey({"a": 2, "b": 0}, own=[(4, 9), (5, 8)])
+    (release,) = story.given(ev.AskRelease)
+    assert (release.partition, release.epoch) == (4, 9)
+    story.survey({"a": 1, "b": 0}, own=[(5, 8)])
+    assert not story.given(ev.AskRelease)
+
+
+def test_a_winner_waits_for_the_message_a_poll_or_the_shutdown_limit():
+    """Whichever comes first asks again."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 6}, mine=[1])
+    story.answer(ev.AskActivate, Activation(None, 5_000.0))
+    story.wait(4.9)
+    assert not story.given(ev.AskActivate)
+    story.wait(0.2)
+    story.answer(ev.AskActivate, Activation(None, 100_000.0))
+    story.tell(ev.Allocated(1), after_s=1.0)
+    story.answer(ev.AskActivate, Activation(None, 100_000.0))
+    story.wait(SHUTDOWN_S + 0.1)
+    story.answer(ev.AskActivate, Activation(None, 0.0))
+    story.tell(ev.Allocated(1))
+    assert not story.given(ev.AskActivate)
+
+
+def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing():
+    """Told once that it is down and once that it is back; then it looks."""
+    story = Story().join().own(2)
+    story.renew([(2, 7)], "1", after_s=10.0)
+    told = []
+    for _ in range(2):
+        story.tell(ev.RenewalFailed("connection refused", story.now_s + 39.0), after_s=40.0)
+        told += story.told()
+    assert story.machine.is_down
+    assert story.machine.problem == "connection refused"
+    story.renew([(2, 7)], "1", after_s=20.0)
+    told += story.told()
+    assert told == ["redis_down", "redis_up", "renewed_late"]
+    story.tell(ev.RenewalFailed("old news", story.now_s - 1.0))
+    assert not story.machine.is_down
+    story.wait(SHUTDOWN_S)
+    assert story.given(ev.AskSurvey)
+    assert not story.given(ev.FenceHandler)
+
+
+def test_longer_than_the_lease_fences_everything():
+    """Once each; and after the store is back, what is free is claimed anew."""
+    story = Story().join().own(2, 3)
+    story.tell(ev.RenewalFailed("gone", story.now_s))
+    story.wait(LEASE_S)
+    assert sorted(c.partition for c in story.given(ev.FenceHandler)) == [2, 3]
+    story.tell(ev.HandlerEnded(2, 7))
+    story.survey({"a": 2, "b": 3}, own=[(2, 7), (3, 7)])
+    (release,) = story.given(ev.AskRelease)
+    assert release.partition == 2
+    story.tell(ev.HandlerEnded(3, 7))
+    story.survey({"a": 0, "b": 3}, free=[2, 3])
+    assert sorted(story.last(ev.PublishChallenge).partitions) == [2, 3]
+
+
+def test_a_handler_that_fails_gives_its_partition_up_and_is_not_tried_at_once():
+    """Away for longer each time, within bounds; meanwhile another may have it."""
+    story = Story(partitions=1).join()
+    away_s = []
+    for epoch in range(7, 17):
+        if epoch == 7:
+            story.own(0, epoch=epoch)
+        story.tell(ev.HandlerEnded(0, epoch, "ValueError"), after_s=1.0)
+        assert story.told() == ["released"]
+        story.answer(ev.AskRelease, True)
+        failed_s = story.now_s
+        while not story.given(ev.PublishChallenge):
+            story.survey({"a": 0}, free=[0])
+        away_s.append(story.now_s - failed_s)
+        story.wait(1.0)
+        story.answer(ev.AskGrab, True)
+        story.answer(ev.AskActivate, Activation(epoch + 1, 0.0))
+    assert away_s[0] < 1.3 * PERIOD_S
+    assert 0.5 * LEASE_S < away_s[-1] < LEASE_S + 1.3 * PERIOD_S
+
+
+def test_a_hung_handler_loses_its_partition():
+    """Given up while the lease lasts, fenced at the limit, and not served again before it ended."""
+    story = Story().join().own(2)
+    story.tell(ev.HandlerHung(2, 7))
+    assert story.told() == ["releasing"]
+    assert story.given(ev.AskDrain)
+    story.wait(SHUTDOWN_S)
+    assert "fenced" in story.told()
+    story.survey({"a": 0, "b": 6}, mine=[2])
+    assert not story.given(ev.AskActivate)
+    story.tell(ev.HandlerEnded(2, 7))
+    assert story.given(ev.AskActivate)
+
+
+def test_a_member_whose_id_is_taken_waits_visibly_and_gives_up():
+    """One maximum lease, asking again meanwhile."""
+    story = Story()
+    story.tell(ev.Started())
+    began_s = story.now_s
+    while not story.given(ev.Finished):
+        ask = story.last(ev.AskJoin)
+        story.tell(ev.Answered(ask, Joined(ok=False, other_alive_ms=150_000.0, era="one")))
+        if not story.given(ev.Finished):
+            assert story.machine.state is State.WAITING
+            while not story.given(ev.AskJoin):
+                story.wait(story.machine.next_deadline() - story.now_s)
+    assert "id a is alive" in story.last(ev.Finished).problem
+    assert story.now_s - began_s == pytest.approx(LEASE_S)
+    assert story.tell(ev.Challenged(0)) == []
+
+
+def test_a_namesake_that_is_about_to_count_as_dead_is_waited_for_a_little_longer():
+    """Clocks run unlike: a fast one must not give up before the store has made up its mind."""
+    story = Story()
+    story.tell(ev.Started())
+    began_s = story.now_s
+    while story.machine.state is not State.MEMBER:
+        waited_s = story.now_s - began_s
+        alive_s = 1.05 * LEASE_S - waited_s
+        ok = alive_s <= 0.0
+        story.answer(ev.AskJoin, Joined(ok, max(0.0, alive_s) * 1000.0, "one"))
+        while not ok and not story.given(ev.AskJoin):
+            story.wait(story.machine.next_deadline() - story.now_s)
+    assert story.now_s - began_s < 1.06 * LEASE_S
+
+
+def test_a_member_whose_namesake_died_comes_in_when_that_is_known():
+    """Also after answers that never came."""
+    story = Story()
+    story.tell(ev.Started())
+    story.tell(ev.AskFailed(story.last(ev.AskJoin), "refused"))
+    story.wait(PERIOD_S)
+    story.answer(ev.AskJoin, Joined(ok=False, other_alive_ms=9_000.0, era="one"))
+    story.wait(9.0)
+    story.answer(ev.AskJoin, Joined(ok=True, other_alive_ms=0.0, era="one"))
+    assert story.machine.state is State.MEMBER
+
+
+def test_one_that_was_displaced_while_it_slept_stops_everything_and_waits():
+    """Another process of its id came in."""
+    story = Story().join().own(2)
+    story.tell(ev.RenewalAnswered(story.now_s, [(2, 7)], Renewed("one", [(2, False, False)], True)))
+    assert story.told() == ["lost"]
+    assert story.given(ev.EndRenewals)
+    assert story.given(ev.AskJoin)
+    assert story.machine.state is State.JOINING
+
+
+def test_a_drain_leaves_first_then_hands_over_then_ends():
+    """So that others count without it when they hear what has come free."""
+    story = Story().join().own(2, 3)
+    story.tell(ev.Drain())
+    assert story.given(ev.EndRenewals)
+    assert not story.given(ev.StopHandler)
+    story.tell(ev.RenewalsEnded())
+    story.answer(ev.AskLeave)
+    assert len(story.given(ev.StopHandler)) == 2
+    for partition in (2, 3):
+        story.tell(ev.HandlerEnded(partition, 7), after_s=0.5)
+        story.answer(ev.AskRelease, True)
+        assert story.given(ev.PublishAllocated)
+    assert story.last(ev.Finished).problem is None
+    assert story.machine.state is State.FINISHED
+
+
+def test_a_drain_ends_in_time_without_a_store_and_without_handlers_that_stop():
+    """Twice the shutdown time, and what the store takes to be given up."""
+    story = Story().join().own(2, 3)
+    story.tell(ev.Drain())
+    began_s = story.now_s
+    story.wait(SHUTDOWN_S)
+    story.tell(ev.HandlerEnded(2, 7))
+    while not story.given(ev.Finished):
+        story.wait(story.machine.next_deadline() - story.now_s)
+    assert story.now_s - began_s <= 2.1 * SHUTDOWN_S
+
+
+def test_a_drain_takes_and_gives_back_what_it_has_won():
+    """So that the mark of the win keeps nobody away."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 6}, mine=[1])
+    ask = story.last(ev.AskActivate)
+    story.tell(ev.Drain())
+    story.tell(ev.RenewalsEnded())
+    story.answer(ev.AskLeave)
+    story.tell(ev.Answered(ask, Activation(9, 0.0)))
+    assert not story.given(ev.RunHandler)
+    story.answer(ev.AskRelease, True)
+    assert story.given(ev.PublishAllocated)
+    assert story.given(ev.Finished)
+
+
+def test_a_release_that_is_not_answered_is_repeated_until_it_does_not_matter():
+    """The lease would be over by itself then."""
+    story = Story().join().own(2)
+    story.tell(ev.HandlerEnded(2, 7))
+    asked = len(story.given(ev.AskRelease))
+    story.wait(LEASE_S * 2)
+    asked += len(story.given(ev.AskRelease))
+    assert 10 <= asked <= 1 + LEASE_S / SHUTDOWN_S
+    assert not story.machine.holdings.releasing
+
+
+def test_hints_lead_to_surveys_but_not_to_one_each():
+    """A hundred messages about others' partitions, four surveys at most in the shutdown time."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 6})
+    surveys = 0
+    for _ in range(100):
+        story.tell(ev.Allocated(3))
+        story.wait(SHUTDOWN_S / 100)
+        surveys += len(story.given(ev.AskSurvey))
+    assert 3 <= surveys <= 5
+
+
+def test_another_era_makes_it_look_and_lose_nothing_that_was_written_anew():
+    """The renewal itself has registered what is held."""
+    story = Story().join().own(2)
+    story.tell(ev.RenewalAnswered(story.now_s, [(2, 7)], Renewed("two", [(2, True, False)])))
+    assert story.machine.era == "two"
+    story.wait(SHUTDOWN_S)
+    assert story.given(ev.AskSurvey)
+    assert 2 in story.machine.holdings.held

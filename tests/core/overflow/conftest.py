@@ -1,0 +1,125 @@
+"""A machine that is told a story: events in, exact commands out, invariants checked each time."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.settings import NodeSettings
+from spillover.model.load import LoadReport
+from spillover.model.request import Outcome, Request
+
+KEEP_DRAW = 0.0
+FORWARD_DRAW = 0.99
+
+
+class Draws(Random):
+    """The random source with its draws written down in advance; 0 after the last of them."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.coming = deque()
+
+    def random(self):
+        return self.coming.popleft() if self.coming else 0.0
+
+
+class Story:
+    """Cluster a with one server and neighbors b and c, unless told otherwise, from time 0 on.
+
+    Draws are 0 unless given, so that requests are kept; with `away=True` the draw is 0.99, which
+    with one request waiting and equal neighbors means: forward, to the last eligible one.
+    """
+
+    def __init__(self, *, neighbors=("b", "c"), delay_s=0.0, **settings):
+        self.draws = Draws()
+        told = {"cluster": "a", "servers": 1, "policy": "paper", **settings}
+        ways = [(neighbor, delay_s) for neighbor in neighbors]
+        self.machine = NodeMachine(NodeSettings(**told), ways, self.draws, 0.0)
+        self.requests = {}
+        self.now_s = 0.0
+
+    def tell(self, event, now_s=None):
+        """Hand an event in, at the time given or the last one; the commands."""
+        self.now_s = self.now_s if now_s is None else now_s
+        commands = self.machine.handle(event, self.now_s)
+        self.machine.check()
+        return commands
+
+    def arrive(
+        self,
+        ref,
+        now_s=None,
+        *,
+        away=False,
+        path=(),
+        origin=None,
+        keyed=True,
+        deadline_s=60.0,
+        size_bytes=0,
+    ):
+        """A request arrives: from a client, or with a path from neighbor 0 (b)."""
+        if away:
+            self.draws.coming.append(FORWARD_DRAW)
+        if origin is None:
+            origin = 0 if path else ev.HOME
+        self.requests[ref] = Request(f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes)
+        return self.tell(ev.Arrived(ref, self.requests[ref], deadline_s, origin), now_s)
+
+    def fill(self, *refs):
+        """The first of these runs, the others wait."""
+        for ref in refs:
+            self.arrive(ref)
+
+    def end(self, ref, now_s=None, outcome=Outcome.DONE, service_s=0.25, result=None):
+        return self.tell(ev.ServiceEnded(ref, outcome, service_s, result), now_s)
+
+    def hear(
+        self,
+        *neighbors,
+        now_s=None,
+        sequence=1,
+        epoch=1,
+        accepting=True,
+        near=1.0,
+        hears=("a",),
+        degraded=False,
+        failed_share=0.0,
+    ):
+        """Reports of these neighbors: idle, well, and hearing us, unless told otherwise. The
+        commands that follow from the last of them."""
+        commands = []
+        for y in neighbors:
+            told = (near, near, 0, 1, accepting, hears, degraded, failed_share)
+            commands = self.tell(ev.Heard(y, LoadReport(epoch, sequence, *told)), now_s)
+        return commands
+
+    def wake(self, now_s):
+        """Woke at this time; the commands, gossip left out."""
+        commands = self.tell(ev.Woke(), now_s)
+        return [c for c in commands if not isinstance(c, ev.Publish | ev.Beat)]
+
+    def start(self, ref, at_s, deadline_s=60.0):
+        return ev.Start(ref, self.requests[ref], at_s, deadline_s)
+
+    def forward(self, ref, neighbor, deadline_s=60.0):
+        return ev.Forward(ref, neighbor, self.requests[ref].onward("a"), deadline_s)
+
+    @property
+    def ledger(self):
+        return {
+            f"{side}.{entry}": count
+            for side in ("home", "foreign")
+            for entry, count in getattr(self.machine.ledger, side).items()
+            if count
+        }
+
+
+@pytest.fixture
+def story():
+    """The maker of stories; its arguments are settings of the node."""
+    return Story

@@ -1,0 +1,340 @@
+"""The health of a cluster: how it is lost, what is tried meanwhile, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from spillover.core.overflow.health import (
+    DEGRADED,
+    FOREIGN_RUN,
+    OTHERS_FAIL_TOO,
+    PATIENCE_NOT_RUN_S,
+    PATIENCE_S,
+    PATIENCE_S_MAX,
+    PROBE_PAUSE_S,
+    PROBE_PAUSE_S_MAX,
+    RECOVERING,
+    RELAPSE_S,
+    RELAPSES_MAX,
+    RUN_LENGTH,
+    SHARE_FORGET_S,
+    SHARE_STEP,
+    SLOW_START_S,
+    SLOW_START_SHARE,
+    WELL,
+    Health,
+    Share,
+)
+
+
+def ended(health, now_s, failed, **how):
+    """Work of an own client has ended, where elsewhere none fails, unless told otherwise."""
+    return health.ended(now_s, failed=failed, **{"usual": 0.0, "is_home": True, **how})
+
+
+def proven(now_s=0.0):
+    """A cluster that has worked for a while."""
+    health = Health()
+    for _ in range(10):
+        ended(health, now_s, False)
+    return health
+
+
+def degraded(now_s=0.0, **how):
+    """A cluster that has just become degraded."""
+    health = proven(now_s)
+    for _ in range(4):
+        ended(health, now_s, True, **how)
+    assert health.degraded
+    return health
+
+
+def recover(health, now_s):
+    """How many successes in a row that takes."""
+    count = 0
+    while health.degraded:
+        ended(health, now_s, False)
+        count += 1
+    return count
+
+
+# --- becoming degraded ------------------------------------------------------------------------
+
+
+def test_two_failures_at_the_start_and_four_later():
+    """A cluster that has never worked is not trusted as one that has."""
+    fresh, old = Health(), proven()
+    assert [ended(fresh, 0.0, True) for _ in range(3)] == [False, True, False]
+    assert [ended(old, 0.0, True) for _ in range(5)] == [False, False, False, True, False]
+    assert (fresh.state, old.state) == (DEGRADED, DEGRADED)
+    assert fresh.changes == old.changes == 1
+
+
+@given(st.lists(st.booleans(), max_size=300))
+def test_what_fails_everywhere_degrades_nobody(failures):
+    """Neither by the share of its origin, nor where neighbors fail the own clients' work."""
+    health = proven()
+    for failed in failures:
+        assert not ended(health, 0.0, failed, usual=1.0)
+    assert health.state == WELL
+
+
+def test_a_cluster_whose_clients_fail_elsewhere_too_is_as_good_as_others():
+    """From OTHERS_FAIL_TOO on; it is well again at once where that turns out later."""
+    health = proven()
+    while health.elsewhere.at(0.0) < OTHERS_FAIL_TOO:
+        health.answered_elsewhere(0.0, failed=True)
+    for _ in range(20):
+        assert not ended(health, 0.0, True)
+    health = degraded()
+    changed = [health.answered_elsewhere(0.0, failed=True) for _ in range(8)]
+    assert changed.count(True) == 1
+    assert health.state == RECOVERING
+
+
+def test_successes_elsewhere_change_nothing():
+    health = degraded()
+    assert not any(health.answered_elsewhere(0.0, failed=False) for _ in range(100))
+    assert health.degraded
+
+
+def test_a_clock_that_stands_still_or_goes_back_harms_nothing():
+    """Events of one instant, and one that is handed in late."""
+    health = proven(10.0)
+    ended(health, 9.0, True)
+    ended(health, 9.0, True)
+    health.tick(8.0)
+    assert 0.0 <= health.failed_share(8.0) <= 1.0
+
+
+# --- what is tried meanwhile ------------------------------------------------------------------
+
+
+def test_probes_begin_after_a_pause_and_one_more_with_each_success():
+    """Never more under way than successes in a row, and one."""
+    health = degraded()
+    assert not health.may_probe(PROBE_PAUSE_S - 0.01, is_home=True)
+    now_s = PROBE_PAUSE_S
+    for run in range(5):
+        taken = 0
+        while health.may_probe(now_s, is_home=True):
+            health.probe(100 * run + taken)
+            taken += 1
+        assert taken == run + 1
+        for ref in range(taken):
+            health.forget(100 * run + ref)
+        ended(health, now_s, False)
+
+
+def test_pauses_double_while_probes_fail_and_begin_anew_with_the_next_degradation():
+    health = degraded()
+    pauses_s, now_s = [], PROBE_PAUSE_S
+    for _ in range(5):
+        ended(health, now_s, True)
+        begun_s = now_s
+        while not health.may_probe(now_s, is_home=True):
+            now_s += PROBE_PAUSE_S / 8
+        pauses_s.append(now_s - begun_s)
+    assert pauses_s == [0.25, 0.5, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX, PROBE_PAUSE_S_MAX]
+    recover(health, now_s)
+    for _ in range(4):
+        ended(health, now_s, True)
+    assert health.may_probe(now_s + PROBE_PAUSE_S, is_home=True)
+
+
+def test_neighbors_are_asked_for_probes_only_after_a_run_or_without_own_work():
+    """FOREIGN_RUN successes, or PATIENCE_S without a request of an own client."""
+    health = degraded()
+    assert not health.invites(PATIENCE_S - 0.01)
+    assert health.invites(PATIENCE_S)
+    health.came(PATIENCE_S)
+    assert not health.invites(2 * PATIENCE_S - 0.01)
+    for _ in range(FOREIGN_RUN - 1):
+        ended(health, PATIENCE_S, False)
+    assert not health.invites(PATIENCE_S)
+    ended(health, PATIENCE_S, False)
+    assert health.invites(PATIENCE_S)
+    assert not Health().invites(1e9), "one that is well needs no probes"
+
+
+def test_a_neighbors_probe_that_fails_makes_more_patient():
+    """It is a client of a healthy cluster who pays for it."""
+    health = degraded()
+    waits_s, now_s = [], 0.0
+    for _ in range(4):
+        begun_s = now_s
+        while not health.invites(now_s):
+            now_s += 1.0
+        waits_s.append(now_s - begun_s)
+        ended(health, now_s, True, is_home=False)
+    assert waits_s == [PATIENCE_S, 2 * PATIENCE_S, PATIENCE_S_MAX, PATIENCE_S_MAX]
+
+
+def test_what_surely_was_not_run_needs_little_patience():
+    """Until something fails that may have run."""
+    health = degraded(not_run=True)
+    assert health.invites(PATIENCE_NOT_RUN_S)
+    ended(health, 1.0, True, is_home=False, not_run=True)
+    assert health.invites(1.0 + PATIENCE_NOT_RUN_S)
+    ended(health, 2.0, True, is_home=False)
+    assert not health.invites(2.0 + PATIENCE_S - 0.01)
+
+
+# --- the way back -----------------------------------------------------------------------------
+
+
+def test_a_run_of_successes_ends_it_and_twice_as_long_a_one_after_each_relapse():
+    """Up to 2 ** RELAPSES_MAX times; without a relapse for RELAPSE_S, the first length again."""
+    health, runs = degraded(), []
+    for _ in range(RELAPSES_MAX + 3):
+        runs.append(recover(health, 1.0))
+        for _ in range(4):
+            ended(health, 1.0, True)
+    assert runs == [RUN_LENGTH << min(k, RELAPSES_MAX) for k in range(RELAPSES_MAX + 3)]
+    recover(health, 1.0)
+    for _ in range(4):
+        ended(health, 2.0 + RELAPSE_S, True)
+    assert recover(health, 2.0 + RELAPSE_S) == RUN_LENGTH
+
+
+@given(st.integers(0, RUN_LENGTH - 1))
+def test_a_failure_in_between_begins_the_run_anew(successes):
+    health = degraded()
+    for _ in range(successes):
+        assert not ended(health, 1.0, False)
+    ended(health, 1.0, True)
+    assert recover(health, 5.0) == RUN_LENGTH
+
+
+@given(st.lists(st.floats(0.0, 3 * SLOW_START_S), min_size=2))
+def test_a_slow_start_only_grows(after_s):
+    """From SLOW_START_SHARE to 1 within SLOW_START_S."""
+    health = degraded()
+    recover(health, 1.0)
+    told = [health.start_share]
+    for at_s in sorted(after_s):
+        health.tick(1.0 + at_s)
+        told.append(health.start_share)
+    assert told == sorted(told)
+    assert told[0] == SLOW_START_SHARE
+    health.tick(1.0 + SLOW_START_S)
+    assert (health.start_share, health.state) == (1.0, WELL)
+
+
+# --- the shares that are told -----------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 100.0), st.booleans())))
+def test_a_share_is_one_and_fades(ends):
+    """Between 0 and 1, and half after SHARE_FORGET_S without news."""
+    share, now_s = Share(), 0.0
+    for pause_s, failed in ends:
+        now_s += pause_s
+        share.add(now_s, failed=failed)
+        assert 0.0 <= share.at(now_s) <= 1.0
+    assert share.at(now_s + SHARE_FORGET_S) == pytest.approx(share.at(now_s) / 2)
+    assert bool(share) == (share.at(now_s) > 0.0)
+
+
+@given(st.lists(st.booleans(), max_size=100), st.floats(0.0, 200.0))
+def test_what_others_are_told_comes_in_steps(failures, later_s):
+    """So that reports do not differ for nothing."""
+    health = Health()
+    for failed in failures:
+        ended(health, 0.0, failed)
+    told = health.failed_share(later_s)
+    assert 0.0 <= told <= 1.0
+    assert told / SHARE_STEP == pytest.approx(round(told / SHARE_STEP))
+
+
+# --- all of it at random ----------------------------------------------------------------------
+
+
+class AnyHealth(RuleBasedStateMachine):
+    """Work comes and ends in any order; what the module promises holds all the time."""
+
+    @initialize()
+    def begin(self):
+        self.health = Health()
+        self.now_s = 0.0
+        self.failed_s = 0.0
+        self.refs = 0
+        self.under_way = {}
+
+    @rule(pause_s=st.sampled_from([0.0, 0.01, 0.3, 1.0, 20.0, 100.0]))
+    def wait(self, pause_s):
+        before = self.health.start_share
+        self.now_s += pause_s
+        self.health.tick(self.now_s)
+        assert self.health.start_share >= before
+
+    @rule(is_home=st.booleans())
+    def come(self, is_home):
+        """Where it is well, all starts; else what may be a probe does."""
+        if is_home:
+            self.health.came(self.now_s)
+        if self.health.degraded:
+            if not self.health.may_probe(self.now_s, is_home=is_home):
+                return
+            assert is_home or self.health.invites(self.now_s)
+            self.health.probe(self.refs)
+        self.under_way[self.refs] = is_home
+        self.refs += 1
+
+    @precondition(lambda self: self.under_way)
+    @rule(
+        data=st.data(),
+        failed=st.booleans(),
+        usual=st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+        not_run=st.booleans(),
+    )
+    def end(self, data, failed, usual, not_run):
+        ref = data.draw(st.sampled_from(sorted(self.under_way)))
+        is_home = self.under_way.pop(ref)
+        was, changes = self.health.degraded, self.health.changes
+        self.health.forget(ref)
+        how = {"usual": usual, "is_home": is_home, "not_run": failed and not_run}
+        changed = ended(self.health, self.now_s, failed, **how)
+        assert changed == (was != self.health.degraded)
+        assert self.health.changes == changes + changed
+        assert not changed or failed == self.health.degraded
+        if failed and self.health.degraded:
+            assert not self.health.may_probe(self.now_s, is_home=True), "a pause after a failure"
+            assert self.health.may_probe(self.now_s + PROBE_PAUSE_S_MAX, is_home=True) or (
+                self.health._probes
+            )
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def forget(self, data):
+        """Cancelled, late, or given back."""
+        ref = data.draw(st.sampled_from(sorted(self.under_way)))
+        del self.under_way[ref]
+        self.health.forget(ref)
+
+    @rule(failed=st.booleans())
+    def answered_elsewhere(self, failed):
+        if self.health.answered_elsewhere(self.now_s, failed=failed):
+            assert failed
+            assert self.health.state == RECOVERING
+
+    @invariant()
+    def holds(self):
+        self.health.check()
+        assert len(self.health._probes) <= self.health._run + 1 or not self.health._run
+        assert self.health.state in (WELL, DEGRADED, RECOVERING)
+        assert SLOW_START_SHARE <= self.health.start_share <= 1.0
+        assert self.health.degraded or not self.health.invites(self.now_s)
+
+
+TestAnyHealth = AnyHealth.TestCase
+TestAnyHealth.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

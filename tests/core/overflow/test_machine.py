@@ -1,0 +1,551 @@
+"""The machine of a cluster against an independent model, under any order of valid events.
+
+The model knows only what went in and what came out. It is never told what the machine holds inside,
+except to compare the ledger, the queue length and P at the end of each step, and whether work goes
+elsewhere first: when it does is the business of `test_health`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.health import SLOW_START_SHARE
+from spillover.core.overflow.held import UNLIMITED_BYTES
+from spillover.core.overflow.machine import REST_S_MAX, REST_S_MIN, NodeMachine
+from spillover.core.overflow.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
+from spillover.core.overflow.settings import NodeSettings
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.policy.overflow.choosers import CHOOSERS
+
+HOME_ENDS = {Outcome.UNKNOWN: "failed", Outcome.REJECTED: "failed"}
+NEIGHBORS = ("b", "c", "d")
+
+
+class Known:
+    """What the model knows of one accepted visit."""
+
+    def __init__(self, event):
+        self.event = event
+        self.state = "arrived"
+        self.asked = []
+        """Neighbors that it was handed to."""
+        self.lost = False
+        """A neighbor was lost with it, so that it may have run there."""
+        self.cancelling = False
+
+    @property
+    def is_home(self):
+        return self.event.origin == ev.HOME
+
+
+class ClusterUnderTest(RuleBasedStateMachine):
+    """Feeds events; believes no one."""
+
+    @initialize(
+        servers=st.integers(1, 3),
+        queue_limit=st.sampled_from([0, 1, 2, 4, 10, 11]),
+        max_hops=st.integers(0, 3),
+        policy=st.sampled_from(sorted(CHOOSERS)),
+        neighbor_count=st.integers(0, 3),
+        gossip_period_s=st.sampled_from([0.05, 10.0]),
+        delivery_s=st.sampled_from([0.0, 0.006]),
+        held_limit_bytes=st.sampled_from([UNLIMITED_BYTES, 800, 80]),
+        seed=st.integers(0, 9),
+    )
+    def build(self, *, neighbor_count, seed, **told):
+        told_settings = NodeSettings(cluster="a", records_max=16, **told)
+        neighbors = [(neighbor, 0.035) for neighbor in NEIGHBORS[:neighbor_count]]
+        self.machine = NodeMachine(told_settings, neighbors, Random(seed), 0.0)
+        self.settings = told_settings
+        self.neighbor_count = neighbor_count
+        self.now_s = 0.0
+        self.refs = 0
+        self.visits = {}
+        self.queue = []
+        self.stuck = set()
+        self.given_back = set()
+        self.cooling_s = []
+        """Until when servers count as busy whose work has failed."""
+        self.undone = 0
+        self.rest_until_s = -math.inf
+        self.ended = {}
+        self.published = 0
+        self.refused = set()
+        self.newest = [(0, 0)] * neighbor_count
+        self.open = [False] * neighbor_count
+        """Whether the newest report of a neighbor says, or may say, that it takes what we send."""
+        self.policy = told_settings.policy
+        self.draining = False
+        self.down = False
+        self.moving_bytes = 0
+        self.wanted_bytes = 0
+
+    # --- rules --------------------------------------------------------------------------------
+
+    @rule(
+        from_neighbor=st.booleans(),
+        keyed=st.booleans(),
+        hops=st.integers(0, 2),
+        lifetime_s=st.sampled_from([math.inf, 5.0, 1.0, 0.2, 0.0, -0.1]),
+        size_bytes=st.sampled_from([0, 1, 30, 100, 700, 701]),
+    )
+    def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s, size_bytes):
+        origin, path = ev.HOME, ()
+        if from_neighbor and self.neighbor_count:
+            origin = self.refs % self.neighbor_count
+            path = (*("x", "y")[:hops], NEIGHBORS[origin])
+        self.refs += 1
+        request = Request(f"r{self.refs}", keyed, None, path, size_bytes=size_bytes)
+        self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
+
+    @rule(
+        count=st.integers(2, 12),
+        keyed=st.booleans(),
+        lifetime_s=st.sampled_from([math.inf, 0.2]),
+        size_bytes=st.sampled_from([0, 0, 90]),
+    )
+    def many_arrive(self, *, count, keyed, lifetime_s, size_bytes):
+        """In turn from clients and neighbors: enough to reach the limits."""
+        for number in range(count):
+            self.a_request_arrives(
+                from_neighbor=number % 2 == 1,
+                keyed=keyed,
+                hops=1,
+                lifetime_s=lifetime_s,
+                size_bytes=size_bytes,
+            )
+
+    @rule(count=st.sampled_from([0, 50, 640, 2000]), wanted=st.sampled_from([0, 0, 60, 701]))
+    def bytes_move(self, count, wanted):
+        """Bodies are being read, or not for want of room, answers come and go: told, nothing else
+        happens."""
+        self.moving_bytes = count
+        if wanted and wanted <= self.limit_bytes(0):
+            self.wanted_bytes = wanted
+        assert self.feed(ev.BytesMoving(count, wanted)) == []
+
+    @precondition(lambda self: self.running() or self.stuck)
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([Outcome.DONE, Outcome.FAILED, Outcome.FAILED, Outcome.REJECTED]),
+        service_s=st.sampled_from([0.04, 0.001, 0.5]),
+    )
+    def a_server_comes_free(self, data, outcome, service_s):
+        ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        self.cool(service_s, failed=outcome is Outcome.FAILED)
+        if outcome is Outcome.DONE:
+            self.undone = 0
+        self.feed(ev.ServiceEnded(ref, outcome, service_s))
+
+    @precondition(lambda self: self.running() or self.stuck)
+    @rule(
+        data=st.data(),
+        service_s=st.sampled_from([0.0, 0.01, 0.5]),
+        retry_after_s=st.sampled_from([None, 0.001, 0.1, 5.0, 1e9]),
+        refused=st.sampled_from([True, True, False]),
+    )
+    def work_is_not_done(self, data, service_s, retry_after_s, refused):
+        """What runs the work has refused it, or could not begin it: nobody has done it."""
+        ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        rounds = min(self.undone // self.settings.servers, 10)
+        pause_s = min(REFUSED_PAUSE_S * 2.0**rounds, REFUSED_PAUSE_S_MAX) if refused else 0.0
+        self.cool(service_s, failed=refused, pause_s=pause_s)
+        self.undone += refused
+        if retry_after_s:
+            until_s = self.now_s + min(max(retry_after_s, REST_S_MIN), REST_S_MAX)
+            self.rest_until_s = max(until_s, self.rest_until_s)
+        self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
+
+    def cool(self, service_s, *, failed, pause_s=0.0):
+        rest_s = max(self.machine.decider.service_s, pause_s) - service_s
+        if failed and rest_s > 0:
+            self.cooling_s.append(self.now_s + rest_s)
+
+    @precondition(lambda self: self.away())
+    @rule(data=st.data(), outcome=st.sampled_from(Outcome))
+    def a_forward_is_answered(self, data, outcome):
+        ref = data.draw(st.sampled_from(self.away()))
+        self.feed(ev.ForwardAnswered(ref, Answer(outcome, ("a", "b")), 0.035, 0.035))
+
+    @precondition(lambda self: self.away())
+    @rule(data=st.data(), event=st.sampled_from([ev.ForwardRefused, ev.ForwardLost]))
+    def a_forward_comes_to_nothing(self, data, event):
+        self.feed(event(data.draw(st.sampled_from(self.away()))))
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data(), event=st.sampled_from(["cancel", "answer", "refusal", "loss"]))
+    def something_comes_that_may_be_too_late(self, data, event):
+        ref = data.draw(st.integers(1, self.refs))
+        if event == "cancel":
+            self.feed(ev.Cancelled(ref))
+            assert ref not in self.visits
+        elif ref not in self.away():
+            late = ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0)
+            others = {"refusal": ev.ForwardRefused(ref), "loss": ev.ForwardLost(ref)}
+            assert self.feed(others.get(event, late)) == []
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def a_cancel_is_asked_for(self, data):
+        """What is away stays so and is asked for once; all else ends at once."""
+        ref = data.draw(st.integers(1, self.refs))
+        visit = self.visits.get(ref)
+        news = visit is not None and not visit.cancelling
+        if visit is not None and visit.state == "away":
+            visit.cancelling = True
+        kinds = {type(command) for command in self.feed(ev.CancelAsked(ref))}
+        if ref in self.visits:
+            assert kinds == ({ev.AskCancel} if news else set())
+        elif visit is not None:
+            assert self.ended[ref] == (visit.is_home, Outcome.CANCELLED)
+
+    @precondition(lambda self: self.neighbor_count)
+    @rule(
+        data=st.data(),
+        accept=st.floats(0, 1),
+        near=st.floats(0, 1),
+        epoch=st.integers(1, 2),
+        sequence=st.integers(1, 20),
+        accepting=st.booleans(),
+        hears=st.sampled_from([("a",), ("x", "a"), ("x",), ()]),
+        beat=st.booleans(),
+        degraded=st.sampled_from([False, False, True]),
+        failed_share=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+    )
+    def a_neighbor_is_heard(
+        self, *, data, accept, near, epoch, sequence, accepting, hears, beat, degraded, failed_share
+    ):
+        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        if beat:
+            self.feed(ev.Heard(y, None))
+            return
+        opens = accepting and "a" in hears
+        if (epoch, sequence) > self.newest[y]:
+            self.newest[y] = (epoch, sequence)
+            self.open[y] = opens
+        else:
+            # Old news, but after a silence another life may be believed.
+            self.open[y] = self.open[y] or opens
+        report = LoadReport(
+            epoch, sequence, accept, near, sequence, 2, accepting, hears, degraded, failed_share
+        )
+        self.feed(ev.Heard(y, report))
+
+    @precondition(lambda self: self.neighbor_count)
+    @rule(data=st.data())
+    def a_link_goes_down(self, data):
+        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        self.feed(ev.LinkDown(y))
+        self.newest[y] = (0, 0)
+        self.open[y] = False
+
+    @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
+    def an_operator_steps_in(self, event):
+        self.draining = event is ev.Drain
+        self.feed(event())
+
+    @rule(event=st.sampled_from([ev.ServersDown, ev.ServersUp]))
+    def the_servers_go_or_come(self, event):
+        self.down = event is ev.ServersDown
+        if not self.down:
+            self.rest_until_s = -math.inf
+        self.feed(event())
+
+    @rule(policy=st.sampled_from(sorted(CHOOSERS)))
+    def the_policy_is_set(self, policy):
+        self.policy = policy
+        assert self.feed(ev.PolicySet(policy)) == []
+        assert self.machine.policy == policy
+
+    @rule()
+    def a_neighbor_begins_to_listen(self):
+        self.feed(ev.ReportAsked())
+
+    @rule(step_s=st.sampled_from([0.001, 0.05, 0.3, 2.0, -0.002]))
+    def time_passes(self, step_s):
+        self.now_s += step_s
+
+    @rule(late_s=st.sampled_from([0.0, 0.0, 0.001, 0.7]))
+    def the_alarm_rings(self, late_s):
+        self.now_s = max(self.now_s, self.machine.next_deadline()) + late_s
+        self.feed(ev.Woke())
+        assert self.machine.next_deadline() > self.now_s
+        assert all(visit.event.deadline_s > self.now_s for visit in self.visits.values())
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def running(self):
+        return [ref for ref, visit in self.visits.items() if visit.state == "running"]
+
+    def away(self):
+        return [ref for ref, visit in self.visits.items() if visit.state == "away"]
+
+    def feed(self, event):
+        """One event in; every command out is judged on its own, then the state as a whole."""
+        if isinstance(event, ev.ServiceEnded | ev.NotStarted):
+            self.stuck.discard(event.ref)
+            if event.ref in self.visits:
+                is_over = isinstance(event, ev.ServiceEnded)
+                self.visits[event.ref].state = "served" if is_over else "arrived"
+        if isinstance(event, ev.Woke):
+            self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
+            if self.rest_until_s <= self.now_s:
+                self.rest_until_s = -math.inf
+        if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
+            self.visits[event.ref].state = "arrived"
+            self.visits[event.ref].lost |= isinstance(event, ev.ForwardLost)
+        commands = self.machine.handle(event, self.now_s)
+        for command in commands:
+            judge = getattr(self, f"on_{type(command).__name__.lower()}")
+            judge(command, event)
+        for ref, visit in self.visits.items():
+            if visit.state == "arrived":
+                visit.state = "queued"
+                self.queue.append(ref)
+        self.judge_the_whole()
+        return commands
+
+    def on_accepted(self, command, event):
+        assert command.ref == event.ref
+        assert command.ref not in {*self.visits, *self.ended, *self.refused, *self.given_back}
+        assert not self.draining
+        visit = self.visits[command.ref] = Known(event)
+        assert self.room_bytes(event.origin) >= 0, "more bytes than may be held"
+        if not visit.is_home and event.deadline_s > self.now_s and not self.elsewhere_first():
+            assert self.takes_foreign(), "taken from a neighbor beyond its share"
+
+    def on_refuse(self, command, event):
+        if command.ref in self.visits:
+            self.on_give_back(command)
+            return
+        assert (command.ref, command.origin) == (event.ref, event.origin)
+        assert command.ref not in {*self.visits, *self.ended, *self.refused}
+        assert command.retry_after_s > 0.0
+        fits = self.room_bytes(event.origin) >= event.request.size_bytes
+        alone = self.limit_bytes(event.origin) >= event.request.size_bytes
+        if not fits and alone and event.origin != ev.HOME and not self.draining:
+            self.wanted_bytes = event.request.size_bytes
+        limits, is_home = self.settings, event.origin == ev.HOME
+        limit = limits.queue_limit if is_home else limits.foreign_limit
+        assert {
+            Refusal.DRAINING: self.draining,
+            Refusal.NO_SERVERS: self.down or not (is_home or self.working()),
+            Refusal.QUEUE_FULL: len(self.queue) >= limit,
+            Refusal.TOO_LATE: self.may_be_too_late(event),
+            Refusal.DEGRADED: self.elsewhere_first() and not is_home,
+            Refusal.MEMORY_FULL: alone and not fits,
+            Refusal.TOO_LARGE: not alone,
+        }[command.reason]
+        assert self.draining == (command.reason is Refusal.DRAINING)
+        self.refused.add(command.ref)
+
+    def on_give_back(self, command):
+        """A neighbor's request goes back undone: it is here, and has run nowhere."""
+        visit = self.visits.pop(command.ref)
+        assert command.reason is Refusal.DEGRADED
+        assert not visit.is_home
+        assert command.origin == visit.event.origin
+        assert not visit.lost, "it may have run"
+        assert visit.state in ("queued", "arrived")
+        if visit.state == "queued":
+            self.queue.remove(command.ref)
+        self.given_back.add(command.ref)
+
+    def on_start(self, command, event):
+        visit = self.visits[command.ref]
+        assert command.at_s < visit.event.deadline_s, "expired work started"
+        assert not self.down, "started without servers"
+        assert not visit.cancelling, "started although it was to be cancelled"
+        assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
+        if visit.state == "queued":
+            assert self.queue.pop(0) == command.ref, "not the one that waited longest"
+        else:
+            assert visit.state == "arrived"
+            assert not self.queue or event == ev.NotStarted(
+                command.ref, event.problem, event.refused, event.service_s, event.retry_after_s
+            )
+        assert self.rest_until_s == -math.inf, "started while it rests"
+        visit.state = "running"
+
+    def on_stop(self, command, _event):
+        assert self.visits[command.ref].state == "running"
+        self.stuck.add(command.ref)
+
+    def on_forward(self, command, event):
+        visit, y = self.visits[command.ref], command.neighbor
+        if visit.state == "queued":
+            assert self.draining or self.down or self.elsewhere_first()
+            self.queue.remove(command.ref)
+        assert not visit.cancelling, "handed on although it was to be cancelled"
+        assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
+        assert self.policy != "isolated"
+        leaving = self.draining or self.down or self.elsewhere_first()
+        if not (leaving and isinstance(event, ev.Heard | ev.ForwardAnswered)):
+            assert y not in visit.asked, "asked twice"
+        assert self.open[y], "handed to a neighbor that is unknown, deaf or does not accept"
+        assert NEIGHBORS[y] not in visit.event.request.path, "sent back to where it was"
+        assert command.request.path == (*visit.event.request.path, "a")
+        assert len(command.request.path) <= self.settings.max_hops
+        assert command.deadline_s == visit.event.deadline_s
+        visit.asked.append(y)
+        visit.state = "away"
+
+    def on_recall(self, command, _event):
+        visit = self.visits[command.ref]
+        assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
+
+    def on_askcancel(self, command, event):
+        assert event == ev.CancelAsked(command.ref)
+        visit = self.visits[command.ref]
+        assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
+
+    def on_reply(self, command, event):
+        visit = self.visits.pop(command.ref)
+        outcome = command.answer.outcome
+        assert command.origin == visit.event.origin
+        was_here = visit.asked or isinstance(event, ev.NotStarted)
+        assert outcome is not Outcome.EXPIRED or (
+            isinstance(event, ev.ForwardAnswered)
+            or visit.event.deadline_s <= self.now_s + self.settings.delivery_s
+            or (was_here and visit.state == "arrived" and self.may_be_too_late(visit.event))
+        )
+        answer = command.answer
+        assert min(answer.queued_s, answer.network_s, answer.service_s, answer.return_s) >= 0.0
+        if isinstance(event, ev.ForwardLost):
+            ends = [Outcome.CANCELLED] if visit.cancelling else [Outcome.EXPIRED]
+            assert outcome in ends or not (visit.event.request.keyed or visit.cancelling)
+        if visit.state == "queued":
+            self.queue.remove(command.ref)
+        self.ended[command.ref] = (visit.is_home, outcome)
+
+    def on_publish(self, command, event):
+        operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
+        news = ev.Heard | ev.LinkDown | ev.ReportAsked
+        news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
+        assert isinstance(event, ev.Woke | news | operations)
+        self.published += 1
+        assert command.report.sequence == self.published
+        assert command.report.queue_length == len(self.queue)
+        assert command.report.accepting == self.takes_foreign(self.wanted_bytes)
+        assert command.report.accept_probability == self.accept_probability()
+        assert set(command.report.hears) <= set(NEIGHBORS[: self.neighbor_count])
+
+    def on_beat(self, _command, event):
+        assert isinstance(event, ev.Woke)
+
+    def busy(self):
+        return len(self.running()) + len(self.stuck) + len(self.cooling_s)
+
+    def elsewhere_first(self):
+        return self.machine.admission.elsewhere_first
+
+    def working(self):
+        return self.settings.servers - len(self.stuck)
+
+    def limit_bytes(self, origin):
+        """An eighth is for answers, and of the rest a tenth for clients' requests alone."""
+        limit_bytes = self.settings.held_limit_bytes
+        limit_bytes -= limit_bytes // 8
+        return limit_bytes if origin == ev.HOME else limit_bytes - limit_bytes // 10
+
+    def room_bytes(self, origin):
+        held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
+        return self.limit_bytes(origin) - self.moving_bytes - held_bytes
+
+    def takes_foreign(self, wanted_bytes=0):
+        """Whether a neighbor's request may come in now."""
+        if self.draining or self.down or not self.working():
+            return False
+        if self.room_bytes(0) < wanted_bytes:
+            return False
+        if self.elsewhere_first():
+            is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
+            return self.machine.admission.invites and is_free
+        has_place = len(self.queue) < self.settings.foreign_limit
+        return has_place or self.busy() < self.settings.servers
+
+    def accept_probability(self):
+        """P, of the servers that are not stuck."""
+        working = self.working()
+        if not self.takes_foreign(self.wanted_bytes):
+            return 0.0
+        if self.elsewhere_first():
+            return SLOW_START_SHARE
+        return working / (len(self.queue) + working) * self.machine.health.start_share
+
+    def may_be_too_late(self, event):
+        """Never without a deadline, nor before as many wait as there are servers."""
+        return event.deadline_s < math.inf and len(self.queue) >= self.settings.servers
+
+    def judge_the_whole(self):
+        self.machine.check()
+        held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
+        assert self.machine.held.request_bytes == held_bytes
+        busy = self.busy()
+        assert busy <= self.settings.servers
+        is_idle = busy < self.settings.servers and not self.down
+        is_idle = is_idle and not self.machine.servers.resting
+        assert not (is_idle and self.queue), "a server idles while some wait"
+        assert self.machine.accept_probability == self.accept_probability()
+        bound = self.settings.queue_limit + self.settings.away_limit + self.settings.servers
+        assert len(self.queue) <= bound
+        assert len(self.away()) <= self.settings.away_limit
+        assert self.machine.queue_length == len(self.queue)
+        seen = self.ledger()
+        assert self.machine.ledger.as_dict() == seen, (self.machine.ledger.as_dict(), seen)
+        assert self.machine.drained == (self.draining and not self.visits and not self.stuck)
+        assert len(self.machine.decider.log) <= 16
+
+    def ledger(self):
+        """Both sides, counted anew from what was seen."""
+        home, foreign = Counter(), Counter()
+        for visit in self.visits.values():
+            state = "handed_on" if visit.state == "away" and not visit.is_home else visit.state
+            (home if visit.is_home else foreign)[state] += 1
+        for is_home, outcome in self.ended.values():
+            if is_home:
+                home[HOME_ENDS.get(outcome, outcome.value)] += 1
+            else:
+                foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
+        foreign["answered"] += len(self.given_back)
+        entries = self.machine.ledger.as_dict()
+        zeros = {side: dict.fromkeys(entries[side], 0) for side in ("home", "foreign")}
+        return {
+            "epoch": 1,
+            "home": zeros["home"] | home | {"accepted": home.total()},
+            "foreign": zeros["foreign"] | foreign | {"received": foreign.total()},
+        }
+
+    def teardown(self):
+        """Let everything finish: each accepted request has had exactly one Reply, refused none."""
+        if not hasattr(self, "visits"):
+            return
+        self.down = False
+        self.rest_until_s = -math.inf
+        self.feed(ev.ServersUp())
+        self.now_s = max(self.now_s, self.rest_until_s, *self.cooling_s)
+        self.feed(ev.Woke())
+        # Each round ends what runs, so that as many rounds as there were requests are enough.
+        for _ in range(self.refs):
+            if not self.visits and not self.stuck:
+                break
+            for ref in [*self.running(), *sorted(self.stuck)]:
+                self.feed(ev.ServiceEnded(ref, Outcome.DONE, 0.04))
+            for ref in self.away():
+                self.feed(ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0))
+        assert not self.visits
+        assert not self.stuck
+        assert {*self.ended, *self.refused, *self.given_back} == set(range(1, self.refs + 1))
+        assert len(self.ended) + len(self.refused) + len(self.given_back) == self.refs
+
+
+TestClusterUnderTest = ClusterUnderTest.TestCase
+TestClusterUnderTest.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

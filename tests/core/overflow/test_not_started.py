@@ -1,0 +1,87 @@
+"""Work that surely was not begun, and queues that nothing here can serve for now."""
+
+from __future__ import annotations
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.events import Forward
+from spillover.model.request import Outcome, Refusal
+
+
+def kinds(commands):
+    return [type(command) for command in commands]
+
+
+def forwards(commands):
+    return [(c.ref, c.neighbor) for c in commands if isinstance(c, Forward)]
+
+
+def test_what_was_not_begun_goes_to_a_neighbor(story):
+    """The servers are down by then: its server is free, and the neighbor gets it."""
+    node = story()
+    node.hear(0)
+    node.arrive(1)
+    node.tell(ev.ServersDown())
+    assert forwards(node.tell(ev.NotStarted(1, "nobody there"))) == [(1, 0)]
+    assert node.machine.servers.busy == 0
+    told = node.machine.decider.log.tell("r1", node.machine.neighbors.ids)
+    assert [record["event"] for record in told] == ["decided", "not_started", "decided"]
+
+
+def test_without_a_neighbor_it_waits_for_the_servers(story):
+    """New requests are refused meanwhile; when the servers are up again it starts first."""
+    node = story()
+    node.arrive(1)
+    node.tell(ev.ServersDown())
+    assert node.tell(ev.NotStarted(1, "nobody there")) == []
+    assert node.machine.queue_length == 1
+    (refused,) = node.arrive(2)
+    assert (type(refused), refused.reason) == (ev.Refuse, Refusal.NO_SERVERS)
+    started = [c.ref for c in node.tell(ev.ServersUp()) if isinstance(c, ev.Start)]
+    assert started == [1]
+
+
+def test_it_waits_no_longer_than_its_deadline(story):
+    node = story()
+    node.arrive(1, deadline_s=5.0)
+    node.tell(ev.ServersDown())
+    node.tell(ev.NotStarted(1, "nobody there"))
+    (reply,) = node.wake(5.0)
+    assert reply.answer.outcome is Outcome.EXPIRED
+    assert "nobody there" in reply.answer.problem, "its client hears why it took so long"
+
+
+def test_what_had_ended_before_only_frees_its_server(story):
+    """The request was cancelled; its server was stuck until now."""
+    node = story()
+    node.arrive(1)
+    node.tell(ev.Cancelled(1))
+    assert len(node.machine.servers.stuck) == 1
+    assert node.tell(ev.NotStarted(1, "nobody there")) == []
+    assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
+
+
+def test_a_neighbor_that_refused_is_offered_the_queue_again(story):
+    """As long as nothing here serves it, at each report that says it accepts."""
+    node = story()
+    node.arrive(1)
+    node.arrive(2)
+    node.tell(ev.ServersDown())
+    node.hear(0)
+    assert node.machine.queue_length == 0
+    assert node.tell(ev.ForwardRefused(2)) == []
+    assert node.machine.queue_length == 1
+    report = node.machine.neighbors._report[0]
+    again = ev.Heard(0, type(report)(1, 2, 1.0, 1.0, 0, 1, True, ("a",)))
+    assert forwards(node.tell(again)) == [(2, 0)]
+
+
+def test_a_cancel_whose_holder_is_lost_says_what_is_not_known(story):
+    """It ends as cancelled, and is not decided again."""
+    node = story()
+    node.hear(0, 1)
+    node.fill(1, 2)
+    assert forwards(node.arrive(3, away=True)) == [(3, 1)]
+    assert kinds(node.tell(ev.CancelAsked(3))) == [ev.AskCancel]
+    (reply,) = node.tell(ev.ForwardLost(3))
+    assert reply.answer.outcome is Outcome.CANCELLED
+    assert "whether it ran is not known" in reply.answer.problem

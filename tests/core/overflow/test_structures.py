@@ -1,0 +1,151 @@
+"""The small structures of a machine: its FIFO, its deadlines, its ledger."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.core.fifo import Fifo
+from spillover.core.overflow.deadlines import STALE_MAX, Deadlines
+from spillover.core.overflow.ledger import Ledger
+from spillover.model.request import Outcome
+
+
+@given(st.lists(st.tuples(st.sampled_from(["join", "leave", "next"]), st.integers(0, 99))))
+def test_a_fifo_with_holes_is_a_list_from_which_things_are_taken(steps):
+    """Against a plain list: same items, same order, same length, after any mix of steps."""
+    fifo, twin, places = Fifo(), [], {}
+    for number, (step, where) in enumerate(steps):
+        if step == "join":
+            places[number] = fifo.append(number)
+            twin.append(number)
+        elif twin and step == "leave":
+            fifo.discard(places[twin.pop(where % len(twin))])
+        elif twin:
+            assert fifo.popleft() == twin.pop(0)
+        assert (list(fifo), len(fifo)) == (twin, len(twin))
+
+
+def test_an_empty_fifo_says_so():
+    """Also one that has only holes left."""
+    fifo = Fifo()
+    fifo.discard(fifo.append("x"))
+    with pytest.raises(IndexError):
+        fifo.popleft()
+    assert len(fifo) == 0
+
+
+def test_a_place_cannot_be_left_twice():
+    """Neither after it was served nor after it was given up."""
+    fifo = Fifo()
+    served, left = fifo.append(1), fifo.append(2)
+    fifo.popleft()
+    fifo.discard(left)
+    for place in (served, left):
+        with pytest.raises(AssertionError):
+            fifo.discard(place)
+
+
+def test_holes_do_not_pile_up():
+    """A queue that is only ever left early stays small."""
+    fifo = Fifo()
+    fifo.append("stays")
+    for number in range(10_000):
+        fifo.discard(fifo.append(number))
+    assert list(fifo) == ["stays"]
+    assert len(fifo._places) < 100
+
+
+@given(st.lists(st.floats(0, 100) | st.just(math.inf), max_size=40), st.sets(st.integers(0, 39)))
+def test_due_deadlines_come_out_in_order_and_only_of_the_living(times, dead):
+    """Against sorting: what has ended meanwhile never comes up, infinity never does."""
+    living = set(range(len(times)))
+    deadlines = Deadlines(living)
+    for ref, time_s in enumerate(times):
+        deadlines.add(time_s, ref)
+    living -= dead
+    expected = sorted((times[ref], ref) for ref in living if times[ref] <= 50)
+    assert deadlines.first_s() == min((times[ref] for ref in living), default=math.inf)
+    popped = []
+    while (ref := deadlines.pop_due(50.0)) is not None:
+        popped.append((times[ref], ref))
+        living.remove(ref)
+    assert popped == expected
+    assert deadlines.first_s() > 50
+
+
+def test_stale_deadlines_are_bounded():
+    """Requests with an hour to live that end at once do not fill the heap."""
+    living = set()
+    deadlines = Deadlines(living)
+    for ref in range(20_000):
+        living.add(ref)
+        deadlines.add(3600.0, ref)
+        assert len(deadlines) <= STALE_MAX + 2 * len(living)
+        living.discard(ref - 10)
+    assert len(deadlines) > 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "home", "foreign"),
+    [
+        (Outcome.DONE, "done", "answered"),
+        (Outcome.FAILED, "failed", "answered"),
+        (Outcome.EXPIRED, "expired", "answered"),
+        (Outcome.CANCELLED, "cancelled", "cancelled"),
+        (Outcome.UNKNOWN, "failed", "answered"),
+    ],
+)
+def test_every_end_has_its_entry(outcome, home, foreign):
+    """The names of the contract, section 4; both sides balance."""
+    ledger = Ledger(3)
+    for is_home in (True, False):
+        ledger.accept(is_home)
+        ledger.enter("away", is_home)
+        assert ledger.imbalance() == 0
+        ledger.leave("away", is_home)
+        assert ledger.imbalance() == 1
+        ledger.end(outcome, is_home)
+    assert ledger.imbalance() == 0
+    told = ledger.as_dict()
+    assert told["epoch"] == 3
+    assert +Counter(told["home"]) == {"accepted": 1, home: 1}
+    assert +Counter(told["foreign"]) == {"received": 1, foreign: 1}
+
+
+def test_the_ledger_has_the_entries_of_the_contract_and_no_other():
+    """Dashboards and tests rely on them."""
+    told = Ledger(1).as_dict()
+    assert set(told) == {"epoch", "home", "foreign"}
+    assert set(told["home"]) == {
+        "accepted",
+        "done",
+        "failed",
+        "expired",
+        "cancelled",
+        "queued",
+        "running",
+        "away",
+    }
+    assert set(told["foreign"]) == {
+        "received",
+        "answered",
+        "cancelled",
+        "handed_on",
+        "queued",
+        "running",
+    }
+
+
+def test_a_check_finds_a_ledger_that_lies():
+    """Balanced, but with other states than the requests really have."""
+    ledger = Ledger(1)
+    ledger.accept(True)
+    ledger.enter("queued", True)
+    ledger.check(Counter(queued=1), Counter())
+    with pytest.raises(AssertionError):
+        ledger.check(Counter(running=1), Counter())

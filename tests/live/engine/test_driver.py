@@ -1,0 +1,277 @@
+"""The driver between a machine and real time, with machines small enough to see through."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from spillover.live.engine import driver as driver_module
+from spillover.live.engine.driver import Driver
+from spillover.live.engine.timers import Timers
+
+LIMIT_S = 20.0
+
+
+@dataclass
+class Note:
+    """An event and a command of the machine below."""
+
+    text: str
+
+
+WOKE = Note("woke")
+
+
+class Recorder:
+    """A machine that notes what it is given and commands what the test has put down for it."""
+
+    def __init__(self):
+        self.seen = []
+        self.commands = {}
+        self.deadline_s = None
+        self.entered = False
+
+    def handle(self, event, now_s):
+        assert not self.entered, "the machine was entered twice"
+        self.entered = True
+        self.seen.append((event.text, now_s))
+        if event is WOKE:
+            self.deadline_s = None
+        self.entered = False
+        return self.commands.get(event.text, [])
+
+    def next_deadline(self):
+        return self.deadline_s
+
+    def check(self):
+        pass
+
+    def texts(self):
+        return [text for text, _ in self.seen]
+
+
+class Bench:
+    """A driver of a Recorder, started; `failures` is what it was told of."""
+
+    def __init__(self):
+        self.machine = Recorder()
+        self.timers = Timers(asyncio.get_running_loop())
+        self.carried_out = []
+        self.on_command = self.carried_out.append
+        self.journal = []
+        self.failures = []
+        self.driver = Driver(
+            self.machine,
+            self.timers,
+            {Note: self.carry_out},
+            self.failures.append,
+            lambda event, now_s: self.journal.append((event.text, now_s)),
+        )
+        self.driver.start(WOKE)
+
+    def carry_out(self, command):
+        self.on_command(command)
+
+    async def until(self, condition):
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():
+                await turn()
+
+
+async def turn():
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_later(0.001, future.set_result, None)
+    await future
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+
+
+def test_what_is_due_rings_before_an_event():
+    """Though the loop has not come round, the machine sees things in the order they were meant."""
+
+    async def main():
+        bench = Bench()
+        due_s = time.monotonic() + 0.001
+        bench.timers.at(due_s, lambda at_s: bench.driver.feed(Note("due"), at_s))
+        while time.monotonic() < due_s:
+            pass
+        bench.driver.feed(Note("event"))
+        assert bench.machine.texts() == ["due", "event"]
+        assert bench.machine.seen[0] == ("due", due_s)
+        assert bench.journal == bench.machine.seen
+
+    run(main)
+
+
+def test_events_from_commands_wait_their_turn():
+    """All commands of one event are carried out before the next event is handled."""
+
+    async def main():
+        bench = Bench()
+        bench.machine.commands = {"a": [Note("first"), Note("second")]}
+
+        def on_command(command):
+            bench.carried_out.append((command.text, bench.machine.texts()))
+            bench.driver.feed(Note(f"from {command.text}"))
+
+        bench.on_command = on_command
+        bench.driver.feed(Note("a"))
+        assert bench.carried_out == [("first", ["a"]), ("second", ["a"])]
+        assert bench.machine.texts() == ["a", "from first", "from second"]
+
+    run(main)
+
+
+def test_the_deadline_is_armed_wherever_it_moves():
+    """Set, moved earlier, moved later: the machine is woken at the last one, at its own instant."""
+
+    async def main():
+        bench = Bench()
+        start_s = time.monotonic()
+        for delay_s in (0.2, 0.02, 0.06):
+            bench.machine.deadline_s = start_s + delay_s
+            bench.driver.feed(Note("move"))
+        await bench.until(lambda: "woke" in bench.machine.texts())
+        # The earlier wake stays armed: the machine finds nothing to do and tells its deadline.
+        assert bench.machine.seen[-1] == ("woke", start_s + 0.02)
+        bench.machine.deadline_s = start_s + 0.06
+        bench.driver.feed(Note("still"))
+        await bench.until(lambda: bench.machine.texts().count("woke") == 2)
+        assert bench.machine.seen[-1] == ("woke", start_s + 0.06)
+        assert len(bench.timers) <= 1
+
+    run(main)
+
+
+def test_a_machine_that_stays_due_ends_the_node_instead_of_spinning():
+    """Woken at its deadline a machine must move it, else it would be woken for ever."""
+
+    async def main():
+        bench = Bench()
+        bench.machine.handle = lambda *_: []
+        bench.machine.deadline_s = time.monotonic()
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        bench.driver.feed(Note("event"))
+        await bench.until(lambda: bench.failures)
+        assert "still due" in str(bench.failures[0])
+
+    run(main)
+
+
+def test_events_before_the_start_wake_nobody():
+    """A node may be asked before its machine is started; its deadline is armed at the start."""
+
+    async def main():
+        bench = Bench()
+        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append)
+        bench.machine.deadline_s = time.monotonic() + 0.005
+        driver.feed(Note("early"))
+        assert len(bench.timers) == 0
+        driver.start(WOKE)
+        await bench.until(lambda: "woke" in bench.machine.texts())
+
+    run(main)
+
+
+def test_after_a_long_pause_the_machine_is_told_the_true_time(monkeypatch):
+    """Periods that were slept through are left out, not made up for one by one."""
+
+    async def main():
+        bench = Bench()
+        monkeypatch.setattr(driver_module, "CATCH_UP_S_MAX", 0.01)
+        late_s = time.monotonic() - 5.0
+        bench.machine.deadline_s = late_s
+        bench.driver.feed(Note("paused"))
+        await bench.until(lambda: "woke" in bench.machine.texts())
+        assert bench.machine.seen[-1][1] > late_s + 4.0
+
+    run(main)
+
+
+def test_a_machine_that_is_woken_late_is_told_so_first_and_once(monkeypatch):
+    """At the instant that it is late for, before whatever comes in; also while it catches up on
+    what was due meanwhile. A next pause is told again."""
+    monkeypatch.setattr(driver_module, "LATE_S_MIN", 0.1)
+
+    async def main():
+        bench = Bench()
+        told = []
+
+        def on_late(late_s):
+            told.append(late_s)
+            return Note("late")
+
+        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=on_late)
+        driver.start(WOKE)
+        for pause in (1, 2):
+            due_s = bench.machine.deadline_s = time.monotonic() + 0.02
+            driver.feed(Note("set"))
+            bench.machine.seen.clear()
+            until_s = time.monotonic() + 0.3
+            while time.monotonic() < until_s:
+                pass
+            driver.feed(Note("event"))
+            assert bench.machine.texts() == ["late", "woke", "event"]
+            assert [at_s for _, at_s in bench.machine.seen[:2]] == [due_s, due_s]
+            bench.machine.deadline_s = due_s + 0.05
+            driver.feed(Note("more"))
+            await bench.until(lambda: bench.machine.texts()[-1] == "woke")
+            assert len(told) == pause
+            assert 0.2 < told[-1] < 5.0
+
+    run(main)
+
+
+def test_a_machine_that_is_woken_in_time_is_told_nothing():
+    async def main():
+        bench = Bench()
+        told = []
+        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=told.append)
+        driver.start(WOKE)
+        bench.machine.deadline_s = time.monotonic() + 0.02
+        driver.feed(Note("set"))
+        await bench.until(lambda: "woke" in bench.machine.texts())
+        assert told == []
+
+    run(main)
+
+
+def test_a_machine_that_fails_is_never_entered_again():
+    """The error comes out where the event came in, is told once, and nothing follows."""
+
+    async def main():
+        bench = Bench()
+        bench.machine.commands = {"bad": [Note("command")]}
+
+        def fail(_):
+            bench.driver.feed(Note("never"))
+            raise RuntimeError("boom")
+
+        bench.on_command = fail
+        with pytest.raises(RuntimeError, match="boom"):
+            bench.driver.feed(Note("bad"))
+        bench.driver.feed(Note("after"))
+        assert bench.machine.texts() == ["bad"]
+        assert [str(error) for error in bench.failures] == ["boom"]
+
+    run(main)
+
+
+def test_a_closed_driver_hands_nothing_in():
+    """What ends after the node has been closed ends because of that."""
+
+    async def main():
+        bench = Bench()
+        bench.driver.close()
+        bench.driver.feed(Note("late"))
+        bench.driver.feed(Note("late"), -math.inf)
+        assert bench.machine.seen == []
+
+    run(main)

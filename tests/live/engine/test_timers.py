@@ -1,0 +1,295 @@
+"""The one heap of deadlines of a node, on both event loops and on the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import sys
+import time
+
+import pytest
+import uvloop
+
+from spillover.live.engine.alarms import LoopAlarm, TimerFdAlarm
+from spillover.live.engine.timers import Timers
+
+LIMIT_S = 20.0
+
+BY_NAME = {
+    "asyncio": (asyncio.new_event_loop, LoopAlarm),
+    "uvloop": (uvloop.new_event_loop, LoopAlarm),
+    "timerfd on asyncio": (asyncio.new_event_loop, TimerFdAlarm),
+    "timerfd on uvloop": (uvloop.new_event_loop, TimerFdAlarm),
+}
+
+
+@pytest.fixture(params=BY_NAME)
+def kind(request, require):
+    """An event loop's factory and an alarm."""
+    factory, alarm = BY_NAME[request.param]
+    require(alarm is LoopAlarm or sys.platform == "linux", "timerfd is of Linux")
+    return factory, alarm
+
+
+@pytest.fixture
+def made():
+    """Timers that were made, to be closed before their loop."""
+    return []
+
+
+@pytest.fixture
+def new_timers(kind, made):
+    """Makes timers of this kind."""
+
+    def new(loop):
+        made.append(Timers(loop, kind[1]))
+        return made[-1]
+
+    return new
+
+
+@pytest.fixture
+def run(kind, made):
+    """Runs a coroutine to its end on either event loop, under a time limit."""
+
+    async def limited(main):
+        try:
+            await asyncio.wait_for(main, LIMIT_S)
+        finally:
+            for timers in made:
+                timers.close()
+
+    def run_to_end(main):
+        with asyncio.Runner(loop_factory=kind[0]) as runner:
+            return runner.run(limited(main))
+
+    return run_to_end
+
+
+class Bell:
+    """Notes the instants it rang for, and those it rang at; `rung` once there are `count`."""
+
+    def __init__(self, count):
+        self.due = []
+        self.at = []
+        self.count = count
+        self.rung = asyncio.Event()
+
+    def ring(self, due_s):
+        self.due.append(due_s)
+        self.at.append(time.monotonic())
+        if len(self.due) >= self.count:
+            self.rung.set()
+
+
+class CountingLoop:
+    """A loop that counts how often it was asked to call back later."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.armed = 0
+
+    def call_later(self, delay_s, callback):
+        self.armed += 1
+        return self.loop.call_later(delay_s, callback)
+
+    def add_reader(self, descriptor, callback):
+        self.loop.add_reader(descriptor, callback)
+
+    def remove_reader(self, descriptor):
+        self.loop.remove_reader(descriptor)
+
+
+def test_timers_ring_in_order_never_early_and_with_their_own_instant(run, new_timers):
+    """What was asked for is what is handed in, in order of time, and never before its time."""
+
+    async def main():
+        timers, bell = new_timers(asyncio.get_running_loop()), Bell(200)
+        start_s, draw = time.monotonic(), random.Random(1)
+        wanted = [start_s + draw.random() * 0.2 for _ in range(200)]
+        for due_s in wanted:
+            timers.at(due_s, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == sorted(wanted)
+        assert all(at_s >= due_s for at_s, due_s in zip(bell.at, bell.due, strict=True))
+        assert len(timers) == 0
+
+    run(main())
+
+
+def test_timers_of_one_instant_ring_as_made(run, new_timers):
+    """Equal instants keep the order in which they were set."""
+
+    async def main():
+        timers, rung, last = new_timers(asyncio.get_running_loop()), [], Bell(1)
+        due_s = time.monotonic() + 0.01
+        for number in range(50):
+            timers.at(due_s, lambda _, number=number: rung.append(number))
+        timers.at(due_s, last.ring)
+        await last.rung.wait()
+        assert rung == list(range(50))
+
+    run(main())
+
+
+def test_an_earlier_timer_overtakes_the_armed_one(run, new_timers):
+    """Whatever order they are set in, each rings at its own time."""
+
+    async def main():
+        timers, bell = new_timers(asyncio.get_running_loop()), Bell(3)
+        start_s = time.monotonic()
+        for delay_s in (0.09, 0.03, 0.06):
+            timers.at(start_s + delay_s, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.03, start_s + 0.06, start_s + 0.09]
+        assert bell.at[0] < start_s + 0.09
+
+    run(main())
+
+
+def test_it_wakes_about_once_for_each_instant(run, new_timers):
+    """No busy spin: an early wake of the loop costs one more, not many."""
+
+    async def main():
+        loop = CountingLoop(asyncio.get_running_loop())
+        timers, bell = new_timers(loop), Bell(50)
+        start_s = time.monotonic()
+        for number in range(50):
+            timers.at(start_s + 0.0034 * (number + 1), bell.ring)
+        await bell.rung.wait()
+        assert loop.armed <= 2 * 50 + 1
+
+    run(main())
+
+
+def test_the_largest_lag_is_told_once(run, new_timers):
+    """However punctual the timers after it are; and what was told is forgotten."""
+
+    async def main():
+        timers, bell, last = new_timers(asyncio.get_running_loop()), Bell(1), Bell(1)
+        timers.at(time.monotonic() - 0.5, bell.ring)
+        await bell.rung.wait()
+        timers.at(time.monotonic() + 0.005, last.ring)
+        await last.rung.wait()
+        assert 0.5 <= timers.take_lag_s() < LIMIT_S
+        assert timers.take_lag_s() == 0.0
+
+    run(main())
+
+
+def test_timers_set_while_ringing_ring_too(run, new_timers):
+    """Set for the past or for now they ring in the same round, set for later at their time."""
+
+    async def main():
+        timers, bell = new_timers(asyncio.get_running_loop()), Bell(4)
+        start_s = time.monotonic()
+
+        def ring(due_s):
+            bell.ring(due_s)
+            for delay_s in (0.03, 0.0, -1.0):
+                timers.at(due_s + delay_s, bell.ring)
+
+        timers.at(start_s + 0.01, ring)
+        await bell.rung.wait()
+        first_s = start_s + 0.01
+        assert bell.due == [first_s, first_s - 1.0, first_s, first_s + 0.03]
+
+    run(main())
+
+
+def test_run_due_rings_ahead_of_the_loop(run, new_timers):
+    """What is due can be rung by hand; the loop's own wake then finds nothing, and goes on."""
+
+    async def main():
+        loop = CountingLoop(asyncio.get_running_loop())
+        timers, bell = new_timers(loop), Bell(2)
+        start_s = time.monotonic()
+        timers.at(start_s + 0.01, bell.ring)
+        timers.at(start_s + 0.03, bell.ring)
+        timers.run_due(start_s + 0.02)
+        assert bell.due == [start_s + 0.01]
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.01, start_s + 0.03]
+        assert loop.armed <= 4
+
+    run(main())
+
+
+def test_cancelled_timers_never_ring_and_take_no_memory(run, new_timers):
+    """A heap of far-off timers that were canceled is swept out."""
+
+    async def main():
+        timers, bell = new_timers(asyncio.get_running_loop()), Bell(1)
+        start_s = time.monotonic()
+        for _ in range(10_000):
+            timers.at(start_s + 3600.0, bell.ring).cancel()
+        assert len(timers) < 200
+        timer = timers.at(start_s + 0.001, bell.ring)
+        timer.cancel()
+        timer.cancel()
+        timers.at(start_s + 0.02, bell.ring)
+        await bell.rung.wait()
+        assert bell.due == [start_s + 0.02]
+        assert len(timers) < 200
+
+    run(main())
+
+
+def test_a_callback_that_raises_stops_no_other(run, new_timers):
+    """Its error goes to the loop's exception handler, and the rest ring."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        told = []
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        timers, bell = new_timers(loop), Bell(2)
+        start_s = time.monotonic()
+
+        def fail(_):
+            raise RuntimeError("boom")
+
+        timers.at(start_s + 0.01, fail)
+        timers.at(start_s + 0.01, bell.ring)
+        timers.at(start_s + 0.02, bell.ring)
+        await bell.rung.wait()
+        assert [str(error) for error in told] == ["boom"]
+
+    run(main())
+
+
+def test_closed_timers_stay_silent(run, new_timers):
+    """After closing nothing rings, neither what was set before nor what is set later."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers, other, bell, last = new_timers(loop), new_timers(loop), Bell(1), Bell(1)
+        start_s = time.monotonic()
+        timers.at(start_s + 0.005, bell.ring)
+        timers.close()
+        timers.close()
+        timers.at(start_s + 0.005, bell.ring)
+        timers.at(-math.inf, bell.ring)
+        timers.run_due(math.inf)
+        other.at(start_s + 0.03, last.ring)
+        await last.rung.wait()
+        assert not bell.due
+        assert len(timers) == 0
+
+    run(main())
+
+
+def test_the_finest_alarm_wakes_within_a_fraction_of_a_millisecond(run, new_timers, kind):
+    """Most of the time: the median of many, on a machine that does other things too."""
+
+    async def main():
+        timers, late_s = new_timers(asyncio.get_running_loop()), []
+        for _ in range(50):
+            bell = Bell(1)
+            timers.at(time.monotonic() + 0.0023, bell.ring)
+            await bell.rung.wait()
+            late_s.append(bell.at[0] - bell.due[0])
+        limit_s = 0.0005 if kind[1] is TimerFdAlarm else 0.005
+        assert sorted(late_s)[25] < limit_s
+
+    run(main())

@@ -1,0 +1,168 @@
+"""Real Dask clusters of processes on loopback, and the servers of one node on them. Tests are in
+files of their own, what runs there in `dask_functions_of_tests`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from spillover.core.overflow.events import ServiceEnded, Start
+from spillover.live.engine.timers import Timers
+from spillover.live.handlers.make import make_workers
+from spillover.model.request import Outcome, Request
+from spillover.model.topology import Cluster
+
+LIMIT_S = 60.0
+FUNCTIONS = "dask_functions_of_tests"
+FUNCTIONS_ARE_IN = Path(__file__).parent
+
+
+def run(main):
+    async def limited():
+        async with asyncio.timeout(LIMIT_S):
+            await main()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(limited())
+
+
+async def until(condition):
+    loop = asyncio.get_running_loop()
+    while not condition():
+        turned = asyncio.Event()
+        loop.call_later(0.005, turned.set)
+        await turned.wait()
+
+
+class DaskCluster:
+    """A scheduler and workers, of one slot each unless told, as processes; killed at the end."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.port = None
+        self.workers = []
+        self.starts = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (*self.workers, self.scheduler):
+            self.kill(process)
+
+    def start(self, workers):
+        self.starts += 1
+        file = self.directory / f"scheduler-{self.starts}.json"
+        port = ("--port", str(self.port or 0), "--scheduler-file", file)
+        self.scheduler = self.spawn("scheduler", *port)
+        self.wait_for(lambda: file.exists() and file.read_text())
+        self.address = json.loads(file.read_text())["address"]
+        self.port = int(self.address.rpartition(":")[2])
+        log = self.directory / "worker.log"
+        log.touch()
+        joined = log.read_text().count("Registered to")
+        for _ in range(workers):
+            self.add_worker()
+        self.wait_for(lambda: log.read_text().count("Registered to") == joined + workers)
+        return self
+
+    def wait_for(self, condition):
+        limit_s = time.monotonic() + LIMIT_S
+        while not condition():
+            assert self.scheduler.poll() is None
+            assert time.monotonic() < limit_s
+            signal.sigtimedwait([], 0.02)
+
+    def add_worker(self, *options, path=FUNCTIONS_ARE_IN):
+        usual = ("--no-nanny", "--nthreads", "1", "--local-directory", self.directory)
+        self.workers.append(self.spawn("worker", self.address, *usual, *options, path=path))
+        return self.workers[-1]
+
+    def spawn(self, kind, *options, path=FUNCTIONS_ARE_IN):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
+        with (self.directory / f"{kind}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*command, "--host", "127.0.0.1", *options],
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**os.environ, "PYTHONPATH": str(path), "PYTHONWARNINGS": "ignore"},
+            )
+
+    def kill(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait(LIMIT_S)
+
+
+class Rig:
+    """The servers of one cluster as its node drives them; `told` has all that they report."""
+
+    def __init__(self, dask, function="hold", *, servers=2):
+        self.told = []
+        self.refs = 0
+        self.timers = Timers(asyncio.get_running_loop())
+        handler = f"dask:{dask.address}:{FUNCTIONS}:{function}"
+        cluster = Cluster(id="a", servers=servers, handler=handler)
+        self.workers = make_workers(
+            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
+        )
+        self.session = self.workers._session
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.workers.close()
+        self.timers.close()
+
+    def on_end(self, event, at_s):
+        assert at_s is None
+        self.told.append(event)
+
+    def start(self, payload, *, deadline_s=30.0, **fields):
+        self.refs += 1
+        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
+        request = Request(work=msgspec.Raw(json.dumps(payload).encode()), **fields)
+        now_s = time.monotonic()
+        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
+        return self.refs
+
+    def ended(self, ref):
+        found = [event for event in self.told if getattr(event, "ref", None) == ref]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    async def end(self, ref):
+        await until(lambda: self.ended(ref))
+        return self.ended(ref)
+
+    async def run(self, payload, **fields):
+        return await self.end(self.start(payload, **fields))
+
+    async def slots(self, count):
+        await until(lambda: self.session._pool.slots == count)
+
+    def health(self):
+        return [told for told in self.told if isinstance(told, bool)]
+
+
+def result(event):
+    assert isinstance(event, ServiceEnded), event
+    assert event.outcome is Outcome.DONE, event
+    return json.loads(bytes(memoryview(event.result)))
+
+
+def runs(directory):
+    file = directory / "runs"
+    return file.read_text().splitlines() if file.exists() else []

@@ -1,0 +1,167 @@
+"""Python and Dask handlers that say no: the work was not done, the request is at fault, or it just
+failed. The same classes as those of upstreams (`test_failing_upstreams`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import uvloop
+
+from spillover.core.overflow.events import NotStarted, Start
+from spillover.live.engine.timers import Timers
+from spillover.live.handlers.calls import RETRY_AFTER_S_MAX, SAID_LIMIT_BYTES
+from spillover.live.handlers.make import make_workers
+from spillover.model.request import Outcome, Request
+from spillover.model.topology import Cluster
+
+MODULE = "failing_handlers_of_tests"
+HERE = Path(__file__).parent
+LIMIT_S = 60.0
+
+NOT_RUN = {
+    "not run": None,
+    "not run, pause": 5.0,
+    "not run, absurd pause": RETRY_AFTER_S_MAX,
+    "not run, negative pause": None,
+    "not run, no number": None,
+    "not run, nan": None,
+    "not run, true": None,
+    "not run, an exit": None,
+    "both": None,
+}
+REJECTED = {
+    "rejected": (422, None),
+    "rejected, status": (404, {"a": [1]}),
+    "rejected, enum": (410, None),
+    "rejected, odd status": (422, None),
+    "rejected, huge status": (422, None),
+    "rejected, text status": (422, None),
+    "rejected, odd body": (409, None),
+    "rejected, endless body": (409, None),
+}
+FAILED = ("not quite", "denied", "hostile")
+
+KINDS = [("say_no", "thread"), ("say_no", "process"), ("say_no_later", "thread")]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """As users' modules are: from the working directory."""
+    monkeypatch.chdir(HERE)
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+
+
+def ends_of(cluster, payloads):
+    """What the handler's calls with these come to, by payload."""
+
+    async def main():
+        told = {}
+        timers = Timers(asyncio.get_running_loop())
+        ended = asyncio.Event()
+
+        def on_end(event, _):
+            told[event.ref] = event
+            if len(told) == len(payloads):
+                ended.set()
+
+        workers = make_workers(cluster, "test: cluster a", timers, on_end, lambda _: None)
+        for ref, payload in enumerate(payloads):
+            work = msgspec.Raw(json.dumps(payload).encode())
+            now_s = time.monotonic()
+            request = Request(id=f"r{ref}", keyed=False, work=work)
+            workers.start(Start(ref, request, now_s, now_s + 30.0))
+        async with asyncio.timeout(LIMIT_S):
+            await ended.wait()
+        await workers.close()
+        timers.close()
+        return {payload: told[ref] for ref, payload in enumerate(payloads)}
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+def check_all(ends):
+    for name, pause_s in NOT_RUN.items():
+        event = ends[name]
+        assert isinstance(event, NotStarted), name
+        assert event.refused
+        assert event.retry_after_s == pause_s, name
+    for name, (status, body) in REJECTED.items():
+        event = ends[name]
+        assert (event.outcome, event.upstream_status) == (Outcome.REJECTED, status), name
+        said = event.upstream_body
+        assert (None if said is None else json.loads(bytes(memoryview(said)))) == body, name
+    long = ends["rejected, long body"]
+    assert len(bytes(memoryview(long.upstream_body))) <= SAID_LIMIT_BYTES
+    for name in FAILED:
+        event = ends[name]
+        assert event.outcome is Outcome.FAILED, name
+        assert event.upstream_status is None
+    for event in ends.values():
+        assert event.problem
+        assert "\n" not in event.problem
+
+
+ALL = [*NOT_RUN, *REJECTED, "rejected, long body", *FAILED]
+
+
+@pytest.mark.parametrize(("function", "workers"), KINDS)
+def test_what_an_exception_says_of_itself(function, workers):
+    """In a thread, a process, and a coroutine, whatever its attributes are."""
+    cluster = Cluster(
+        id="a", servers=len(ALL), handler=f"python:{MODULE}:{function}", workers=workers
+    )
+    check_all(ends_of(cluster, ALL))
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory, require):
+    require(importlib.util.find_spec("distributed"), "the extra `dask`")
+    path = HERE / "dask_clusters_of_tests.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with module.DaskCluster(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster.start(workers=1)
+
+
+def test_what_it_says_on_a_dask_cluster(dask):
+    """The same, where nothing of Spillover is installed."""
+    handler = f"dask:{dask.address}:{MODULE}:say_no"
+    check_all(ends_of(Cluster(id="a", servers=1, handler=handler), ALL))
+
+
+# --- on running nodes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", ["thread", "process"])
+def test_the_ready_made_classes(nodes, workers):
+    """What a client gets of a Rejected, and what becomes of a NotRun."""
+    fields = {"handler": f"python:{MODULE}:say_no_by_class", "workers": workers}
+
+    async def main():
+        topology = nodes.topology_of("a", "b", clusters={"a": fields})
+        async with nodes.Federation(topology) as federation:
+            node = federation["a"]
+            answer = await node.post({"status": 409, "body": {"field": "audio"}})
+            problem = json.loads(answer.body)
+            assert (answer.status, problem["reason"]) == (409, "handler_rejected")
+            assert problem["upstream_body"] == {"field": "audio"}
+            assert "expected audio" in problem["detail"]
+            assert node.machine.health.failed_share(time.monotonic()) == 0.0
+            # b sleeps, whatever else the payload says
+            answer = await node.post({"pause_s": 3600, "service_ms": 1})
+            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
+            _, state = await node.get("/state")
+            assert state["health"] == "resting"
+            assert 50.0 < node.machine.servers.rest_s(time.monotonic()) <= 60.0
+
+    nodes.run(main)

@@ -1,0 +1,476 @@
+"""Nodes in front of services that answer with no: which of them is asked how often, and all that a
+client gets, also over a forward. What becomes of one answer: `test_http_handler_answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from spillover.live.handlers.calls import SAID_LIMIT_BYTES
+
+KEY = (b"Idempotency-Key", b"one")
+OK = (200, b"[1]", {})
+
+
+class Service:
+    """Answers all requests with `says`: (status, body, headers); counts them. `endless` goes on
+    with the body until nobody reads it any more; `breaks_off` closes without an answer."""
+
+    def __init__(self, says=OK, *, endless=False, breaks_off=False, length=None):
+        self.says, self.endless, self.breaks_off, self.length = says, endless, breaks_off, length
+        self.calls = 0
+        self.sent_bytes = 0
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/run"
+        return self
+
+    async def __aexit__(self, *_):
+        self.server.close()
+
+    async def serve(self, reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                await reader.readexactly(int(head.partition("content-length: ")[2].split()[0]))
+                self.calls += 1
+                if self.breaks_off:
+                    return
+                await self.reply(writer)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def reply(self, writer):
+        status, body, headers = self.says
+        lines = {"Content-Type": "application/json"}
+        if self.endless:
+            lines["Transfer-Encoding"] = "chunked"
+        else:
+            lines["Content-Length"] = str(len(body) if self.length is None else self.length)
+        head = "".join(f"{name}: {value}\r\n" for name, value in (lines | headers).items())
+        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode("latin-1"))
+        if not self.endless:
+            writer.write(body)
+        piece = b"x" * 65536
+        while self.endless or (self.length or 0) - self.sent_bytes > len(body):
+            writer.write(b"10000\r\n%b\r\n" % piece if self.endless else piece)
+            self.sent_bytes += len(piece)
+            await writer.drain()
+
+
+@asynccontextmanager
+async def in_front_of(nodes, *services, ids="a", **fields):
+    """Cluster a in front of these; the others sleep. The federation."""
+    urls = ",".join(service.url for service in services)
+    fields = {"handler": f"http:{urls}", "service_ms": 20.0, **fields}
+    async with nodes.Federation(nodes.topology_of(*ids, clusters={"a": fields})) as federation:
+        yield federation
+
+
+def problem_of(response):
+    assert dict(response.headers)[b"content-type"] == b"application/problem+json"
+    return json.loads(response.body)
+
+
+# --- the client's fault -----------------------------------------------------------------------
+
+BODIES = {
+    "json": (b'{"field": [1, 2.50]}', "application/json", {"field": [1, 2.5]}),
+    "a problem": (b'{"status": 404}', "application/problem+json", {"status": 404}),
+    "text": ("no, Zoë".encode(), "text/plain; charset=utf-8", "no, Zoë"),
+    "not utf-8": (b"no\xff\0", "text/plain", "no\ufffd\0"),
+    "not json": (b"{oops", "application/json", "{oops"),
+    "nan": (b"[NaN]", "application/json", "[NaN]"),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
+    """Status, reason and body; nothing is held against the upstream, and the name keeps it."""
+    said, type_, told = BODIES[case]
+
+    async def main():
+        async with (
+            Service((404, said, {"Content-Type": type_})) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            node = federation["a"]
+            answer = await node.post(1, headers=[KEY])
+            problem = problem_of(answer)
+            assert (answer.status, problem["reason"]) == (404, "handler_rejected")
+            assert (problem["status"], problem["upstream_status"]) == (404, 404)
+            assert problem["upstream_body"] == told
+            assert (problem["title"], problem["id"]) == ("Not Found", "one")
+            service.says = OK
+            again = await node.post(1, headers=[KEY])
+            assert again.status == 404
+            assert problem_of(again)["upstream_body"] == told
+            assert service.calls == 1, "replayed"
+            upstream = node.shell.workers._upstreams._all[0]
+            assert (upstream.failures, upstream.running) == (0.0, 0)
+            assert node.machine.servers.cooling == 0
+            assert node.machine.health.failed_share(time.monotonic()) == 0.0
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("status", [400, 401, 409, 413, 418, 422, 451, 499])
+def test_any_status_of_a_rejection_is_passed_on(nodes, status):
+    """Also one that has no name."""
+
+    async def main():
+        async with (
+            Service((status, b"", {})) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            answer = await federation["a"].post(1)
+            problem = problem_of(answer)
+            assert (answer.status, problem["status"]) == (status, status)
+            assert problem["reason"] == "handler_rejected"
+            assert "upstream_body" not in problem
+
+    nodes.run(main)
+
+
+LONG = {
+    "letters": b"a" * 100_000,
+    "control characters": b"\x01" * 100_000,
+    "not utf-8": b"\xff" * 100_000,
+    "json": b'["' + b"a" * 100_000 + b'"]',
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("status", [404, 500])
+def test_what_is_said_is_bounded(nodes, case, status):
+    """16 KiB as JSON, whatever is in it."""
+
+    async def main():
+        async with (
+            Service((status, LONG[case], {})) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            answer = await federation["a"].post(1)
+            said = problem_of(answer)["upstream_body"]
+            assert isinstance(said, str)
+            assert said.endswith("...")
+            assert len(answer.body) <= SAID_LIMIT_BYTES + 1_000
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("length", [None, 2**30], ids=["endless", "1 GiB"])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (404, (404, "handler_rejected")),
+        (500, (502, "handler_failed")),
+        (301, (502, "handler_failed")),
+    ],
+)
+def test_an_error_body_without_end_is_cut_off(nodes, status, told, length):
+    """The status says enough: no more of it is read than is told, and the next request is well."""
+
+    async def main():
+        async with (
+            Service((status, b"", {}), endless=length is None, length=length) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            node = federation["a"]
+            answer = await node.post(1)
+            problem = problem_of(answer)
+            assert (answer.status, problem["reason"]) == told
+            assert problem["upstream_status"] == status
+            assert len(answer.body) <= SAID_LIMIT_BYTES + 1_000
+            assert service.sent_bytes < 32 * 2**20
+            service.endless, service.length, service.says = False, None, OK
+            assert (await node.post(1)).status == 200
+
+    nodes.run(main)
+
+
+def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
+    """It is decided again, as soon as the status is known."""
+
+    async def main():
+        async with (
+            Service((503, b"", {}), endless=True) as endless,
+            Service() as well,
+            in_front_of(nodes, endless, well, servers=4) as federation,
+        ):
+            answers = await asyncio.gather(*(federation["a"].post(1) for _ in range(8)))
+            assert [answer.status for answer in answers] == [200] * 8
+
+    nodes.run(main)
+
+
+# --- failed -----------------------------------------------------------------------------------
+
+
+def test_a_failure_says_what_the_upstream_said(nodes):
+    """502 with status, body and Retry-After of the upstream; a repeat under the name runs again."""
+
+    async def main():
+        says = (500, b'{"why": "disk"}', {"Retry-After": "7"})
+        async with Service(says) as service, in_front_of(nodes, service) as federation:
+            node = federation["a"]
+            for calls in (1, 2):
+                answer = await node.post(1, headers=[KEY])
+                problem = problem_of(answer)
+                assert (answer.status, problem["reason"]) == (502, "handler_failed")
+                assert problem["upstream_status"] == 500
+                assert problem["upstream_body"] == {"why": "disk"}
+                assert dict(answer.headers)[b"retry-after"] == b"7"
+                assert service.calls == calls
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 304])
+def test_redirects_are_failures_and_never_followed(nodes, status):
+    async def main():
+        async with Service() as target:
+            says = (status, b"", {"Location": target.url})
+            async with Service(says) as service, in_front_of(nodes, service) as federation:
+                answer = await federation["a"].post(1)
+                problem = problem_of(answer)
+                assert (answer.status, problem["reason"]) == (502, "handler_failed")
+                assert problem["upstream_status"] == status
+                assert (service.calls, target.calls) == (1, 0)
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_it_is_the_same_over_a_forward(nodes, status):
+    """Path, status, body and Retry-After travel from the neighbor that ran it."""
+
+    async def main():
+        says = (status, '{"why": "é"}'.encode(), {"Retry-After": "7"})
+        async with Service(says) as service:
+            fields = {"b": {"handler": f"http:{service.url}"}}
+            topology = nodes.topology_of("a", "b", clusters=fields)
+            async with nodes.Federation(topology) as federation:
+                node = federation["a"]
+                held = node.post({"service_ms": 400})
+                await nodes.until(lambda: node.machine.servers.busy == 1)
+                waiting = [node.post({"service_ms": 1}) for _ in range(4)]
+                answers = await asyncio.gather(*waiting)
+                forwarded = [a for a in answers if a.status != 200]
+                assert forwarded, "two-choice hands overflow on"
+                for answer in forwarded:
+                    problem = problem_of(answer)
+                    assert answer.status == (404 if status == 404 else 502)
+                    assert problem["upstream_status"] == status
+                    assert problem["upstream_body"] == {"why": "é"}
+                    assert dict(answer.headers).get(b"retry-after") == b"7"
+                _, told = await node.get(f"/explain/{problem['id']}")
+                assert told["story"][-1]["path"] == ["a", "b"]
+                assert (await held).status == 200
+
+    nodes.run(main)
+
+
+# --- surely not run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_was_not_run_is_decided_again(nodes, status):
+    """The neighbor does it; nobody has asked the upstream twice for one request."""
+
+    async def main():
+        async with (
+            Service((status, b"busy", {})) as service,
+            in_front_of(nodes, service, ids="ab") as federation,
+        ):
+            answer = await federation["a"].post({"service_ms": 1})
+            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
+            assert service.calls == 1
+
+    nodes.run(main)
+
+
+def test_the_statuses_of_what_was_not_run_are_those_of_the_cluster(nodes):
+    """404 among them: it is decided again. 503 not: it has failed."""
+
+    async def main():
+        async with (
+            Service((404, b"", {})) as service,
+            in_front_of(nodes, service, ids="ab", not_run_statuses=(404,)) as federation,
+        ):
+            node = federation["a"]
+            answer = await node.post({"service_ms": 1})
+            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
+            service.says = (503, b"", {})
+            await nodes.until(lambda: node.machine.servers.ready)
+            answer = await node.post({"service_ms": 1})
+            if answer.status != 200:  # unless the neighbor got it at once
+                assert problem_of(answer)["upstream_status"] == 503
+
+    nodes.run(main)
+
+
+def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
+    """The other one does all meanwhile; afterwards it is asked again."""
+
+    async def main():
+        async with (
+            Service((503, b"", {"Retry-After": "1"})) as busy,
+            Service() as well,
+            in_front_of(nodes, busy, well, servers=2) as federation,
+        ):
+            node = federation["a"]
+            begun_s = time.monotonic()
+            while busy.calls == 0:
+                assert (await node.post(1)).status == 200
+            asked_s = time.monotonic()
+            busy.says = OK
+            while busy.calls == 1:
+                assert (await node.post(1)).status == 200
+                assert time.monotonic() - begun_s < 9.0
+            assert time.monotonic() - asked_s >= 0.9
+            assert well.calls > 0
+
+    nodes.run(main)
+
+
+def test_a_lonely_node_asks_a_busy_service_calmly(nodes):
+    """No neighbor, an upstream that says 503 at once: a request is tried again no faster than its
+    services are, and is done once the service is well."""
+
+    async def main():
+        async with (
+            Service((503, b"", {})) as service,
+            in_front_of(nodes, service, servers=2, service_ms=50.0) as federation,
+        ):
+            node = federation["a"]
+            waiting = [node.post(1) for _ in range(10)]
+            begun_s = time.monotonic()
+            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
+            lasted_s = time.monotonic() - begun_s
+            assert service.calls <= 2 * (1 + lasted_s / 0.05)
+            service.says = OK
+            answers = await asyncio.gather(*waiting)
+            assert [answer.status for answer in answers] == [200] * 10
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("service_ms", [0.0, 0.1])
+def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes, service_ms):
+    """What says 503 at once must not be asked thousands of times a second for one request."""
+
+    async def main():
+        async with (
+            Service((503, b"", {})) as service,
+            in_front_of(nodes, service, servers=2, service_ms=service_ms) as federation,
+        ):
+            node = federation["a"]
+            waiting = node.post(1)
+            begun_s = time.monotonic()
+            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
+            assert service.calls <= 20 * (time.monotonic() - begun_s)
+            service.says = OK
+            assert (await waiting).status == 200
+
+    nodes.run(main)
+
+
+def test_what_is_too_late_by_then_expires(nodes):
+    """504 at its deadline, and nothing is left of it."""
+
+    async def main():
+        async with (
+            Service((503, b"", {"Retry-After": "3600"})) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            node = federation["a"]
+            late = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"200")])
+            assert (late.status, problem_of(late)["reason"]) == (504, "deadline_exceeded")
+            assert (node.machine.queue_length, service.calls) == (0, 1)
+            assert (await node.get("/state"))[1]["health"] == "resting"
+            assert 0 < node.machine.servers.rest_s(time.monotonic()) <= 60.0
+
+    nodes.run(main)
+
+
+# --- several upstreams, of which one fails fast -----------------------------------------------
+
+FAST = {
+    "500": {"says": (500, b"", {})},
+    "503": {"says": (503, b"", {})},
+    "breaks off": {"breaks_off": True},
+}
+
+
+@pytest.mark.parametrize("case", FAST)
+def test_one_that_fails_fast_does_not_get_everything(nodes, case):
+    """It is busy for as long as a success takes, or passed over."""
+
+    async def main():
+        async with (
+            Service(**FAST[case]) as failing,
+            Service() as well,
+            in_front_of(nodes, failing, well, servers=4, service_ms=50.0) as federation,
+        ):
+            node = federation["a"]
+            for _ in range(60):
+                await node.post(1)
+            assert failing.calls <= 10
+            assert well.calls >= 50
+
+    nodes.run(main)
+
+
+def test_one_that_is_passed_over_is_asked_again(nodes):
+    """After a second, and gets its share once it works."""
+
+    async def main():
+        async with (
+            Service((500, b"", {})) as failing,
+            Service() as well,
+            in_front_of(nodes, failing, well, servers=4, service_ms=5.0) as federation,
+        ):
+            node = federation["a"]
+            upstream = node.shell.workers._upstreams._all[0]
+            while not upstream.passed_over_until_s:
+                await node.post(1)
+            failing.says = OK
+            calls = failing.calls
+            assert (await node.post(1)).status == 200
+            assert failing.calls == calls
+            await nodes.until(lambda: time.monotonic() > upstream.passed_over_until_s)
+            answers = [await node.post(1) for _ in range(20)]
+            assert [answer.status for answer in answers] == [200] * 20
+            assert 8 <= failing.calls - calls <= 12
+
+    nodes.run(main)
+
+
+# --- Retry-After ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", ["-5", "0", "soon", "", "1e9"])
+def test_a_retry_after_that_says_nothing_rests_nobody(nodes, written):
+    async def main():
+        async with (
+            Service((503, b"", {"Retry-After": written})) as service,
+            in_front_of(nodes, service) as federation,
+        ):
+            node = federation["a"]
+            waiting = node.post(1)
+            await nodes.until(lambda: service.calls >= 2)
+            assert not node.machine.servers.resting
+            service.says = OK
+            assert (await waiting).status == 200
+
+    nodes.run(main)

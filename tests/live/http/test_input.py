@@ -1,0 +1,47 @@
+"""What the HTTP/1.1 client refuses to be given, before it opens anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.live.http.client import HttpClient
+from spillover.model.errors import InputError
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "127.0.0.1:80", "https://h", "http://", "http://h:0", "http://h:99999", "http://h:x"),
+        *("http://u:p@h", "http://h?q", "http://h#f", "http://h\r\n", "http://h h", "http://[::1"),
+    ],
+)
+def test_bad_base_urls_are_input_errors(url):
+    """Anything but http://HOST[:PORT][/PREFIX] is told in one line."""
+    with pytest.raises(InputError, match="expected http://HOST") as caught:
+        HttpClient(url)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("HEAD", "/", ()),
+        ("GET / HTTP/1.1\r\nX", "/", ()),
+        *(("GET", path, ()) for path in ("", "x", "/ x", "/\r\nX: 1", "/\n", "/\u00e9", "/\0")),
+        *(("GET", "/", [(b"X", value)]) for value in (b"1\r\nY: 2", b"1\n", b"\r", b"\0")),
+        *(("GET", "/", [(name, b"1")]) for name in (b"", b"X\r\nY", b"X:", b"X Y", b"\xe9")),
+        *(("GET", "/", [(name, b"1")]) for name in (b"Host", b"content-length", b"Connection")),
+    ],
+)
+def test_nothing_can_be_smuggled_into_a_request(method, path, headers):
+    """What would not be one plain request on the wire is refused before anything is opened."""
+
+    async def main():
+        client = HttpClient("http://127.0.0.1:1")
+        with pytest.raises(ValueError, match="expected"):
+            client.request(method, path, headers=headers, timeout_s=1)
+        assert "connecting=0" in repr(client)
+
+    asyncio.run(main())

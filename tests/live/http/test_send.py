@@ -1,0 +1,147 @@
+"""Requests whose sender is called back: once, whatever becomes of them; never after a cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from spillover.live.http.client import HttpClient, Response
+from spillover.model.errors import NotDelivered, OutcomeUnknown
+
+LIMIT_S = 20.0
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@contextlib.asynccontextmanager
+async def serving(answer, **options):
+    """A client of a server that gives each request this answer, or none; and the heads it got."""
+    heads = []
+
+    async def serve(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                if answer is None:
+                    break
+                writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = HttpClient(f"http://127.0.0.1:{port}", **options)
+        try:
+            yield client, heads
+        finally:
+            await client.close()
+
+
+async def turn():
+    """One of the loop's, and no more."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(future.set_result, None)
+    await future
+
+
+async def until(condition):
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await turn()
+
+
+def sent(client, **options):
+    """The exchange, and the list of all that its sender is told."""
+    told = []
+    return client.send("GET", "/", told.append, timeout_s=None, **options), told
+
+
+def test_an_answer_is_told_once(run):
+    """And its connection is free again before: who is told may send the next request on it."""
+
+    async def main():
+        async with serving(OK) as (client, heads):
+            told, idle = [], []
+
+            def next_one(came_to):
+                told.append(came_to)
+                idle.append(client.idle)
+                if len(told) < 3:
+                    client.send("GET", "/", next_one, timeout_s=None)
+
+            client.send("GET", "/", next_one, timeout_s=None)
+            await until(lambda: len(told) == 3)
+            assert [type(came_to) for came_to in told] == [Response] * 3
+            assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
+
+    run(main())
+
+
+def test_what_cannot_be_sent_is_told_within_the_call(run):
+    """No connection is allowed, or no time is left."""
+
+    async def main():
+        async with serving(OK, connections_max=0) as (client, heads):
+            _, told = sent(client)
+            late = []
+            client.send("GET", "/", late.append, timeout_s=0.0)
+            assert [type(came_to) for came_to in told + late] == [NotDelivered] * 2
+            assert not heads
+
+    run(main())
+
+
+def test_a_server_that_hangs_up_is_told_once(run):
+    """What was written may have been read."""
+
+    async def main():
+        async with serving(None) as (client, _):
+            _, told = sent(client)
+            await until(lambda: told and not client.busy)
+            assert [type(came_to) for came_to in told] == [OutcomeUnknown]
+
+    run(main())
+
+
+def test_nothing_is_told_after_a_cancel(run):
+    """Before it is sent, and while its answer is awaited: then the connection closes."""
+
+    async def main():
+        async with serving(OK) as (client, heads):
+            unsent, told = sent(client)
+            unsent.cancel()
+            await client.warm(1)
+            away, told_too = sent(client)
+            away.cancel()
+            await until(lambda: (client.idle, client.busy) == (0, 0))
+            assert (told, told_too, len(heads)) == ([], [], 0)
+
+    run(main())
+
+
+def test_what_is_cancelled_while_its_connection_is_made_is_never_sent(run):
+    """Also in the very turn in which the connection is there."""
+
+    async def main():
+        for _ in range(20):
+            async with serving(OK) as (client, heads):
+                asked = client.request("GET", "/", timeout_s=None)
+                await until(asked.exchange.opening.done)
+                asked.cancel()
+                await client.warm(1)
+                await client.request("GET", "/after", timeout_s=None)
+                assert [head.split()[1] for head in heads] == [b"/after"]
+
+    run(main())
+
+
+def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
+    """Also where the connection has just been made."""
+
+    async def main():
+        async with serving(OK) as (client, heads):
+            exchange, told = sent(client)
+            await until(exchange.opening.done)
+            await client.close()
+            assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+
+    run(main())

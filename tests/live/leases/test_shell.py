@@ -1,0 +1,209 @@
+"""Whole members on a real Redis: they share partitions, hand over, fence themselves and give up."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+
+import pytest
+
+from spillover.model.errors import InputError, RunError
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes(
+    normal_lease_ms=300,
+    max_lease_ms=900,
+    max_shutdown_ms=300,
+    min_grab_ms=100,
+    held_delay_ms=5,
+)
+PARTITIONS = 6
+
+
+@pytest.fixture
+def group(redis_servers, redis_server):
+    """`group(node, handler)`: a member of a group that no other test has."""
+    from spillover.live.leases.shell import LeaseGroup
+
+    name = redis_servers.new_name()
+
+    def make(node, handler, *, events=None, partitions=PARTITIONS, url=redis_server.url):
+        return LeaseGroup(
+            url,
+            name,
+            node=node,
+            partitions=partitions,
+            handler=handler,
+            times=TIMES,
+            on_event=None if events is None else events.append,
+            seed=1,
+        )
+
+    return make
+
+
+@pytest.fixture
+def until(redis_servers):
+    return redis_servers.until
+
+
+def runs(main):
+    async def limited():
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(limited())
+
+
+class Work:
+    """A handler that notes which partitions run, and that no two run one at a time."""
+
+    def __init__(self):
+        self.running = {}
+        self.twice = []
+        self._lock = threading.Lock()
+
+    def begin(self, node, partition, epoch):
+        with self._lock:
+            if partition in self.running:
+                self.twice.append((partition, self.running[partition], node))
+            self.running[partition] = node, epoch
+
+    def end(self, partition):
+        with self._lock:
+            del self.running[partition]
+
+    def on_thread(self, node):
+        def handle(partition, epoch, stop_event):
+            self.begin(node, partition, epoch)
+            stop_event.wait()
+            self.end(partition)
+
+        return handle
+
+    def on_loop(self, node):
+        async def handle(partition, epoch, stop_event):
+            self.begin(node, partition, epoch)
+            await stop_event.wait_async()
+            self.end(partition)
+
+        return handle
+
+    def counts(self):
+        with self._lock:
+            nodes = [node for node, _ in self.running.values()]
+        return sorted((node, nodes.count(node)) for node in set(nodes))
+
+
+def test_members_share_and_hand_over(group, until):
+    """One gets all; a second one its half, by as many moves as that takes; the rest comes back."""
+    work, events = Work(), []
+
+    async def main():
+        async with group("a", work.on_thread("a"), events=events) as first:
+            await until(lambda: work.counts() == [("a", 6)])
+            before = dict(work.running)
+            async with group("b", work.on_loop("b"), events=events) as second:
+                await until(lambda: work.counts() == [("a", 3), ("b", 3)])
+                await until(lambda: (len(first.held), len(second.held)) == (3, 3))
+                for partition, (node, epoch) in work.running.items():
+                    assert node == "a" or epoch > before[partition][1]
+            await until(lambda: work.counts() == [("a", 6)])
+            assert first.state == "member"
+        assert work.running == {}
+        assert work.twice == []
+
+    runs(main)
+    took = [line["partition"] for line in events if line["event"] == "acquired"]
+    assert len(took) == 6 + 3 + 3
+    assert all(line["epoch"] > 10**12 for line in events if line["event"] == "acquired")
+    assert {line["event"] for line in events} >= {"challenged", "grabbed", "releasing", "released"}
+
+
+def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
+    """Told in one line with the error; the partition is served again after a while."""
+    work = Work()
+    calls = []
+
+    def fails_once(partition, epoch, stop_event):
+        calls.append(partition)
+        if calls.count(partition) == 1 and partition == 0:
+            raise ValueError("not today")
+        work.on_thread("a")(partition, epoch, stop_event)
+
+    async def main():
+        async with group("a", fails_once):
+            await until(lambda: work.counts() == [("a", 6)])
+        assert work.running == {}
+
+    runs(main)
+    assert calls.count(0) == 2
+    assert "handler failed partition=0" in caplog.text
+    assert "not today" in caplog.text
+
+
+def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_path):
+    """Nobody acts beyond the own lease; when it comes back, without its data, work goes on with
+    higher epochs."""
+    work, events = Work(), []
+
+    async def main():
+        with redis_servers.running(tmp_path) as server:
+            async with group("a", work.on_thread("a"), events=events, url=server.url):
+                await until(lambda: work.counts() == [("a", 6)])
+                before = {partition: epoch for partition, (_, epoch) in work.running.items()}
+                server.stop(signal.SIGKILL)
+                await until(lambda: work.running == {})
+                server.restart()
+                await until(lambda: work.counts() == [("a", 6)])
+                assert all(epoch > before[p] for p, (_, epoch) in work.running.items())
+        told = [line["event"] for line in events]
+        while_down = told[told.index("redis_down") : told.index("redis_up")]
+        # Those that stop in time, when asked to before the deadline, need not be fenced.
+        assert while_down.count("fenced") + while_down.count("released") == 6
+
+    runs(main)
+
+
+def test_an_id_that_is_taken(group, until, redis_server):
+    """The second one waits a maximum lease, visibly, and gives up; the first notices nothing."""
+    work = Work()
+
+    async def main():
+        async with group("a", work.on_thread("a")):
+            await until(lambda: work.counts() == [("a", 6)])
+            async with group("a", work.on_thread("again")) as other:
+                assert other.state.startswith("waiting for another member")
+                with pytest.raises(RunError, match="another member with the id a is alive"):
+                    await other.wait()
+            assert work.counts() == [("a", 6)]
+
+    runs(main)
+
+
+def test_groups_of_another_size_and_servers_that_refuse(group, redis_servers, tmp_path):
+    """Told at once, in one line."""
+    work = Work()
+
+    async def enter(member):
+        async with member:
+            pass
+
+    async def main():
+        async with group("a", work.on_thread("a")):
+            with pytest.raises(InputError, match="partitions: expected 6, as the group has it"):
+                await enter(group("b", work.on_thread("b"), partitions=7))
+        with redis_servers.running(tmp_path, "--requirepass", "x", password="x") as server:  # noqa: S106
+            # Again and again: being refused and being cancelled may fall together anywhere.
+            for _ in range(15):
+                with pytest.raises(InputError, match=r"--redis: .*password"):
+                    await enter(group("c", work.on_thread("c"), url=server.url))
+
+    runs(main)
+
+
+@pytest.mark.parametrize("handler", [lambda _: None, lambda: None])
+def test_handlers_that_cannot_be_called_so(group, handler):
+    with pytest.raises(InputError, match=r"FUNCTION\(partition, epoch, stop_event\)"):
+        group("a", handler)

@@ -1,0 +1,157 @@
+"""Members under the blog's rule on a real Redis: they share partitions by the race as written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from spillover.live.leases.renewal.lease import current_lease
+from spillover.live.leases.shell import LeaseGroup
+from spillover.model.errors import InputError
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes(
+    normal_lease_ms=200,
+    max_lease_ms=2000,
+    max_shutdown_ms=1000,
+    min_grab_ms=50,
+    held_delay_ms=10,
+)
+PARTITIONS = 6
+
+
+@pytest.fixture
+def group(redis_server, redis_servers):
+    """`group(node, handler)`: a member of a group that no other test has."""
+    name = redis_servers.new_name()
+
+    def make(node, handler, *, rule="blog", events=None, url=redis_server.url, **settings):
+        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
+        on_event = None if events is None else events.append
+        return LeaseGroup(
+            url, name, node=node, handler=handler, rule=rule, on_event=on_event, **settings
+        )
+
+    make.name = name
+    return make
+
+
+def runs(main):
+    async def limited():
+        async with asyncio.timeout(40):
+            await main()
+
+    asyncio.run(limited())
+
+
+class Runs:
+    """Which partitions run where."""
+
+    def __init__(self):
+        self.now = {}
+        self.epochs = set()
+        self._lock = threading.Lock()
+
+    def handler(self, node):
+        def handle(partition, epoch, stop_event):
+            current_lease().check()
+            with self._lock:
+                self.now.setdefault(partition, []).append(node)
+                self.epochs.add(epoch)
+            stop_event.wait()
+            with self._lock:
+                self.now[partition].remove(node)
+
+        return handle
+
+    def all_run(self):
+        with self._lock:
+            return sorted(p for p, nodes in self.now.items() if nodes) == list(range(PARTITIONS))
+
+    def nodes(self):
+        with self._lock:
+            return {node for nodes in self.now.values() for node in nodes}
+
+
+def test_two_members_share_as_the_document_has_it(group, redis_servers):
+    """Each gets some, all run, epochs are 0; whoever drains leaves all to the other one."""
+    work, events = Runs(), []
+
+    async def main():
+        async with group("a", work.handler("a"), events=events) as a:
+            await redis_servers.until(work.all_run)
+            assert a.renewal == "none"
+            async with group("b", work.handler("b"), events=events) as b:
+                await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
+                await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
+            assert (b.state, b.held) == ("finished", {})
+            await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a"})
+
+    runs(main)
+    assert work.epochs == {0}
+    assert work.nodes() == set()
+    told = {line["event"] for line in events}
+    assert told >= {"challenged", "grabbed", "acquired", "releasing", "released"}
+    assert {line["epoch"] for line in events if line["event"] == "acquired"} == {0}
+
+
+def test_what_the_rule_shares_with_the_other_one(group, redis_servers):
+    """A group is of one rule and one size: whoever comes with another is refused."""
+    work = Runs()
+
+    async def enter(member):
+        async with member:
+            pass
+
+    async def main():
+        async with group("a", work.handler("a")):
+            with pytest.raises(InputError, match="rule: expected blog, as the group has it"):
+                await enter(group("b", work.handler("b"), rule="guarded"))
+            with pytest.raises(InputError, match="partitions: expected 6, as the group has it"):
+                await enter(group("b", work.handler("b"), partitions=7))
+
+    runs(main)
+
+
+def test_without_redis_it_tries_again_visibly(group, redis_servers, tmp_path):
+    """Before the first word of Redis and after; what runs goes on, since nobody watches leases."""
+    work, events = Runs(), []
+
+    async def main():
+        with redis_servers.running(tmp_path) as server:
+            server.kill()
+            entering = asyncio.create_task(
+                group("a", work.handler("a"), events=events, url=server.url).__aenter__()
+            )
+            await redis_servers.until(lambda: "redis_down" in [line["event"] for line in events])
+            server.restart()
+            a = await entering
+            await redis_servers.until(work.all_run)
+            server.kill()
+            await redis_servers.until(lambda: events[-1]["event"] == "redis_down")
+            assert work.all_run()
+            assert a.machine.problem is not None
+            await a.__aexit__(None, None, None)
+        assert work.nodes() == set()
+
+    runs(main)
+
+
+def test_a_handler_that_does_not_stop_is_left_behind(group, redis_servers):
+    """After the maximum shutdown time; the rule has no word for it."""
+    free = threading.Event()
+
+    def stays(partition, epoch, stop_event):
+        free.wait()
+
+    async def main():
+        async with group("a", stays, partitions=1) as a:
+            await redis_servers.until(lambda: a.held == {0: 0})
+        assert a.state == "finished"
+
+    try:
+        runs(main)
+    finally:
+        free.set()

@@ -1,0 +1,329 @@
+"""Members with whom something goes wrong on their own side, on a real Redis: no room for threads,
+callbacks that raise, errors of ours, and being told of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from spillover.live.leases.completion import MemberFailed
+from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.thread import LeaseGroupThread
+from spillover.model.errors import RunError
+from spillover.model.lease_times import LeaseTimes
+
+TIMES = LeaseTimes(
+    normal_lease_ms=300,
+    max_lease_ms=900,
+    max_shutdown_ms=300,
+    min_grab_ms=100,
+    held_delay_ms=5,
+)
+PARTITIONS = 4
+LIMIT_S = 30.0
+NO_ROOM_BYTES = 1 << 62
+"""No thread can be started with a stack of that."""
+
+
+@pytest.fixture
+def group(redis_server, redis_servers):
+    """`group(node, handler)`: what a member of a group takes that no other test has."""
+    name = redis_servers.new_name()
+
+    def make(node, handler, *, kind=LeaseGroup, url=redis_server.url, **settings):
+        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
+        return kind(url, name, node=node, handler=handler, **settings)
+
+    return make
+
+
+@pytest.fixture
+def until(redis_servers):
+    return redis_servers.until
+
+
+@pytest.fixture
+def no_room_for_threads():
+    """Call it with whether there is none from now on."""
+    yield lambda is_so: threading.stack_size(NO_ROOM_BYTES if is_so else 0)
+    threading.stack_size(0)
+
+
+def runs(main):
+    async def limited():
+        async with asyncio.timeout(LIMIT_S):
+            await main()
+
+    asyncio.run(limited())
+
+
+class Running:
+    """Which partitions run where, by what their handlers say."""
+
+    def __init__(self):
+        self.now = set()
+
+    def on_thread(self, node):
+        def handle(partition, epoch, stop_event):
+            self.now.add((node, partition))
+            stop_event.wait()
+            self.now.discard((node, partition))
+
+        return handle
+
+    def on_loop(self, node):
+        async def handle(partition, epoch, stop_event):
+            self.now.add((node, partition))
+            try:
+                await stop_event.wait_async()
+            finally:
+                self.now.discard((node, partition))
+
+        return handle
+
+    def count(self, node):
+        return sum(one == node for one, _ in list(self.now))
+
+
+async def works(partition, epoch, stop_event):
+    await stop_event.wait_async()
+
+
+class Onlooker:
+    """Counts, as `metrics` does, and breaks at one event."""
+
+    def __init__(self, breaks_at):
+        self.breaks_at = breaks_at
+
+    def told(self, event):
+        if event == self.breaks_at:
+            raise KeyError("no such counter")
+
+    def handler_failed(self):
+        return
+
+    def renewed(self, _):
+        return
+
+
+# --- handlers that cannot be started --------------------------------------------------------------
+
+
+def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog):
+    """It has failed as if it had raised: given up, left to others for a while, and tried again."""
+    running, events = Running(), []
+
+    def told(event):
+        return {line["partition"] for line in events if line["event"] == event}
+
+    def on_event(line):
+        if not told("challenged"):  # before it can have anything, and behind its own threads
+            no_room_for_threads(True)
+        events.append(line)
+
+    async def main():
+        async with group("a", running.on_thread("a"), on_event=on_event) as member:
+            await until(lambda: told("released") == set(range(PARTITIONS)))
+            assert running.now == set()
+            no_room_for_threads(False)
+            await until(lambda: running.count("a") == PARTITIONS)
+            assert set(member.held) == set(range(PARTITIONS))
+
+    runs(main)
+    assert "handler failed partition=0" in caplog.text
+    assert "can't start new thread" in caplog.text
+
+
+@pytest.mark.parametrize("renewer", ["process", "thread"])
+@pytest.mark.parametrize("kind", [LeaseGroup, LeaseGroupThread])
+def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, renewer):
+    """It does not begin, says so in one line, and leaves no process and no thread behind."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = (set(threading.enumerate()), children.read_text())
+
+    async def main():
+        async with group("a", works, renewer=renewer):
+            pytest.fail("it has begun")
+
+    member = group("a", works, renewer=renewer, kind=kind)
+    begin = partial(runs, main) if kind is LeaseGroup else member.__enter__
+    no_room_for_threads(True)
+    with pytest.raises(RunError, match=r"^the thread '[a-z-]+' cannot be started: expected room"):
+        begin()
+    no_room_for_threads(False)
+    assert (set(threading.enumerate()), children.read_text()) == before
+
+
+def test_another_member_takes_what_has_no_room(group, until, no_room_for_threads):
+    """Handlers on a loop need none."""
+    running, told = Running(), set()
+
+    def on_event(line):
+        if "challenged" not in told:  # before it can have anything, and behind its own threads
+            no_room_for_threads(True)
+        told.add(line["event"])
+
+    async def main():
+        async with (
+            group("b", running.on_loop("b")) as second,
+            group("a", running.on_thread("a"), on_event=on_event) as first,
+        ):
+            await until(lambda: "released" in told)
+            await until(lambda: running.count("b") == PARTITIONS and not first.held)
+            assert len(second.held) == PARTITIONS
+            no_room_for_threads(False)
+
+    runs(main)
+
+
+def test_no_room_for_a_thread_at_the_end(group, until, no_room_for_threads):
+    """It leaves as ever."""
+    running = Running()
+
+    async def main():
+        async with group("a", running.on_loop("a")) as member:
+            await until(lambda: running.count("a") == PARTITIONS)
+            no_room_for_threads(True)
+        no_room_for_threads(False)
+        assert (member.held, member.state, running.now) == ({}, "finished", set())
+
+    runs(main)
+
+
+# --- what raises ----------------------------------------------------------------------------------
+
+
+def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
+    """Members share and hand over as ever; it is told, and not each time."""
+    running, calls = Running(), []
+
+    def raises(line):
+        calls.append(line["event"])
+        raise ValueError("full disk")
+
+    async def main():
+        async with group("a", running.on_thread("a"), on_event=raises) as first:
+            await until(lambda: running.count("a") == PARTITIONS)
+            async with group("b", running.on_loop("b"), on_event=raises):
+                await until(lambda: (running.count("a"), running.count("b")) == (2, 2))
+            await until(lambda: running.count("a") == PARTITIONS)
+            assert first.state == "member"
+
+    runs(main)
+    assert {"acquired", "releasing", "released"} <= set(calls)
+    told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
+    assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
+    assert len(told) < len(calls)
+
+
+@pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
+def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
+    """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
+    running = Running()
+
+    async def main():
+        async with group("a", getattr(running, kind)("a")) as broken:
+            broken.observer = Onlooker("releasing")
+            await until(lambda: running.count("a") == PARTITIONS)
+            async with group("b", running.on_loop("b")) as other:
+                with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
+                    await broken.wait()
+                assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
+                await until(lambda: running.count("a") == 0)
+                await until(lambda: running.count("b") == PARTITIONS)
+                assert len(other.held) == PARTITIONS
+
+    runs(main)
+    errors = [one for one in caplog.records if one.exc_info]
+    assert [one.message for one in errors] == ["member has failed, and serves nothing member=a"]
+    assert "told" in caplog.text  # where it was
+    assert "cancelled itself" not in caplog.text
+
+
+def test_an_error_of_ours_at_entry(group, redis_servers):
+    """Raised there: while Redis is away, nobody would ever come out."""
+    url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
+
+    async def main():
+        member = group("a", works, url=url)
+        member.observer = Onlooker("redis_down")
+        with pytest.raises(MemberFailed, match="a: it has failed"):
+            await member.__aenter__()
+
+    runs(main)
+
+
+# --- who is told of the end -----------------------------------------------------------------------
+
+
+def given_up(caplog):
+    return [one.message for one in caplog.records if "another member with the id" in one.message]
+
+
+def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
+    """If nobody has waited for it: at once in the log, and when `with` ends."""
+
+    async def give_up():
+        async with group("a", works) as again:
+            await until(lambda: again.state == "finished")
+            assert len(given_up(caplog)) == 1
+
+    async def main():
+        async with group("a", works):
+            with pytest.raises(RunError, match="a: another member with the id a is alive"):
+                await give_up()
+
+    runs(main)
+    assert given_up(caplog)[0].startswith("member has given up member=a reason=")
+
+
+def test_giving_up_is_told_once(group, until, caplog):
+    """To who waits for it, and then neither logged nor raised again; nor in place of an error."""
+
+    async def fail():
+        async with group("a", works) as again:
+            await until(lambda: again.state == "finished")
+            raise ZeroDivisionError
+
+    async def main():
+        async with group("a", works):
+            async with group("a", works) as again:
+                with pytest.raises(RunError, match="is alive"):
+                    await again.wait()
+            assert given_up(caplog) == []
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+
+    runs(main)
+
+
+def test_giving_up_in_a_thread(group, caplog):
+    """The same for a member in a thread of its own."""
+    pause = threading.Event()
+
+    def give_up(error=None):
+        with group("a", works, kind=LeaseGroupThread) as again:
+            while again.state != "finished":
+                pause.wait(0.01)
+            if error is not None:
+                raise error
+
+    def wait():
+        with group("a", works, kind=LeaseGroupThread) as again, told:
+            again.wait(LIMIT_S)
+
+    told = pytest.raises(RunError, match="a: another member with the id a is alive")
+    with group("a", works, kind=LeaseGroupThread):
+        with told:
+            give_up()
+        assert len(given_up(caplog)) == 1
+        assert given_up(caplog)[0].startswith('member has ended reason="a: another member')
+        caplog.clear()
+        wait()
+        assert given_up(caplog) == []
+        with pytest.raises(ZeroDivisionError):
+            give_up(ZeroDivisionError())

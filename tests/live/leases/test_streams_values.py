@@ -1,0 +1,201 @@
+"""What streams compute without Redis: partitions of keys, effects, how places are counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.live.leases.streams.effects import EXACT, Effects
+from spillover.live.leases.streams.keys import StreamKeys, partition_of
+from spillover.live.leases.streams.records import (
+    Batch,
+    Checkpoint,
+    CheckpointMoved,
+    Found,
+    Place,
+    Record,
+    places,
+)
+from spillover.model.errors import InputError
+
+
+def test_keys_have_their_partition_for_ever():
+    """Another hash would send a key's next records to another partition, out of order."""
+    known = {b"": 0, b"a": 0xE8B7BE43, b"123456789": 0xCBF43926}  # CRC-32, its check value last
+    for key, crc in known.items():
+        assert partition_of(key, 32) == crc % 32
+        assert partition_of(key, 17) == crc % 17
+
+
+def test_keys_spread_evenly():
+    counts = [0] * 16
+    for number in range(16_000):
+        counts[partition_of(b"customer-%d" % number, 16)] += 1
+    assert 850 < min(counts) <= max(counts) < 1150
+
+
+def test_everything_lies_under_the_tag_of_the_leases():
+    keys = StreamKeys.of("g")
+    named = [keys.checkpoints, keys.facts, keys.stream(3), keys.set_aside(3), keys.sink("x")]
+    named += [keys.allocation, keys.group, keys.writer("w")]
+    assert len(set(named)) == len(named)
+    assert all(name.startswith("{spillover:g}:") for name in named)
+    assert keys.stream(3) == "{spillover:g}:stream:3"
+    with pytest.raises(InputError, match="group"):
+        StreamKeys.of("no}good")
+
+
+@given(st.tuples(*[st.integers(0, EXACT)] * 5))
+def test_checkpoints_are_read_as_they_are_written(numbers):
+    epoch, ms, passed, skipped, aside = numbers
+    checkpoint = Checkpoint(epoch, f"{ms}-0", passed, skipped, aside)
+    assert Checkpoint.parse(str(checkpoint)) == checkpoint
+
+
+def carried_out(effects):
+    """The hashes as they are afterwards, by the dumbest way."""
+    hashes = {}
+    for command, name, given_ in effects:
+        of = hashes.setdefault(name, {})
+        match command:
+            case "HSET":
+                of[given_[0]] = given_[1]
+            case "HDEL":
+                of.pop(given_[0], None)
+            case "HINCRBY":
+                of[given_[0]] = b"%d" % (int(of.get(given_[0], b"0")) + int(given_[1]))
+    return hashes
+
+
+wishes = st.lists(
+    st.tuples(
+        st.sampled_from(["increment", "put", "remove"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["f", b"f", "g"]),
+        st.integers(-5, 5),
+    ),
+    max_size=12,
+)
+
+
+@given(wishes, wishes)
+def test_added_up_increments_mean_the_same(first, second):
+    """Whatever stands between them, and in whatever way a field is written."""
+    one_by_one, effects = [], Effects()
+    for part in (first, second):
+        together = Effects()
+        for wish, name, name_of_field, number in part:
+            single = Effects()
+            for into in (single, together):
+                match wish:
+                    case "increment":
+                        into.increment(name, name_of_field, number)
+                    case "put":
+                        into.put(name, name_of_field, str(number))
+                    case "remove":
+                        into.remove(name, name_of_field)
+            one_by_one += single
+        effects.extend(together)
+    assert carried_out(effects) == carried_out(one_by_one)
+    assert len(effects) <= len(one_by_one)
+
+
+def test_a_million_increments_are_one_effect():
+    effects = Effects()
+    for _ in range(1000):
+        effects.increment("counts", "n")
+    assert list(effects) == [("HINCRBY", "counts", (b"n", b"1000"))]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        lambda effects: effects.increment("x", "f", EXACT),
+        lambda effects: effects.set_bit("x", -1),
+        lambda effects: effects.set_bit("x", 2**32),
+    ],
+)
+def test_effects_that_could_fail_are_refused_at_once(wish):
+    effects = Effects()
+    with pytest.raises(ValueError, match="expected"):
+        wish(effects)
+    assert not effects
+
+
+class Stream:
+    """Entries 1, 2, ... of which some are gone, and which of them a reader was given."""
+
+    def __init__(self):
+        self.added = 0
+        self.left = []
+        self.given = []
+
+    def read(self, place, count):
+        behind = [number for number in self.left if number > int(place.id.partition("-")[0])]
+        records = [Record(f"{number}-0", {}) for number in behind[:count]]
+        self.given += behind[:count]
+        return Found(self.added, len(self.left), len(behind) <= count, records)
+
+
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 8)),
+        st.tuples(st.just("trim"), st.integers(1, 8)),
+        st.tuples(st.just("delete"), st.integers(0, 20)),
+        st.tuples(st.just("read"), st.integers(1, 6)),
+    ),
+    max_size=40,
+)
+
+
+@given(happenings)
+def test_places_add_up(happened):
+    """Never more is counted as skipped than was lost, and at the end exactly that."""
+    stream, place = Stream(), Place("0-0", 0, 0)
+
+    def read(count):
+        nonlocal place
+        start, end = places(place, stream.read(place, count))
+        assert place.passed <= start.passed <= end.passed <= stream.added
+        assert place.skipped <= start.skipped <= end.skipped
+        place = end
+        assert place.passed - place.skipped == len(stream.given)
+        lost = stream.added - len(stream.left) - len(set(stream.given) - set(stream.left))
+        assert place.skipped <= lost
+        return lost
+
+    for what, number in happened:
+        match what:
+            case "append":
+                stream.left += range(stream.added + 1, stream.added + 1 + number)
+                stream.added += number
+            case "trim":
+                del stream.left[:number]
+            case "delete":
+                del stream.left[number : number + 1]
+            case "read":
+                read(number)
+    lost = read(1000)
+    assert place.skipped == lost
+    assert place.passed == stream.added
+    assert all(a < b for a, b in pairwise(stream.given))
+
+
+def test_a_stream_begun_anew_is_noticed():
+    with pytest.raises(CheckpointMoved, match="anew"):
+        places(Place("7-0", 7, 0), Found(3, 3, is_end=True, records=[]))
+
+
+def test_part_of_a_batch_ends_where_its_last_record_does():
+    records = [Record(f"{number}-0", {}) for number in (4, 5, 9)]
+    batch = Batch(0, 1, records, Place("3-0", 5, 2), Place("9-0", 10, 4))
+    assert batch.upto(3) is batch
+    assert batch.upto(2).end == Place("5-0", 7, 2)
+    assert batch.upto(0).end == Place("3-0", 5, 2)
+    assert batch.position == "9-0"
+    rest = batch.after(2)
+    assert (rest.start, rest.end) == (batch.upto(2).end, batch.end)
+    assert list(rest.records) == records[2:]

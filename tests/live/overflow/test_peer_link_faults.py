@@ -1,0 +1,383 @@
+"""One link with faults, over real sockets: forwards that are held back, lost or withdrawn, and
+cancels that somebody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow import peer_link, wire
+from spillover.live.overflow.agreement import Agreement, Terms
+from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.peer_link import PeerLink
+from spillover.model.errors import NotDelivered
+from spillover.model.request import Answer, Outcome, Request
+
+ANSWER = wire.encode_answer(Answer(Outcome.CANCELLED, ("b",)), wire.Stay(0.0, 0.0, 0.0))
+
+
+class Neighbor:
+    """The other end: holds forwards open until `release`, and answers each cancel with the next
+    of `told`, the last one again and again; None breaks it off."""
+
+    def __init__(self):
+        self.told = [b'{"found":true}']
+        self.forwards = []
+        self.cancels = []
+        self.release = asyncio.Event()
+        self.writers = []
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.converse, "127.0.0.1", 0, backlog=1024)
+        self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+
+    async def converse(self, reader, writer):
+        self.writers.append(writer)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
+                await self.answer(
+                    head, json.loads(await reader.readexactly(length) or b"0"), writer
+                )
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    async def answer(self, head, body, writer):
+        answer = ANSWER
+        if wire.FORWARD_PATH in head:
+            self.forwards.append(body["id"])
+            await self.release.wait()
+        elif wire.CANCEL_PATH in head:
+            self.cancels.append(body)
+            answer = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        if answer is None:
+            writer.transport.abort()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+    async def close(self):
+        self.server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+
+
+class Ends:
+    """A link from a to its neighbor b, and what came of it."""
+
+    def __init__(self, neighbor, delay_s, given_up_after_s):
+        self.timers = timers = Timers(asyncio.get_running_loop())
+        self.neighbor = neighbor
+        self.outbox = Outbox(timers, Random(1), delay_s, given_up_after_s=given_up_after_s)
+        self.events = []
+        self.outcomes = []
+        self.link = PeerLink(
+            neighbor=0,
+            cluster="b",
+            url=neighbor.url,
+            outbox=self.outbox,
+            away_max=1000,
+            agreement=Agreement(wire.Caller("a", "b"), Terms()),
+            timers=timers,
+            random=Random(1),
+            feed=self.events.append,
+            on_forward=self.outcomes.append,
+        )
+
+    def forward(self, ref=1):
+        request = Request(f"r{ref}", keyed=True, work=wire.NOTHING, path=("a",))
+        self.link.forward(ev.Forward(ref, 0, request, time.monotonic() + 10.0))
+
+    def nothing_is_to_come(self):
+        return not self.link._cancels_asked and not len(self.timers)
+
+
+@asynccontextmanager
+async def linked(delay_s=0.0, given_up_after_s=5.0):
+    neighbor = Neighbor()
+    await neighbor.start()
+    ends = Ends(neighbor, delay_s, given_up_after_s)
+    try:
+        yield ends
+    finally:
+        await ends.link.close()
+        await neighbor.close()
+
+
+def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
+    """It leaves late, is answered, and the leg tells how long it took."""
+
+    async def main():
+        async with linked() as ends:
+            ends.outbox.set_faults(cut=True)
+            ends.neighbor.release.set()
+            ends.forward()
+            decided_s = time.monotonic()
+            await nodes.turn()
+            assert not ends.neighbor.forwards
+            healed_s = time.monotonic()
+            ends.outbox.set_faults(cut=False)
+            await nodes.until(lambda: ends.events)
+            (answered,) = ends.events
+            assert isinstance(answered, ev.ForwardAnswered)
+            assert healed_s - decided_s <= answered.leg_s < 1.0
+            assert ends.outcomes == ["answered"]
+
+    nodes.run(main)
+
+
+def test_a_forward_that_a_cut_link_holds_for_too_long_is_lost(nodes):
+    """It never arrives, also once the link is healed; what is sent then does."""
+
+    async def main():
+        async with linked(given_up_after_s=0.05) as ends:
+            ends.outbox.set_faults(cut=True)
+            sent_s = time.monotonic()
+            ends.forward()
+            await nodes.until(lambda: ends.events)
+            assert time.monotonic() >= sent_s + 0.05
+            ends.outbox.set_faults(cut=False)
+            ends.forward(2)
+            await nodes.until(lambda: ends.neighbor.forwards)
+            assert ends.neighbor.forwards == ["r2"]
+            assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.03])
+def test_a_forward_that_is_lost_never_leaves(nodes, delay_s):
+    """It is found lost when it would have left."""
+
+    async def main():
+        async with linked(delay_s) as ends:
+            ends.outbox.set_faults(loss=1.0)
+            sent_s = time.monotonic()
+            ends.forward()
+            assert bool(ends.events) == (not delay_s)
+            await nodes.until(lambda: ends.events)
+            assert time.monotonic() >= sent_s + delay_s
+            assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
+            ends.outbox.set_faults(loss=0.0)
+            ends.forward(2)
+            await nodes.until(lambda: ends.neighbor.forwards)
+            assert ends.neighbor.forwards == ["r2"]
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("faults", [{"cut": True}, {"delay_s": 0.03}])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_forward_that_is_cancelled_before_it_leaves_never_does(nodes, faults, wanted):
+    """If somebody waits for what comes of it, it comes back as refused: it surely did not run."""
+
+    async def main():
+        async with linked() as ends:
+            ends.outbox.set_faults(**faults)
+            ends.forward()
+            if wanted:
+                ends.link.ask_cancel(1)
+            else:
+                ends.link.recall(1)
+            assert ends.events == ([ev.ForwardRefused(1)] if wanted else [])
+            assert ends.outcomes == ["recalled"]
+            ends.link.ask_cancel(1)
+            ends.link.recall(1)
+            ends.outbox.set_faults(cut=False)
+            ends.forward(2)
+            await nodes.until(lambda: ends.neighbor.forwards)
+            assert ends.neighbor.forwards == ["r2"]
+            assert not ends.neighbor.cancels
+
+    nodes.run(main)
+
+
+def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
+    """One call, however often it is wanted; its own answer ends nothing."""
+
+    async def main():
+        async with linked() as ends:
+            ends.forward()
+            await nodes.until(lambda: ends.neighbor.forwards)
+            ends.link.ask_cancel(1)
+            ends.link.ask_cancel(1)
+            await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
+            assert ends.neighbor.cancels == [{"sender": "a", "id": "r1", "to": "b"}]
+            assert not ends.events
+            ends.neighbor.release.set()
+            await nodes.until(lambda: ends.events)
+            assert ends.events[0].answer.outcome is Outcome.CANCELLED
+            assert ends.outcomes == ["answered"]
+
+    nodes.run(main)
+
+
+def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
+    """It may have overtaken its forward, or not have got through; once found it is done."""
+    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.002)
+
+    async def main():
+        async with linked() as ends:
+            ends.neighbor.told = [b'{"found":false}', b"garbage", None, b'{"found":true}']
+            ends.forward()
+            ends.link.ask_cancel(1)
+            await nodes.until(ends.nothing_is_to_come)
+            assert len(ends.neighbor.cancels) == 4
+            assert not ends.events
+
+    nodes.run(main)
+
+
+def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
+    """After a bounded number of attempts, those that the link loses included."""
+    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.002)
+
+    async def main():
+        async with linked() as ends:
+            ends.neighbor.told = [b'{"found":false}']
+            ends.forward()
+            ends.outbox.set_faults(loss=1.0)
+            ends.link.ask_cancel(1)
+            ends.outbox.set_faults(loss=0.0)
+            await nodes.until(ends.nothing_is_to_come)
+            assert len(ends.neighbor.cancels) == peer_link.CANCEL_ATTEMPTS_MAX - 1
+            assert not ends.events
+
+    nodes.run(main)
+
+
+def test_nobody_cancels_what_has_been_answered(nodes, monkeypatch):
+    """An answer that comes between two attempts ends them."""
+    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.05)
+
+    async def main():
+        async with linked() as ends:
+            ends.neighbor.told = [b'{"found":false}']
+            ends.forward()
+            ends.link.ask_cancel(1)
+            await nodes.until(lambda: ends.neighbor.cancels)
+            ends.neighbor.release.set()
+            await nodes.until(lambda: ends.events)
+            await nodes.until(ends.nothing_is_to_come)
+            assert len(ends.neighbor.cancels) == 1
+            ends.link.ask_cancel(1)
+            assert len(ends.neighbor.cancels) == 1
+
+    nodes.run(main)
+
+
+def test_many_cancels_share_a_bounded_number_of_connections(nodes):
+    """The others wait for their turn, and none is left out."""
+
+    async def main():
+        async with linked() as ends:
+            for ref in range(300):
+                ends.forward(ref)
+            await nodes.until(lambda: len(ends.neighbor.forwards) == 300)
+            for ref in range(300):
+                ends.link.ask_cancel(ref)
+            assert ends.link._cancels_asked == peer_link.CANCELS_AT_ONCE_MAX
+            await nodes.until(lambda: not ends.link._cancels_asked)
+            assert {cancel["id"] for cancel in ends.neighbor.cancels} == set(ends.neighbor.forwards)
+
+    nodes.run(main)
+
+
+def test_what_is_given_up_with_a_silent_neighbor(nodes):
+    """What it holds is lost, what has not left is surely not there; nothing leaves afterwards."""
+
+    async def main():
+        async with linked() as ends:
+            ends.forward(1)
+            await nodes.until(lambda: ends.neighbor.forwards)
+            ends.outbox.set_faults(cut=True)
+            ends.forward(2)
+            ends.link._give_up()
+            assert ends.events == [ev.ForwardLost(1), ev.ForwardRefused(2)]
+            ends.outbox.set_faults(cut=False)
+            ends.forward(3)
+            await nodes.until(lambda: len(ends.neighbor.forwards) == 2)
+            assert ends.neighbor.forwards == ["r1", "r3"]
+            assert len(ends.events) == 2
+
+    nodes.run(main)
+
+
+def test_questions_do_not_pass_a_cut_link(nodes):
+    """They fail at once, as where nobody listens; a link that is only slow does not delay them."""
+
+    async def main():
+        async with linked(delay_s=5.0) as ends:
+            ends.neighbor.release.set()
+            response = await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+            assert response.status == 200
+            ends.outbox.set_faults(cut=True)
+            with pytest.raises(NotDelivered, match="cut"):
+                await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+            ends.outbox.set_faults(cut=False)
+            assert (await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)).status == 200
+
+    nodes.run(main)
+
+
+def answer_of(response):
+    return response.status, json.loads(response.body)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_answer_that_is_lost_on_its_way_back(nodes, keyed):
+    """It ran at the neighbor. With a key it runs again at home, without one nobody knows."""
+
+    async def main():
+        topology = nodes.topology_of(
+            "a", "b", delay_ms=5.0, gossip_period_ms=500.0, clusters={"a": {"queue_limit": 0}}
+        )
+        async with nodes.Federation(topology) as federation:
+            a, b = federation["a"], federation["b"]
+            await nodes.until(lambda: all(a.machine.neighbors.accepting))
+            held = a.post({"service_ms": 150})
+            sent = a.post({"service_ms": 1}, **({"id": "one"} if keyed else {}))
+            await nodes.until(lambda: b.ledger.foreign["received"] == 1)
+            b.shell.set_link(0, loss=1.0)
+            status, answer = answer_of(await sent)
+            assert b.ledger.foreign["answered"] == 1
+            if keyed:
+                assert (status, answer["path"]) == (200, ["a"])
+            else:
+                assert (status, answer["reason"]) == (502, "outcome_unknown")
+            await held
+
+    nodes.run(main)
+
+
+def test_an_answer_that_a_cut_link_held_back(nodes):
+    """It comes once the link is healed; how long it took is its way back, not in its total."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", delay_ms=5.0, clusters={"a": {"queue_limit": 0}})
+        async with nodes.Federation(topology) as federation:
+            a, b = federation["a"], federation["b"]
+            await nodes.until(lambda: all(a.machine.neighbors.accepting))
+            held = a.post({"service_ms": 2000})
+            sent = a.post({"service_ms": 1})
+            await nodes.until(lambda: b.ledger.foreign["received"] == 1)
+            b.shell.set_link(0, cut=True)
+            await nodes.until(lambda: b.ledger.foreign["answered"] == 1)
+            answered_s = time.monotonic()
+            await nodes.until(lambda: time.monotonic() > answered_s + 0.2)
+            assert not sent.done()
+            b.shell.set_link(0, cut=False)
+            status, answer = answer_of(await sent)
+            assert (status, answer["path"]) == (200, ["a", "b"])
+            assert 180.0 <= answer["timing_ms"]["return"] < 1000.0
+            assert answer["timing_ms"]["network"] < 150.0
+            held.cancel()
+
+    nodes.run(main)

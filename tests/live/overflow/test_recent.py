@@ -1,0 +1,101 @@
+"""What ended in the last seconds: counts that go with time, quantiles that are near the truth."""
+
+from __future__ import annotations
+
+from random import Random
+from statistics import quantiles
+
+import pytest
+
+from spillover.live.overflow.recent import BOUNDS_S, REFUSED, WINDOW_S, Recent
+from spillover.model.request import Outcome
+
+OFF_BY_MAX = 0.05
+
+
+class Clock:
+    """Stands still unless it is set."""
+
+    def __init__(self):
+        self.now_s = 1000.25
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def recent(clock):
+    return Recent(clock)
+
+
+def test_nothing_has_no_quantiles(recent):
+    read = recent.read()
+    assert (read.done, read.failed, read.refused) == (0, 0, 0)
+    assert (read.p50_s, read.p99_s) == (None, None)
+
+
+@pytest.mark.parametrize("of", [(0.05, 0.4), (1.0, 1.5), (-6.0, 2.0)])
+def test_quantiles_are_near_the_truth(recent, of):
+    """Whatever the times are like, of milliseconds or of minutes."""
+    random = Random(1)
+    times_s = [random.lognormvariate(*of) for _ in range(20_000)]
+    for time_s in times_s:
+        recent.done(time_s)
+    cuts = quantiles(times_s, n=100)
+    assert recent.read().done == len(times_s)
+    assert recent.read().p50_s == pytest.approx(cuts[49], rel=OFF_BY_MAX)
+    assert recent.read().p99_s == pytest.approx(cuts[98], rel=OFF_BY_MAX)
+
+
+@pytest.mark.parametrize("time_s", [0.0, BOUNDS_S[0], 0.04, BOUNDS_S[-1], 1e9])
+def test_one_alone_is_both_quantiles(recent, time_s):
+    """Times beyond the scale count as its ends."""
+    recent.done(time_s)
+    expected = min(max(time_s, BOUNDS_S[0]), BOUNDS_S[-1])
+    read = recent.read()
+    assert read.p50_s == read.p99_s == pytest.approx(expected, rel=OFF_BY_MAX)
+
+
+def test_ends_are_told_apart(recent):
+    """A request of unknown outcome has failed for its client."""
+    recent.done(0.1)
+    for how in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.REJECTED, Outcome.EXPIRED, REFUSED):
+        recent.ended(how)
+    recent.ended(Outcome.CANCELLED)
+    read = recent.read()
+    assert (read.done, read.failed, read.rejected, read.expired, read.refused) == (1, 2, 1, 1, 1)
+
+
+def test_what_is_older_than_the_window_is_forgotten(recent, clock):
+    """Second by second, also where nothing happens for longer than the window."""
+    for _ in range(3 * WINDOW_S):
+        recent.done(0.01)
+        recent.ended(REFUSED)
+        clock.now_s += 1.0
+    # The second under way is empty yet.
+    assert (recent.read().done, recent.read().refused) == (WINDOW_S - 1, WINDOW_S - 1)
+    clock.now_s += WINDOW_S - 2
+    assert (recent.read().done, recent.read().refused) == (1, 1)
+    clock.now_s += 1.0
+    assert (recent.read().done, recent.read().refused) == (0, 0)
+    clock.now_s += 1000.0
+    recent.done(2.0)
+    assert recent.read().done == 1
+    assert recent.read().p50_s == pytest.approx(2.0, rel=OFF_BY_MAX)
+
+
+def test_its_size_is_fixed(recent, clock):
+    """Whatever happens, for however long."""
+    random = Random(1)
+    for _ in range(5000):
+        recent.done(random.expovariate(1.0))
+        recent.ended(random.choice([*Outcome, REFUSED]))
+        clock.now_s += random.expovariate(10.0)
+    assert len(recent._ring) == WINDOW_S
+    assert {len(second.done) for second in recent._ring} == {len(BOUNDS_S) + 1}
+    assert max(len(second.others) for second in recent._ring) <= len(Outcome) + 1

@@ -1,0 +1,210 @@
+"""Load reports between nodes: late, slow, ended, silent and restarted, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from random import Random
+
+from spillover.live.engine.timers import Timers
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
+
+BUFFER_LIMIT_BYTES = 128 * 1024
+"""Of one connection: what uvloop takes before it asks for a pause, and some."""
+
+
+def outboxes(*delays_s):
+    timers = Timers(asyncio.get_running_loop())
+    return [Outbox(timers, Random(1), delay_s) for delay_s in delays_s]
+
+
+def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
+    """What waits for it is bounded by the connection; once it reads, it hears what is new."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            streams = federation["b"].shell.streams
+            host, port = federation["b"].url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
+            writer.write(b"GET /peer/v1/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
+            await nodes.until(lambda: len(streams._streams[0]) == 2)
+            line = b"x" * 1023 + b"\n"
+            buffered = BufferOf(streams._streams[0][-1].put.__self__._cycle)
+            for _ in range(40_000):
+                streams.publish(line)
+            await nodes.until(lambda: buffered.paused)
+            assert buffered.size_bytes < BUFFER_LIMIT_BYTES
+            heard = bytearray()
+            async with asyncio.timeout(20):
+                while b"newest" not in heard:
+                    heard = heard[-16:] + await reader.read(65536)
+                    if not buffered.paused:
+                        streams.publish(b"newest\n")
+            writer.close()
+
+    nodes.run(main)
+
+
+class BufferOf:
+    """What waits in a node to be written to one connection."""
+
+    def __init__(self, cycle):
+        self._cycle = cycle
+
+    @property
+    def paused(self):
+        return self._cycle.flow.write_paused
+
+    @property
+    def size_bytes(self):
+        return self._cycle.transport.get_write_buffer_size()
+
+
+def test_reports_leave_the_links_delay_late(nodes):
+    """Each link has its own, and nothing leaves before."""
+
+    async def main():
+        streams = ReportStreams(outboxes(0.0, 0.04), 0.05)
+        near, far = [], []
+        streams.open(0, near.append)
+        streams.open(1, far.append)
+        published_s = time.monotonic()
+        streams.publish(b"report\n")
+        assert near == [b"report\n"]
+        await nodes.until(lambda: far)
+        assert far == [b"report\n"]
+        assert time.monotonic() >= published_s + 0.04
+
+    nodes.run(main)
+
+
+def test_links_that_are_as_late_take_one_wake(nodes):
+    """All reports of one instant leave together, and links on which nobody listens cost nothing."""
+
+    async def main():
+        made = outboxes(0.02, 0.02, 0.02, 0.02)
+        streams = ReportStreams(made, 0.05)
+        heard = []
+        for y in (0, 1, 2):
+            streams.open(y, heard.append)
+        streams.publish(b"report\n")
+        assert len({parcel.due_s for outbox in made[:3] for parcel in outbox._line}) == 1
+        assert len(made[3]) == 0
+        await nodes.until(lambda: len(heard) == 3)
+        assert heard == [b"report\n"] * 3
+
+    nodes.run(main)
+
+
+def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
+    """What falls due while it is cut is gone; the next one after the healing is heard."""
+
+    async def main():
+        near, far = made = outboxes(0.0, 0.0)
+        streams = ReportStreams(made, 0.05)
+        cut, whole = [], []
+        streams.open(0, cut.append)
+        streams.open(1, whole.append)
+        near.set_faults(cut=True)
+        far.set_faults(loss=1.0)
+        for number in range(3):
+            streams.publish(b"%d\n" % number)
+        assert len(near) == len(far) == 0
+        near.set_faults(cut=False)
+        far.set_faults(loss=0.0)
+        streams.publish(b"3\n")
+        assert cut == whole == [b"3\n"]
+
+    nodes.run(main)
+
+
+def test_a_node_behind_a_cut_link_is_unknown_and_known_again_when_healed(nodes):
+    """One way: the other direction goes on, and tells whom it hears."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", delay_ms=5.0)) as federation:
+            a, b = federation["a"], federation["b"]
+            b.shell.set_link(0, cut=True)
+            await nodes.until(lambda: not a.knows("b"), limit_s=3.0)
+            assert b.knows("a")
+            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ())
+            b.shell.set_link(0, cut=False)
+            await nodes.until(lambda: a.knows("b"))
+            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ("b",))
+
+    nodes.run(main)
+
+
+def test_the_newest_streams_of_a_neighbor_stay(nodes):
+    """One that comes back again and again is not kept out by its own dead connections."""
+
+    async def main():
+        streams = ReportStreams(outboxes(0.0), 0.05)
+        heard = []
+        opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
+        assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
+        streams.publish(b"report\n")
+        assert len(heard) == STREAMS_PER_NEIGHBOR_MAX
+        streams.drop(0, opened[0])
+        streams.drop(0, opened[1])
+        streams.close()
+        assert all(stream.ended for stream in opened[2:])
+        assert streams.open(0, heard.append) is None
+
+    nodes.run(main)
+
+
+def test_a_neighbor_that_ends_is_unknown_and_known_again_with_its_next_life(nodes):
+    """The end of its stream tells at once; a restart has a later epoch and is heard."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            epoch = federation["b"].shell.epoch
+            await federation.stop("b")
+            await nodes.until(lambda: not a.knows("b"), limit_s=1.0)
+            await nodes.until(lambda: time.time_ns() // 1_000_000 > epoch)
+            await federation.start("b")
+            await nodes.until(lambda: a.knows("b"))
+            await nodes.until(lambda: a.machine.neighbors._report[0].epoch > epoch)
+
+    nodes.run(main)
+
+
+def test_a_silent_neighbor_is_unknown_within_a_second(nodes):
+    """Its connection stands, but nothing comes: unknown, and known again when it speaks."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", delay_ms=5.0)) as federation:
+            a, b = federation["a"], federation["b"]
+            publish = b.shell.streams.publish
+            b.shell.streams.publish = lambda _: None  # what `tell` comes to
+            started_s = time.monotonic()
+            await nodes.until(lambda: not a.knows("b"), limit_s=3.0)
+            assert time.monotonic() - started_s < 1.1
+            b.shell.streams.publish = publish
+            await nodes.until(lambda: a.knows("b"))
+
+    nodes.run(main)
+
+
+def test_a_reader_that_leaves_is_forgotten(nodes):
+    """Its stream is dropped, and the node ends without waiting for any."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            b = federation["b"]
+            client = HttpClient(b.url)
+            lines = []
+            reading = asyncio.ensure_future(
+                client.stream_lines("/peer/v1/reports?from=a", lines.append, silence_s=None)
+            )
+            await nodes.until(lambda: len(lines) > 2)
+            assert len(b.shell.streams._streams[0]) == 2
+            reading.cancel()
+            await client.close()
+            await nodes.until(lambda: len(b.shell.streams._streams[0]) == 1)
+
+    nodes.run(main)

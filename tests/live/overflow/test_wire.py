@@ -1,0 +1,227 @@
+"""What nodes say to each other: everything survives the way, and no bytes confuse the reader."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
+from spillover.live.overflow import wire
+from spillover.model.load import LoadReport
+from spillover.model.request import Answer, Outcome, Request
+from spillover.model.topology import CLUSTER_ID
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+paths = st.lists(names, min_size=1, max_size=5).map(tuple)
+printable = names.filter(
+    lambda text: text.isprintable() and text == text.strip() and text not in (".", "..")
+)
+clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
+routes = st.lists(clusters, min_size=1, max_size=5).map(tuple)
+TRACE = f"00-{'a' * 32}-{'1' * 16}-01"
+traces = st.sampled_from([None, TRACE])
+durations = st.floats(0.0, 6e5)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+)
+shares = st.floats(0.0, 1.0)
+counts = st.integers(0, 2**50)
+
+
+@given(
+    clusters,
+    printable,
+    routes,
+    values,
+    st.booleans(),
+    printable,
+    st.integers(0, 9),
+    traces,
+    durations,
+    st.booleans(),
+)
+@example("a", '"payload":null', ("a",), None, True, '"payload":null', 0, None, 1.0, True)
+def test_forwards_survive_the_way(
+    sender, id, path, work, keyed, type, priority, trace, rest_s, is_large
+):
+    """A request arrives as it was, its payload to the byte, with what remained of its deadline."""
+    payload = json.dumps([work, "x" * JOIN_LIMIT_BYTES] if is_large else work).encode()
+    request = Request(id, keyed, msgspec.Raw(payload), path, type, priority, trace)
+    caller = wire.Caller(sender, *((path[0], type) if keyed else ()))
+    body = b"".join(wire.encode_forward(request, caller, rest_s))
+    told, arrived, remaining_s = wire.decode_forward(body)
+    assert told == caller
+    assert bytes(memoryview(arrived.work)) == payload
+    arrived.work = request.work
+    assert arrived == request
+    assert remaining_s == pytest.approx(rest_s)
+
+
+FORWARD = {"sender": "a", "id": "x", "path": ["a"], "remaining_ms": 1, "payload": 1}
+
+
+def test_traces_that_are_none_are_dropped():
+    """As where clients send them: the request is good without."""
+    for trace in ("", "nonsense", TRACE + "\n", TRACE.upper()):
+        _, request, _ = wire.decode_forward(json.dumps(FORWARD | {"traceparent": trace}).encode())
+        assert request.traceparent is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, bad) for name in ("id", "type") for bad in ("", " x", "x\r\ny: z", "\u2028", 1)),
+        ("id", "x" * 201),
+        ("type", "x" * 101),
+        *(("path", bad) for bad in ([""], ["a", "b\n"], ["x" * 64], ["ü"], [1], ["a"] * 1001)),
+        *(("priority", bad) for bad in (-1, 10, 0.5, "1")),
+        ("traceparent", 1),
+        *(("remaining_ms", bad) for bad in (float("inf"), float("nan"), None, "1")),
+    ],
+)
+def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
+    """Names that fit no header, paths that are none, numbers out of range."""
+    wire.decode_forward(json.dumps(FORWARD).encode())
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_forward(json.dumps(FORWARD | {field: value}).encode())
+
+
+@given(
+    st.sampled_from(Outcome),
+    paths,
+    values,
+    names,
+    durations,
+    durations,
+    durations,
+    st.none() | st.integers(100, 599),
+)
+def test_answers_survive_the_way(
+    outcome, path, result, problem, queued_s, network_s, held_s, status
+):
+    """An answer arrives as it was, with all that it has cost."""
+    raw = msgspec.Raw(json.dumps(result).encode())
+    answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25, status)
+    stay = wire.Stay(held_s=held_s, reading_s=0.002, answer_delay_s=0.035)
+    told, told_stay = wire.decode_answer(wire.encode_answer(answer, stay))
+    assert json.loads(bytes(memoryview(told.result))) == result
+    assert (told.outcome, told.path, told.problem) == (outcome, path, problem)
+    assert (told.queued_s, told.network_s) == (pytest.approx(queued_s), pytest.approx(network_s))
+    assert (told.service_s, told.return_s, told.upstream_status) == (0.5, 0.25, status)
+    assert told_stay == pytest.approx(stay)
+
+
+def test_older_nodes_can_read_a_rejection():
+    """They know no such outcome: to them the handler has failed."""
+    answer = Answer(Outcome.REJECTED, ("a", "b"), problem="no such object", upstream_status=404)
+    sent = wire.encode_answer(answer, wire.Stay(0.1, 0.0, 0.0))
+    assert json.loads(sent)["outcome"] == "failed"
+    assert wire.decode_answer(sent)[0].outcome is Outcome.REJECTED
+
+
+heard = st.just(()) | routes
+
+
+@given(counts, counts, shares, shares, counts, counts, st.booleans(), heard)
+def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers, accepting, hears):
+    """A report is one line, and is read back as it was."""
+    report = LoadReport(epoch, sequence, accept, near, length, servers, accepting, hears)
+    line = wire.encode_report(report)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert wire.decode_report(line[:-1]) == report
+
+
+def test_a_heartbeat_is_no_report():
+    """A sign of life without a report."""
+    assert wire.decode_report(wire.HEARTBEAT.strip()) is None
+
+
+REPORT = wire.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
+
+
+def test_a_report_may_leave_out_whom_its_sender_hears():
+    """It then hears nobody."""
+    assert b"hears" not in REPORT
+    assert wire.decode_report(REPORT[:-1]).hears == ()
+
+
+@pytest.mark.parametrize("bad", [None, "a", [1], [""], ["a\n"], ["x" * 64], ["a"] * 1001])
+def test_a_report_names_the_clusters_that_its_sender_hears(bad):
+    """Ids as in a topology, a bounded number of them."""
+    hears = b',"hears":' + json.dumps(bad).encode() + b"}"
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_report(REPORT[:-2] + hears)
+
+
+@given(clusters, printable, st.booleans())
+def test_cancels_survive_the_way(sender, id, found):
+    """Who cancels what, and whether it was found."""
+    for caller in (wire.Caller(sender), wire.Caller(sender, "b", id)):
+        assert wire.decode_cancel(wire.encode_cancel(id, caller)) == (caller, id)
+    assert wire.decode_cancel_answer(wire.encode_cancel_answer(found=found)) is found
+
+
+@pytest.mark.parametrize("id", ["", " x", "x\r\ny: z", "\u2028", "x" * 201, 1, None])
+def test_cancels_name_what_can_be_a_request(id):
+    """As forwards do."""
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_cancel(json.dumps({"sender": "a", "id": id}).encode())
+
+
+@pytest.mark.parametrize("status", [99, 1000, -1, 0.5, "500"])
+def test_a_status_has_three_digits(status):
+    """That of the service behind a handler, where there is one."""
+    answer = {"outcome": "failed", "path": ["a"], "held_ms": 1, "upstream_status": status}
+    with pytest.raises(wire.MalformedMessage):
+        wire.decode_answer(json.dumps(answer).encode())
+
+
+DECODERS = [
+    wire.decode_forward,
+    wire.decode_answer,
+    wire.decode_report,
+    wire.decode_cancel,
+    wire.decode_cancel_answer,
+]
+
+
+@pytest.mark.parametrize("decode", [d for d in DECODERS if d is not wire.decode_cancel])
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"',
+        b"\xff",
+        b'{"outcome":"\xff","path":["a"],"held_ms":1}',
+        b"[" * 100_000,
+        b'{"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"outcome":"later","path":["a"],"held_ms":1}',
+        b'{"outcome":"done","path":[],"held_ms":1}',
+        b'{"sender":"a","id":"x","path":[],"remaining_ms":1,"payload":1}',
+        b'{"sender":"a","id":"x","path":["a"],"remaining_ms":1e999,"payload":1}',
+        REPORT.replace(b'"queue_length":0', b'"queue_length":-1'),
+        REPORT.replace(b'"accept_probability":1.0', b'"accept_probability":1.5', 1),
+    ],
+)
+def test_what_is_malformed_is_called_so(decode, message):
+    """Bad JSON, bad fields, bad numbers, bad UTF-8, endless nesting: always the same error."""
+    with pytest.raises(wire.MalformedMessage):
+        decode(message)
+
+
+@given(st.binary() | st.recursive(values, st.lists).map(lambda v: json.dumps(v).encode()))
+def test_no_bytes_confuse_the_decoders(message):
+    """Whatever comes, it is a message or malformed."""
+    for decode in DECODERS:
+        try:
+            decode(message)
+        except wire.MalformedMessage:
+            continue

@@ -1,0 +1,59 @@
+"""Lines go out in order; a reader that reads no more neither stops nor ends whoever writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from spillover.live.process.line_writer import LINES_MAX, LineWriter
+
+
+def test_lines_come_in_order():
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    for number in range(100):
+        lines.write(str(number))
+    lines.close()
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read().split() == [str(number) for number in range(100)]
+
+
+def test_a_reader_that_reads_no_more_stops_nobody(caplog):
+    """Lines beyond the bound are dropped, and it is told how many once there is room again."""
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+    count = 3 * LINES_MAX
+    for number in range(count):
+        lines.write(f"{number:100}")
+    heard = []
+    with os.fdopen(reading) as told:
+        listening = threading.Thread(target=lambda: heard.extend(told))
+        listening.start()
+        lines.close()
+        lines._thread.join()  # however slow this machine is
+        os.close(writing)
+        listening.join()
+    numbers = [int(line) for line in heard]
+    assert numbers == sorted(set(numbers))
+    assert LINES_MAX <= len(numbers) < count
+    dropped = re.findall(
+        r"nobody reads the lines dropped=(\d+)", caplog.text
+    )  # twice, if the thread began late
+    assert sum(map(int, dropped)) == count - len(numbers)
+
+
+def test_a_reader_that_has_gone_ends_nobody(caplog):
+    """It is told once."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    lines = LineWriter(writing)
+    for _ in range(3):
+        lines.write("x")
+    lines.close()
+    lines = LineWriter(None)
+    lines.write("to nowhere")
+    lines.close()
+    os.close(writing)
+    assert caplog.text.count("cannot be written any more") == 1

@@ -1,0 +1,199 @@
+"""Log lines: their shapes, and that a place where they cannot be written harms nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spillover.live.process import logs
+from spillover.live.process.logs import (
+    HarmlessHandler,
+    JsonLines,
+    Message,
+    OncePerPeriod,
+    TextLines,
+)
+
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def pipe():
+    """A pipe of the smallest size that the system gives, as (reading end, writing end)."""
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def logger_to(descriptor, formatter):
+    logger = logging.Logger("spillover.test")  # noqa: LOG001 - nobody else shall have it
+    handler = HarmlessHandler(descriptor)
+    handler.setFormatter(formatter)
+    logger.addHandler(handler)
+    return logger, handler
+
+
+def lines_of(reading):
+    return os.read(reading, 1 << 20).decode().splitlines()
+
+
+def test_text_lines(pipe):
+    """Time with its offset from UTC, level, message and its fields; an exception follows on lines
+    of its own."""
+    logger, _ = logger_to(pipe[1], TextLines())
+    logger.warning(Message("few left", left=5, of="two words", why="", nothing=None, ms=0.5))
+    try:
+        raise ValueError("why")  # noqa: TRY301 - it is the logging of it that is looked at
+    except ValueError:
+        logger.exception("failed \udcff")
+    first, second, *trace = lines_of(pipe[0])
+    at, _, said = first.partition(" ")
+    assert said == 'WARNING few left left=5 of="two words" why="" ms=0.5'
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", at)
+    written = datetime.fromisoformat(at)
+    assert written.utcoffset() == datetime.now().astimezone().utcoffset()
+    assert abs(datetime.now(UTC) - written) < timedelta(minutes=1)
+    assert second.endswith("ERROR failed \\udcff")
+    assert trace[-1] == "ValueError: why"
+
+
+def test_json_lines(pipe):
+    """One object a line: the words are constant, what is particular is in fields of its own, and
+    none of them hides what every line has."""
+    logger, _ = logger_to(pipe[1], JsonLines(("cluster", "a")))
+    fields = {"request_id": "r1", "traceparent": None, "cluster": "b", "hops": 2, "path": ["a"]}
+    logger.info(Message("two\nlines", **fields))
+    try:
+        raise ValueError("why")  # noqa: TRY301 - it is the logging of it that is looked at
+    except ValueError:
+        logger.exception("failed")
+    first, second = map(json.loads, lines_of(pipe[0]))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("at"))
+    assert first == {
+        "level": "INFO",
+        "logger": "spillover.test",
+        "message": "two\nlines",
+        "cluster": "a",
+        "request_id": "r1",
+        "hops": 2,
+        "path": ["a"],
+    }
+    assert set(second) == {"at", "level", "logger", "message", "cluster", "exception"}
+    assert second["exception"].endswith("ValueError: why")
+
+
+def test_a_traceback_of_a_users_code_stays_readable(pipe):
+    """In text on lines of its own, in JSON in one field; nothing else breaks a line of text."""
+    said = Message("handler failed", traceback="Traceback:\n  line 1", reason="two\nlines")
+    for formatter in (TextLines(), JsonLines(("cluster", "a"))):
+        logger_to(pipe[1], formatter)[0].error(said)
+    first, *trace, as_json = lines_of(pipe[0])
+    assert first.endswith(' ERROR handler failed reason="two\\nlines"')
+    assert trace == ["Traceback:", "  line 1"]
+    assert json.loads(as_json)["traceback"] == "Traceback:\n  line 1"
+
+
+def test_one_of_a_kind_in_a_period(pipe, monkeypatch):
+    """What one neighbor does hides nothing of another; what was held back is told as a number, and
+    however many kinds there are, what is remembered of them is bounded."""
+    now_s = [0.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now_s[0])
+    logger, _ = logger_to(pipe[1], JsonLines(("cluster", "a")))
+    once = OncePerPeriod()
+    logger.addFilter(once)
+    for neighbor in ("b", "c", "b", "b"):
+        logger.warning(Message("silent", neighbor=neighbor, reason=str(now_s)))
+    now_s[0] = 2 * logs.PERIOD_S
+    logger.warning(Message("silent", neighbor="b"))
+    logger.warning("plain %d", 1)
+    told = [json.loads(line) for line in lines_of(pipe[0])]
+    assert [(line.get("neighbor"), line.get("held_back")) for line in told] == [
+        *(("b", None), ("c", None), ("b", 2)),
+        (None, None),
+    ]
+    for number in range(2 * logs.KINDS_MAX):
+        once.filter(logging.makeLogRecord({"msg": Message("silent", neighbor=str(number))}))
+    assert len(once._next_s) <= logs.KINDS_MAX + 2
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_up_the_writer(pipe):
+    """What does not fit is dropped and counted, and told of once there is room again."""
+    logger, handler = logger_to(pipe[1], JsonLines(("cluster", "a")))
+    sent = 0
+    while not handler.lost:
+        sent += 1
+        logger.info("line %d %s", sent, "x" * 6000)
+    logger.info("lost too")
+    assert handler.lost == 2
+    read = b""
+    while read.count(b"\n") < sent - 1:
+        read += os.read(pipe[0], 1 << 20)
+    logger.info("last")
+    read += os.read(pipe[0], 1 << 20)
+    lines = [line for line in read.decode().splitlines() if line.endswith("}")]
+    told = [json.loads(line) for line in lines]
+    assert told[-2]["message"] == "log lines could not be written"
+    assert (told[-2]["lost"], told[-1]["message"]) == (2, "last")
+    assert len(told) == sent + 1
+    assert handler.lost == 0
+
+
+def test_arguments_that_do_not_fit_are_no_error(pipe, capsys):
+    """A mistake in a call that logs is not the caller's end, nor a traceback."""
+    logger, handler = logger_to(pipe[1], JsonLines(("cluster", "a")))
+    logger.info("%d", "x")
+    assert handler.lost == 1
+    assert capsys.readouterr() == ("", "")
+
+
+PROGRAM = """
+import logging, sys
+from spillover.live.process.logs import configure_logs
+
+configure_logs("a", as_json=sys.argv[1] == "json", log_requests="requests" in sys.argv)
+logging.getLogger("spillover.requests").info("one request")
+logging.getLogger("spillover.other").info("other")
+print("here")
+"""
+
+
+def run(*arguments, **where):
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, check=False, **where
+    )
+
+
+def test_requests_are_logged_only_if_asked_for():
+    """The rest is at any rate, on standard error."""
+    quiet = run("text", stderr=subprocess.PIPE)
+    assert quiet.stderr.decode().endswith("INFO other\n")
+    assert b"one request" not in quiet.stderr
+    told = run("json", "requests", stderr=subprocess.PIPE).stderr.splitlines()
+    assert [json.loads(line)["message"] for line in told] == ["one request", "other"]
+
+
+def test_a_full_disk_is_no_ones_end(require):
+    """Exit status 0, as if all had been written."""
+    require(FULL.exists(), "/dev/full")
+    with FULL.open("wb") as full:
+        done = run("text", stderr=full)
+    assert (done.returncode, done.stdout) == (0, b"here\n")
+
+
+def test_a_standard_error_that_was_closed():
+    """Lines go nowhere: the descriptor may by then be something else."""
+    done = subprocess.run(
+        ["sh", "-c", '"$@" 2>&-', "sh", sys.executable, "-c", PROGRAM, "text"],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"here\n")

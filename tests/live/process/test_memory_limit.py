@@ -1,0 +1,91 @@
+"""What a process may take, read from files like those of the kernel; and giving memory back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from spillover.live.process.allocator import GIVE_BACK_S, GIVEN_BACK_BYTES, FreedMemory
+from spillover.live.process.memory_limit import (
+    HELD_BYTES_MIN,
+    HELD_SHARE,
+    default_held_limit_bytes,
+    memory_limit_bytes,
+)
+
+MIB = 2**20
+V2, V1 = "memory.max", "memory.limit_in_bytes"
+UNSET_V1 = str(2**63 - 4096)
+"""As version 1 writes that there is no limit."""
+
+CASES = {
+    "version 2, its own": ("0::/app\n", {f"app/{V2}": "134217728\n"}, 128),
+    "version 2, of a group above": (
+        "0::/s/app\n",
+        {f"s/app/{V2}": "max\n", f"s/{V2}": "9437184"},
+        9,
+    ),
+    "version 2, the least": ("0::/s/app\n", {f"s/app/{V2}": "8388608", f"s/{V2}": "9437184"}, 8),
+    "version 2, in a container": ("0::/\n", {V2: "134217728\n"}, 128),
+    "version 2, path of the host": ("0::/docker/abc\n", {V2: "134217728\n"}, 128),
+    "version 1": ("5:cpu:/x\n4:memory:/app\n", {f"memory/app/{V1}": "134217728\n"}, 128),
+    "version 1, in a container": ("4:memory:/docker/abc\n", {f"memory/{V1}": "134217728"}, 128),
+    "version 1, with others": ("4:pids,memory:/\n0::/\n", {f"memory/{V1}": "134217728"}, 128),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_limits_of_control_groups_are_found(tmp_path, case):
+    """Both versions, the tightest on the way up, also where only the own group can be seen."""
+    groups, files, expected_mib = CASES[case]
+    (tmp_path / "cgroup").write_text(groups)
+    for name, text in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(text)
+    assert memory_limit_bytes(tmp_path / "cgroup", tmp_path / "mount") == expected_mib * MIB
+
+
+@pytest.mark.parametrize("text", ["", "max\n", UNSET_V1, "nonsense", "-1", "1e9"])
+def test_without_a_limit_it_is_what_the_machine_has(tmp_path, text):
+    """Whatever stands there."""
+    machine_bytes = memory_limit_bytes(tmp_path / "missing", tmp_path)
+    (tmp_path / "cgroup").write_text("4:memory:/\n0::/\nodd\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / V1).write_text(text)
+    (tmp_path / V2).write_text(text)
+    assert memory_limit_bytes(tmp_path / "cgroup", tmp_path) == machine_bytes
+    assert machine_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_the_default_is_a_share_and_never_too_little():
+    """A quarter; of it an equal part for each of several nodes; 64 MiB where that is less."""
+    assert default_held_limit_bytes() == max(HELD_BYTES_MIN, memory_limit_bytes() // HELD_SHARE)
+    assert default_held_limit_bytes(10**6) == HELD_BYTES_MIN
+
+
+def test_a_process_with_a_limit_of_its_own_goes_by_that():
+    """As `ulimit -d` sets it."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30));"
+        "from spillover.live.process.memory_limit import memory_limit_bytes;"
+        "print(memory_limit_bytes())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(said.stdout) <= 2**30
+
+
+def test_memory_is_given_back_after_a_flood():
+    """Once much less is held than at most before, and not more often than once a second."""
+    freed = FreedMemory()
+    assert not freed.give_back(0, 10.0)
+    freed.note(GIVEN_BACK_BYTES)
+    assert not freed.give_back(1, 10.0)
+    done = freed.give_back(0, 10.0)
+    assert done == sys.platform.startswith("linux")
+    assert not freed.give_back(0, 20.0), "it was given back"
+    freed.note(2 * GIVEN_BACK_BYTES)
+    assert not freed.give_back(0, 10.0 + GIVE_BACK_S / 2)
+    assert freed.give_back(0, 10.0 + GIVE_BACK_S) == done

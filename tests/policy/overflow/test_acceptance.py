@@ -1,0 +1,238 @@
+"""Lai & Polak's rule against a twin in exact fractions, and its edges with stale knowledge."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from spillover.model.topology import POLICY_NAMES
+from spillover.policy.overflow.acceptance import (
+    KEEP,
+    accept_probability,
+    choose_paper,
+    neighborhood_reject_probability,
+    pick_by_weight,
+    pick_evenly,
+)
+from spillover.policy.overflow.choosers import CHOOSERS
+
+ALMOST_ONE = 1.0 - 2.0**-53
+probabilities = st.floats(0.0, 1.0)
+draws = st.floats(0.0, ALMOST_ONE)
+
+
+def paper(queue_length, servers, may_keep, reject_near, eligible, draw):
+    """The real function and the weights it wrote, over a buffer full of rubbish."""
+    weights = [7.0] * len(reject_near)
+    nothing = [0] * len(reject_near)
+    choice = choose_paper(
+        queue_length,
+        servers,
+        may_keep,
+        0.04,
+        reject_near,
+        nothing,
+        nothing,
+        eligible,
+        weights,
+        draw,
+    )
+    return choice, weights
+
+
+def twin_probabilities(queue_length, servers, may_keep, reject_near, eligible):
+    """Exact probability of each choice, KEEP included: section II of the paper, word for word."""
+    accept = Fraction(servers, queue_length + servers) if may_keep else Fraction(0)
+    weights = {}
+    for y, can in enumerate(eligible):
+        if can and accept < 1:
+            weights[y] = max(Fraction(0), 1 - Fraction(reject_near[y]) / (1 - accept))
+    if not weights:
+        return {KEEP: Fraction(1)}
+    total = sum(weights.values())
+    if total == 0:
+        weights = dict.fromkeys(weights, Fraction(1))
+        total = Fraction(len(weights))
+    shares = {y: (1 - accept) * weight / total for y, weight in weights.items()}
+    return {KEEP: accept, **shares}
+
+
+def measured_probabilities(choose, count):
+    """The measure of the draws that lead to each choice: choices grow with the draw, so one search
+    by halving finds each break point."""
+    start, found = 0.0, {}
+    for choice in range(KEEP, count):
+        low, high = start, 1.0
+        if choose(low) > choice:
+            found[choice] = 0.0
+            continue
+        for _ in range(60):
+            middle = (low + high) / 2
+            if middle < 1.0 and choose(middle) <= choice:
+                low = middle
+            else:
+                high = middle
+        found[choice] = high - start
+        start = min(high, ALMOST_ONE)
+    return found
+
+
+@st.composite
+def situations(draw):
+    """What a cluster may know: any queue, unlike m, up to six neighbors, some not eligible."""
+    count = draw(st.integers(0, 6))
+    queue_length, servers = draw(st.integers(0, 60)), draw(st.integers(1, 12))
+    reject_near = draw(st.lists(probabilities, min_size=count, max_size=count))
+    eligible = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    may_keep = draw(st.booleans())
+    reject = queue_length / (queue_length + servers) if may_keep else 1.0
+    # At equality rounding decides whether a weight is 0; that edge has its own test below.
+    assume(all(near == 1.0 or abs(near - reject) > 1e-6 for near in reject_near))
+    return queue_length, servers, may_keep, reject_near, eligible
+
+
+@given(st.integers(0, 10_000), st.integers(1, 1000))
+def test_p_is_m_over_n_plus_m(queue_length, servers):
+    """P_k = m_k / (N_k + m_k): 1 with an empty queue, falling as it grows."""
+    assert accept_probability(queue_length, servers) == float(
+        Fraction(servers, queue_length + servers)
+    )
+    assert accept_probability(0, servers) == 1.0
+
+
+@given(probabilities, st.lists(st.tuples(probabilities, st.booleans()), max_size=8))
+def test_r_is_the_chance_that_somebody_near_accepts(own, neighbors):
+    """Rbar is the product of the complements, of the own P and of the known neighbors'."""
+    reject = 1 - Fraction(own)
+    for accept, known in neighbors:
+        if known:
+            reject *= 1 - Fraction(accept)
+    real = neighborhood_reject_probability(
+        own, [accept for accept, _ in neighbors], [known for _, known in neighbors]
+    )
+    assert real == pytest.approx(float(reject), abs=1e-12)
+
+
+@given(situations())
+def test_every_choice_has_exactly_the_probability_of_the_paper(situation):
+    """Over all draws, KEEP comes out with P_k and y with (1 - P_k) P_ky, to within 1e-9."""
+    expected = twin_probabilities(*situation)
+    measured = measured_probabilities(lambda draw: paper(*situation, draw)[0], len(situation[-1]))
+    for choice, measure in measured.items():
+        assert measure == pytest.approx(float(expected.get(choice, 0)), abs=1e-9)
+
+
+@given(situations(), draws)
+def test_a_draw_chooses_where_the_twin_says(situation, draw):
+    """The twin walks along its shares; away from a break point both are at the same one."""
+    reached, chosen = Fraction(0), None
+    for choice, share in twin_probabilities(*situation).items():
+        assume(abs(float(reached) - draw) > 1e-9)
+        if chosen is None and draw < reached + share:
+            chosen = choice
+        reached += share
+    assert paper(*situation, draw)[0] == chosen
+
+
+@given(situations(), draws)
+def test_weights_tell_what_the_choice_was_made_from(situation, draw):
+    """The buffer holds max(0, 1 - Rbar_y / Pbar_k) of the eligible, or zeros where it was kept."""
+    queue_length, servers, may_keep, reject_near, eligible = situation
+    choice, weights = paper(*situation, draw)
+    accept = servers / (queue_length + servers) if may_keep else 0.0
+    if draw < accept:
+        assert choice == KEEP
+        assert weights == [0.0] * len(eligible)
+    else:
+        for y, can in enumerate(eligible):
+            expected = max(0.0, 1.0 - reject_near[y] / (1.0 - accept)) if can else 0.0
+            assert weights[y] == pytest.approx(expected, abs=1e-9)
+
+
+@given(situations(), draws)
+def test_only_eligible_neighbors_are_chosen(situation, draw):
+    """Whatever is known: the choice is KEEP or a neighbor that may be asked."""
+    choice, _ = paper(*situation, draw)
+    assert choice == KEEP or situation[-1][choice]
+
+
+@given(st.integers(1, 12), st.lists(probabilities, max_size=5), draws)
+def test_an_empty_queue_always_accepts(servers, reject_near, draw):
+    """N = 0 gives P = 1: kept, however attractive the neighbors look."""
+    assert paper(0, servers, True, reject_near, [True] * len(reject_near), draw)[0] == KEEP
+
+
+@given(st.integers(0, 60), st.booleans(), st.lists(probabilities, max_size=5), draws)
+def test_without_an_eligible_neighbor_it_is_kept(queue_length, may_keep, reject_near, draw):
+    """KEEP comes out even where keeping is not allowed: the machine says what to do then."""
+    nobody = [False] * len(reject_near)
+    assert paper(queue_length, 5, may_keep, reject_near, nobody, draw)[0] == KEEP
+
+
+def test_stale_knowledge_with_negative_weights_counts_as_zero():
+    """N = m gives Pbar = 1/2; a neighbor with Rbar = 3/4 would have weight -1/2: never chosen."""
+    for step in range(1000):
+        choice, weights = paper(5, 5, True, [0.75, 0.25], [True, True], step / 1000)
+        assert choice in {KEEP, 1}
+        assert weights[0] == 0.0
+
+
+@pytest.mark.parametrize("near", [0.5, 0.75, 1.0])
+def test_with_no_positive_weight_the_choice_is_even(near):
+    """Pbar = 1/2 and every Rbar at least that: half is kept, the rest goes evenly."""
+    choices = [
+        paper(5, 5, True, [near] * 4, [True, False, True, True], (k + 0.5) / 600)
+        for k in range(600)
+    ]
+    assert [c for c, _ in choices] == [KEEP] * 300 + [0] * 100 + [2] * 100 + [3] * 100
+    assert all(weights == [0.0] * 4 for _, weights in choices)
+
+
+def test_one_neighbor_gets_all_that_is_not_kept():
+    """With a single neighbor C makes P_ky = 1, whatever its weight."""
+    for near in (0.0, 0.3, 0.9):
+        choices = [paper(15, 5, True, [near], [True], k / 400)[0] for k in range(400)]
+        assert choices == [KEEP] * 100 + [0] * 300
+
+
+@pytest.mark.parametrize("draw", [0.0, ALMOST_ONE])
+@pytest.mark.parametrize("queue_length", [1, 3, 7, 10_000])
+@pytest.mark.parametrize("servers", [1, 3, 64])
+def test_the_ends_of_the_draw_are_safe(draw, queue_length, servers):
+    """0 keeps if keeping is possible at all; just below 1 chooses the last one with a weight."""
+    situation = [0.1, 0.0, 1.0], [True, True, True]
+    kept, _ = paper(queue_length, servers, True, *situation, draw)
+    assert kept == (KEEP if draw == 0.0 else 1)
+    assert paper(queue_length, servers, False, *situation, draw)[0] == (0 if draw == 0.0 else 1)
+
+
+def test_picking_by_weight_passes_over_what_has_none():
+    """Zero and negative weights take no share, not even at the ends."""
+    weights = [0.0, 2.0, -1.0, 1.0, 0.0]
+    assert [pick_by_weight(weights, 3.0, k / 6) for k in range(6)] == [1, 1, 1, 1, 3, 3]
+    assert pick_by_weight(weights, 3.0, ALMOST_ONE) == 3
+    assert pick_by_weight([0.0, -1.0], 0.0, 0.5) == KEEP
+    assert pick_by_weight([], 0.0, 0.0) == KEEP
+
+
+@given(st.lists(st.booleans(), max_size=9))
+def test_picking_evenly_is_even(eligible):
+    """Each eligible index takes the same share of the draws, in order; none gives KEEP."""
+    there = [y for y, can in enumerate(eligible) if can]
+    for place, y in enumerate(there):
+        low, high = place / len(there), (place + 1) / len(there)
+        for draw in (low + 1e-12, (low + high) / 2, high - 1e-12):
+            assert pick_evenly(eligible, draw) == y
+    if there:
+        assert pick_evenly(eligible, 0.0) == there[0]
+        assert pick_evenly(eligible, ALMOST_ONE) == there[-1]
+    else:
+        assert pick_evenly(eligible, 0.5) == KEEP
+
+
+def test_users_can_name_every_policy_and_no_other():
+    """The names checked in topology files are those that can be run."""
+    assert tuple(CHOOSERS) == POLICY_NAMES

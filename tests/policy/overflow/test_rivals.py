@@ -1,0 +1,149 @@
+"""The rivals of the paper's rule: two choices, by enumeration of all pairs, and isolation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.policy.overflow.acceptance import KEEP, choose_isolated, choose_two_choice
+
+EDGE = 1e-9
+ALMOST_ONE = 1.0 - 2.0**-53
+
+
+def two_choice(queue_length, servers, may_keep, service_s, lengths, delays_s, eligible, draw):
+    """The real function and the weights it wrote, over a buffer full of rubbish."""
+    weights = [7.0] * len(lengths)
+    nothing = [0.0] * len(lengths)
+    choice = choose_two_choice(
+        queue_length,
+        servers,
+        may_keep,
+        service_s,
+        nothing,
+        lengths,
+        delays_s,
+        eligible,
+        weights,
+        draw,
+    )
+    return choice, weights
+
+
+def twin(queue_length, servers, may_keep, service_s, lengths, delays_s, first, second):
+    """Contract, section 2: of two drawn neighbors y is the one believed shorter, the first at a
+    tie; forward if N > N_y + 1 + m * delay / service. Services of no length never make it worth
+    the while."""
+    y = min((first, second), key=lambda drawn: lengths[drawn])
+    if not may_keep:
+        return y
+    if service_s == 0:
+        return KEEP
+    way = servers * Fraction(delays_s[y]) / Fraction(service_s)
+    return y if queue_length > lengths[y] + 1 + way else KEEP
+
+
+# Values of which products are exact in binary, so that a tie is a tie for both.
+seconds = st.integers(0, 64).map(lambda units: units / 128)
+
+
+@st.composite
+def situations(draw):
+    """What a cluster may know: any queue, unlike m, up to five neighbors, some not eligible."""
+    count = draw(st.integers(0, 5))
+
+    def each(values):
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    return (
+        draw(st.integers(0, 60)),
+        draw(st.integers(1, 12)),
+        draw(st.booleans()),
+        draw(seconds),
+        each(st.integers(0, 60)),
+        each(seconds),
+        each(st.booleans()),
+    )
+
+
+@given(situations())
+def test_every_pair_is_drawn_alike_and_leads_where_the_twin_says(situation):
+    """With c eligible neighbors the draws fall into c * c cells of one size, one per ordered pair
+    (with replacement): inside each, from edge to edge, the choice is the twin's for that pair."""
+    *known, eligible = situation
+    there = [y for y, can in enumerate(eligible) if can]
+    size = 1 / max(1, len(there)) ** 2
+    for cell, (first, second) in enumerate((f, s) for f in there for s in there):
+        expected = twin(*known, first, second)
+        low, high = cell * size, (cell + 1) * size
+        for draw in (low + EDGE, (low + high) / 2, high - EDGE):
+            choice, weights = two_choice(*situation, draw)
+            assert choice == expected
+            assert weights == [1.0 if y in {first, second} else 0.0 for y in range(len(eligible))]
+
+
+@given(situations(), st.sampled_from([0.0, ALMOST_ONE]))
+def test_the_ends_of_the_draw_are_safe(situation, draw):
+    """0 draws the first neighbor twice; just below 1 draws the last one first."""
+    *known, eligible = situation
+    there = [y for y, can in enumerate(eligible) if can]
+    choice, _ = two_choice(*situation, draw)
+    if not there:
+        assert choice == KEEP
+    elif draw == 0.0:
+        assert choice == twin(*known, there[0], there[0])
+    else:
+        assert choice in {twin(*known, there[-1], second) for second in there}
+
+
+@pytest.mark.parametrize("may_keep", [True, False])
+def test_without_an_eligible_neighbor_it_is_kept(may_keep):
+    """KEEP comes out even where keeping is not allowed: the machine says what to do then."""
+    assert two_choice(9, 1, may_keep, 0.04, [0, 0], [0.0, 0.0], [False, False], 0.7)[0] == KEEP
+    assert two_choice(9, 1, may_keep, 0.04, [], [], [], 0.7)[0] == KEEP
+
+
+def test_a_tie_goes_to_the_first_drawn():
+    """Equal lengths: draws in [0, 1/2) have 0 first, the others 1, so each gets half."""
+    choices = [
+        two_choice(9, 1, True, 1.0, [2, 2], [0.0, 0.0], [True] * 2, k / 8)[0] for k in range(8)
+    ]
+    assert choices == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_the_shorter_of_two_gets_three_draws_of_four():
+    """With replacement: only the pair (longer, longer) leads to the longer queue."""
+    choices = [
+        two_choice(9, 1, True, 1.0, [3, 2], [0.0, 0.0], [True] * 2, k / 8)[0] for k in range(8)
+    ]
+    assert choices == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("queue_length", "service_s", "delay_s", "choice"),
+    [
+        (9, 0.040, 0.035, 0),  # 9 > 4 + 5 * 35 / 40 = 8.375
+        (8, 0.040, 0.035, KEEP),
+        (5, 0.040, 0.0, 0),  # no way to go: one more than the neighbor and the request itself
+        (4, 0.040, 0.0, KEEP),
+        (1000, 0.0, 0.001, KEEP),  # a queue that takes no time is shorter than any way
+        (1000, 0.0, 0.0, KEEP),
+    ],
+)
+def test_the_way_counts_as_queue(queue_length, service_s, delay_s, choice):
+    """N > N_y + 1 + m * delay / service, with N_y = 3 and m = 5."""
+    got, _ = two_choice(queue_length, 5, True, service_s, [3], [delay_s], [True], 0.5)
+    assert got == choice
+
+
+@given(st.integers(0, 100), st.booleans(), st.lists(st.booleans(), max_size=5), st.floats(0, 0.99))
+def test_isolated_never_forwards(queue_length, may_keep, eligible, draw):
+    """Not even where keeping is impossible."""
+    count = len(eligible)
+    weights = [7.0] * count
+    known = [0.0] * count, [0] * count, [0.0] * count
+    assert choose_isolated(queue_length, 5, may_keep, 0.04, *known, eligible, weights, draw) == KEEP
+    assert weights == [0.0] * count

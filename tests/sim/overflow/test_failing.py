@@ -1,0 +1,262 @@
+"""A site whose backend fails at once: Paris (2 servers, 20 requests/s) gets 40, Tokyo fails.
+
+What is asked of it (20 seeds each): clients of the healthy site hardly notice, the failing site is
+used again soon after it is well, and nothing goes back and forth at a constant share of failures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from spillover.core.overflow.health import SLOW_START_SHARE
+from spillover.model.faults import ClusterFault, FaultSchedule
+from spillover.model.request import Outcome
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.sim.engine.world import World
+from spillover.sim.overflow.checkers import Checker
+from spillover.sim.overflow.faults import Faults
+from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.federation import request_of
+
+LOOK_S = 0.02
+
+
+def two_sites(*, servers=2, service_ms=100.0, delay_ms=35.0, policy="paper"):
+    """Paris and Tokyo, each with a capacity of 20 requests/s unless told otherwise."""
+    clusters = tuple(
+        Cluster(id=name, servers=servers, service_ms=service_ms) for name in ("paris", "tokyo")
+    )
+    link = Link(between=("paris", "tokyo"), delay_ms=delay_ms)
+    return Topology(name="two-sites", clusters=clusters, links=(link,), policy=policy)
+
+
+def failing(at_s=0.0, share=1.0, cluster="tokyo", **how):
+    """A fault: from then on this share fails, 1 ms after it was started unless told otherwise."""
+    how = {"fail_ms": 1.0, "status": 500, **how}
+    return ClusterFault(at_s=at_s, action="failing", cluster=cluster, share=share, **how)
+
+
+@dataclass
+class Played:
+    """What came of it: ends by home, the instants of errors, and of Tokyo's changes of state."""
+
+    ends: list = field(default_factory=list)
+    """(instant, home, outcome, where it was run)"""
+    changes: dict = field(default_factory=dict)
+    """By cluster: the instants at which it became degraded, and well again."""
+    clusters: dict = field(default_factory=dict)
+
+    def errors(self, home):
+        """The instants at which clients of this home were not served."""
+        return [at_s for at_s, at, outcome, _ in self.ends if at == home and outcome != "done"]
+
+    def done_at(self, cluster, from_s, until_s):
+        """How many were done by this cluster's servers between these instants."""
+        return sum(
+            outcome == "done" and place == cluster and from_s <= at_s < until_s
+            for at_s, _, outcome, place in self.ends
+        )
+
+
+def draw_arrivals(seed, rates, lasts_s):
+    """(instant, home) of all requests, in order."""
+    random = Random(f"{seed}/failing sites")
+    arrivals = []
+    for home, rate in rates.items():
+        at_s = random.expovariate(rate) if rate else lasts_s
+        while at_s < lasts_s:
+            arrivals.append((at_s, home))
+            at_s += random.expovariate(rate)
+    return sorted(arrivals)
+
+
+def watch_health(world, clusters, lasts_s):
+    """By cluster, filled in as time goes on: when it became degraded, and well again."""
+    states = dict.fromkeys(clusters, False)
+    changes = {name: [] for name in clusters}
+
+    def look():
+        for name, cluster in clusters.items():
+            degraded = cluster.machine.health.degraded
+            if degraded != states[name]:
+                states[name] = degraded
+                changes[name].append(world.now_s)
+        if world.now_s < lasts_s:
+            world.at(world.now_s + LOOK_S, look)
+
+    world.at(0.0, look)
+    return changes
+
+
+def play(seed, faults, *, paris=40.0, tokyo=10.0, lasts_s=30.0, keyed=False, topology=None):
+    """Requests come at these rates, at random, until `lasts_s`; everything is checked on the way
+    (`sim.overflow.checkers`), and goes on until each has come to an end."""
+    topology = topology or two_sites()
+    world, played, checker = World(), Played(), Checker(seed, topology.max_hops)
+    clusters, channels = build_faulty_federation(topology, world, seed, checker)
+    Faults(FaultSchedule("failing", tuple(faults)), world, clusters, channels)
+    played.clusters = clusters
+    arrivals = draw_arrivals(seed, {"paris": paris, "tokyo": tokyo}, lasts_s)
+
+    def ended(home, outcome, place=None):
+        played.ends.append((world.now_s, home, outcome, place))
+
+    def submit(number):
+        _, home = arrivals[number]
+        request = request_of(number, None, None, "default", keyed=keyed)
+        client = checker.submitted(request, clusters[home])
+
+        def answered(answer):
+            checker.answered(client, answer, world.now_s)
+            ended(home, answer.outcome.value, answer.path[-1])
+
+        def refused(reason):
+            checker.refused(client, world.now_s)
+            ended(home, f"refused: {reason}")
+
+        deadline_s = world.now_s + topology.default_deadline_ms / 1e3
+        clusters[home].submit(request, deadline_s, answered, refused)
+
+    played.changes = watch_health(world, clusters, lasts_s)
+    world.at_each([at_s for at_s, _ in arrivals], submit)
+    world.run(lambda: len(played.ends) == len(arrivals))
+    for cluster in clusters.values():
+        cluster.machine.check()
+    return played
+
+
+def count_failed(played):
+    """Of all clients' requests."""
+    return sum(outcome == Outcome.FAILED for _, _, outcome, _ in played.ends)
+
+
+SEEDS = range(1, 21)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("begins_s", [0.0, 8.0])
+@pytest.mark.parametrize("retry_after_ms", [0.0, 5000.0])
+def test_what_surely_was_not_run_reaches_no_client(seed, begins_s, retry_after_ms):
+    """503: it is decided again, by Tokyo for its own clients and by Paris for its."""
+    fault = failing(begins_s, status=503, retry_after_ms=retry_after_ms)
+    played = play(seed, [fault], lasts_s=15.0)
+    assert played.errors("paris") == []
+    assert played.errors("tokyo") == []
+    assert played.done_at("tokyo", begins_s + 0.2, 1e9) == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("begins_s", [0.0, 8.0])
+def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed, begins_s):
+    """500 at once, without keys: at most 1 % of the requests, within a second of the first."""
+    played = play(seed, [failing(begins_s)], lasts_s=30.0)
+    errors = played.errors("paris")
+    requests = sum(home == "paris" for _, home, _, _ in played.ends)
+    assert len(errors) <= requests / 100
+    assert not errors or max(errors) - min(errors) <= 1.0
+    (became,) = played.changes["tokyo"]
+    assert became - begins_s <= 1.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
+    """40 % of it: in all at most 1.1 times the errors that the failing site has by itself."""
+    fault = [failing(share=0.4)]
+    together = play(seed, fault)
+    alone = play(seed, fault, topology=two_sites(policy="isolated"))
+    assert count_failed(together) <= 1.1 * count_failed(alone)
+    assert count_failed(together) < 0.6 * count_failed(alone), "and mostly far fewer"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("how", [{"status": 500}, {"status": 503}, {"share": 0.4}])
+def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
+    """Within five seconds of the backend's healing as much is done there as without any fault."""
+    played = play(seed, [failing(5.0, **how), failing(15.0, share=0.0)], lasts_s=40.0)
+    healthy = play(seed, [], lasts_s=40.0)
+    done, usually = (one.done_at("tokyo", 20.0, 40.0) for one in (played, healthy))
+    assert done >= 0.95 * usually
+    assert not played.clusters["tokyo"].machine.health.degraded
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_all_fail_nobody_goes_back_and_forth_nor_pays_for_it_later(seed):
+    """A database that both sites need is gone for 30 s: each is found to fail, then to be no worse
+    than the other, and once it is back nobody is degraded for what was."""
+    sites = ("paris", "tokyo")
+    faults = [failing(at_s, share, site) for site in sites for at_s, share in [(2, 1.0), (32, 0.0)]]
+    played = play(seed, faults, paris=15.0, tokyo=15.0, lasts_s=60.0)
+    for site in sites:
+        assert len(played.changes[site]) <= 2, played.changes
+        assert all(at_s < 12.0 for at_s in played.changes[site]), played.changes
+        assert all(at_s < 33.0 for at_s in played.errors(site))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_site_without_clients_of_its_own_comes_back_too(seed):
+    """What surely was not run costs its client nothing, so neighbors find out."""
+    fault = [failing(2.0, status=503), failing(8.0, share=0.0)]
+    played = play(seed, fault, tokyo=0.0, lasts_s=25.0)
+    assert played.errors("paris") == []
+    healthy = play(seed, [], tokyo=0.0, lasts_s=25.0)
+    assert played.done_at("tokyo", 13.0, 25.0) >= 0.9 * healthy.done_at("tokyo", 13.0, 25.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_site_without_clients_of_its_own_asks_little_of_others(seed):
+    """Where failures may have run, a neighbor's client pays for each look: at most one in 15 s."""
+    played = play(seed, [failing(2.0)], tokyo=0.0, paris=22.0, lasts_s=60.0)
+    errors = played.errors("paris")
+    (became,) = played.changes["tokyo"]
+    later = [at_s for at_s in errors if at_s > became + 1.0]
+    assert len(later) <= 2
+    assert later[0] - became >= 15.0
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_nothing_goes_back_and_forth(seed, share):
+    """At a constant share of failures there is at most one change of state in ten seconds."""
+    played = play(seed, [failing(share=share)], paris=25.0, tokyo=15.0, lasts_s=60.0)
+    for changes in played.changes.values():
+        assert all(after - before >= 10.0 for before, after in pairwise(changes))
+    assert played.changes["paris"] == []
+    if share >= 0.4:
+        assert len(played.changes["tokyo"]) == 1
+    if share <= 0.05:
+        assert played.changes["tokyo"] == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_poisonous_payload_stops_nobody(seed):
+    """All that Paris' clients send fails, wherever it runs: both sites go on as before."""
+    faults = [failing(2.0), failing(2.0, cluster="paris")]
+    played = play(seed, faults, paris=40.0, tokyo=10.0, lasts_s=20.0)
+    assert not [outcome for _, _, outcome, _ in played.ends if outcome.startswith("refused")]
+    handed_on = sum(place == "tokyo" and home == "paris" for _, home, _, place in played.ends)
+    assert handed_on > 0.1 * len(played.ends), "overflow is handed on all the same"
+
+
+def test_a_degraded_site_tells_of_a_small_p_at_first():
+    """A slow start: once it is well, neighbors hear of a P that grows within a second."""
+    heard = []
+    faults = [failing(1.0), failing(4.0, share=0.0)]
+    played = play(3, faults, paris=15.0, tokyo=15.0, lasts_s=1.0)  # only to build one
+    machine = played.clusters["tokyo"].machine
+    health = machine.health
+    now_s = 100.0
+    while not health.degraded:
+        health.ended(now_s, failed=True, usual=0.0, is_home=True)
+    while health.degraded:
+        now_s += 1.0
+        health.ended(now_s, failed=False, usual=0.0, is_home=True)
+    for step in range(12):
+        health.tick(now_s + step / 10)
+        heard.append(health.start_share)
+    assert heard[0] == SLOW_START_SHARE
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0

@@ -1,0 +1,106 @@
+"""Runs in which things go wrong: the same without faults, repeatable with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spillover.inputs.fault_file import load_faults
+from spillover.inputs.topology_file import load_topology
+from spillover.model.errors import InputError
+from spillover.model.faults import ClusterFault, FaultSchedule
+from spillover.model.schedule import Arrival
+from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.sim.overflow.run import run_overflow
+from spillover_loadgen.workloads import bursts, poisson
+
+SUMS = ("requests", "hops", "outcomes", "queue_length_max", "forwarded_share")
+
+
+def crash(at_s, cluster, restart_s=None):
+    faults = [ClusterFault(at_s=at_s, action="crash", cluster=cluster)]
+    if restart_s is not None:
+        faults.append(ClusterFault(at_s=restart_s, action="restart", cluster=cluster))
+    return FaultSchedule("crash", tuple(faults))
+
+
+@pytest.mark.parametrize("policy", CHOOSERS)
+@pytest.mark.parametrize("deadline_ms", [60_000, 150])
+def test_without_faults_it_is_the_same_run(policy, deadline_ms):
+    """Over links that could fail and do not, with everything checked: each request takes the same
+    way, in the same time but for rounding."""
+    topology = load_topology("ring5").with_policy(policy)
+    topology = replace(topology, default_deadline_ms=deadline_ms)
+    schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=3)
+    plain = run_overflow(topology, schedule, 7)
+    checked = run_overflow(topology, schedule, 7, check=True)
+    for name in SUMS:
+        assert plain.as_dict()[name] == checked.as_dict()[name], name
+    assert checked.as_dict()["faults"] == 0
+    for cluster, times in plain.system_time_ms.items():
+        assert checked.system_time_ms[cluster] == pytest.approx(times, abs=1e-8)
+
+
+def test_the_same_seeds_give_the_same_numbers():
+    """Of the run and of its faults; another of either gives others."""
+    topology = load_topology("ring5")
+    schedule = poisson(topology.cluster_ids, rate_per_s=110, duration_s=3.0, seed=1)
+    told = []
+    for seed, faults in ((1, 5), (1, 5), (2, 5), (1, 6)):
+        run = run_overflow(
+            topology, schedule, seed, faults=load_faults(f"random:{faults}", topology, 3.0)
+        ).as_dict()
+        assert run.pop("requests_per_s") > 0
+        told.append(run)
+    assert told[0] == told[1]
+    assert told[0] != told[2]
+    assert told[0] != told[3]
+
+
+def test_a_site_that_dies():
+    """At 5 s, for good: from then on nobody reaches it, the others go on without it, and only the
+    few requests that it held are in doubt."""
+    topology = load_topology("ring5")
+    schedule = poisson(topology.cluster_ids, rate_per_s=60, duration_s=10.0, seed=1)
+    after = sum(arrival.cluster == "a" and arrival.time_s >= 5.0 for arrival in schedule)
+    run = run_overflow(topology, schedule, 1, faults=crash(5.0, "a"))
+    told = run.as_dict()
+    assert told["faults"] == 1
+    assert told["requests"] == len(schedule) == sum(told["outcomes"].values())
+    assert told["outcomes"]["unreachable"] == after
+    assert 0 < told["outcomes"]["unknown"] < 20
+    assert told["outcomes"]["done"] == len(schedule) - after - told["outcomes"]["unknown"]
+    alive = [told["per_cluster"][c]["system_time_ms"] for c in "bcde"]
+    assert max(times["max"] for times in alive) < 1000.0
+
+
+def test_a_site_that_comes_back_is_used_again():
+    """A pair, all load on one: it is alone while the other is dead, and not longer."""
+    ring5 = load_topology("ring5")
+    pair = replace(ring5, name="pair", clusters=ring5.clusters[:2], links=ring5.links[:1])
+    schedule = [Arrival(2.0 + k / 150, "a") for k in range(600)]
+    shares = [
+        run_overflow(pair, schedule, 1, faults=faults).as_dict()["forwarded_share"]
+        for faults in (crash(0.5, "b"), crash(0.5, "b", 1.0), None)
+    ]
+    assert shares[0] == 0.0
+    assert shares[1] == pytest.approx(shares[2], rel=0.1)
+    assert shares[2] > 0.1
+
+
+def test_a_site_that_stands_still_for_good():
+    """Its clients give up in the end: the run ends, and nobody knows what became of them."""
+    topology = load_topology("ring5")
+    faults = FaultSchedule("f", (ClusterFault(at_s=1.0, action="pause", cluster="a"),))
+    schedule = poisson(topology.cluster_ids, rate_per_s=30, duration_s=2.0, seed=1)
+    told = run_overflow(topology, schedule, 1, faults=faults).as_dict()
+    assert told["requests"] == len(schedule)
+    assert told["outcomes"]["unknown"] == pytest.approx(30, abs=20)
+
+
+def test_faults_are_checked_against_the_topology():
+    """One that names an unknown cluster never runs."""
+    with pytest.raises(InputError, match="expected a cluster id"):
+        run_overflow(load_topology("ring5"), [], 1, faults=crash(1.0, "z"))
+    assert run_overflow(load_topology("ring5"), [], 1, faults=crash(1.0, "a")).faults == 1

@@ -1,0 +1,94 @@
+"""One isolated cluster against the closed forms of queueing theory."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import pytest
+
+from spillover.model.schedule import Arrival
+from spillover.model.topology import Cluster, Topology
+from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.federation import build_federation, request_of
+from spillover.sim.overflow.run import run_overflow
+
+SERVICE_S = 0.04
+
+
+def alone(servers):
+    """One cluster that never refuses and never lets anything expire."""
+    cluster = Cluster(id="a", servers=servers, service_ms=SERVICE_S * 1e3, queue_limit=10**9)
+    return Topology(
+        name="alone",
+        clusters=(cluster,),
+        policy="isolated",
+        gossip_period_ms=60_000,
+        default_deadline_ms=1e12,
+    )
+
+
+def poisson_arrivals(load, servers, count, *, exponential, seed=1):
+    """Poisson arrivals that keep the servers busy for a share `load` of the time."""
+    random = stream(seed, "arrivals")
+    rate_per_s = load * servers / SERVICE_S
+    time_s, schedule = 0.0, []
+    for _ in range(count):
+        time_s += random.expovariate(rate_per_s)
+        service_ms = random.expovariate(1 / SERVICE_S) * 1e3 if exponential else None
+        schedule.append(Arrival(time_s, "a", service_ms))
+    return schedule
+
+
+def waits_s(run, schedule):
+    """Mean wait in the queue: what is left of the system time without the service."""
+    served_ms = fmean(SERVICE_S * 1e3 if a.service_ms is None else a.service_ms for a in schedule)
+    return (fmean(run.system_time_ms["a"]) - served_ms) / 1e3
+
+
+def erlang_c(servers, load):
+    """The probability that an arrival has to wait in M/M/c."""
+    offered = servers * load
+    blocked = offered**servers / math.factorial(servers) / (1 - load)
+    return blocked / (sum(offered**k / math.factorial(k) for k in range(servers)) + blocked)
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (2, 0.7), (5, 0.8)])
+def test_exponential_services_wait_as_erlang_says(servers, load):
+    """M/M/c: mean wait C(c, a) s / (c (1 - rho)), to within 5 %."""
+    schedule = poisson_arrivals(load, servers, 120_000, exponential=True)
+    run = run_overflow(alone(servers), schedule, 1)
+    expected_s = erlang_c(servers, load) * SERVICE_S / (servers * (1 - load))
+    assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_equal_services_wait_as_pollaczek_and_khinchine_say(load):
+    """M/D/1: mean wait rho s / (2 (1 - rho)), half of M/M/1, to within 5 %."""
+    schedule = poisson_arrivals(load, 1, 60_000, exponential=False)
+    run = run_overflow(alone(1), schedule, 1)
+    expected_s = load * SERVICE_S / (2 * (1 - load))
+    assert waits_s(run, schedule) == pytest.approx(expected_s, rel=0.05)
+
+
+def test_the_mean_number_waiting_is_the_rate_times_the_wait():
+    """Little's law, over one whole run that starts and ends empty: the time integral of the queue
+    length is the sum of all waits."""
+    schedule = poisson_arrivals(0.9, 2, 5_000, exponential=True)
+    world = World()
+    cluster = build_federation(alone(2), world, 1)["a"]
+    answers, waiting_s, before = [], 0.0, (0.0, 0)
+    for number, arrival in enumerate(schedule):
+        request = request_of(number, None, arrival.service_ms / 1e3, "default")
+        world.at(arrival.time_s, cluster.submit, request, math.inf, answers.append, answers.append)
+
+    def done():
+        nonlocal waiting_s, before
+        since_s, length = before
+        waiting_s += (world.now_s - since_s) * length
+        before = world.now_s, cluster.machine.queue_length
+        return len(answers) == len(schedule)
+
+    world.run(done)
+    assert waiting_s == pytest.approx(sum(answer.queued_s for answer in answers), rel=1e-9)
+    assert waiting_s > 1.0

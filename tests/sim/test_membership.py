@@ -1,0 +1,207 @@
+"""Clients that follow a list of servers: counts, moves and the fewest possible moves."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.model.errors import InputError
+from spillover.sim.engine.world import stream
+from spillover.sim.membership import RULES, STARTS, change_between, least_moves, rebalance
+
+SERVERS = [f"s{number}" for number in range(12)]
+NINE = SERVERS[:9]
+# ZooKeeper's chain: drop the last, drop two, drop the first and add three, add the first again.
+CHAIN = [NINE, NINE[:8], NINE[:6], NINE[1:], NINE]
+
+
+def random_lists(seed, steps):
+    """A list, and what becomes of it: up to three servers go and up to three come at each step."""
+    random = stream(seed, "lists")
+    servers = random.sample(SERVERS, 5)
+    lists = [servers]
+    for _ in range(steps):
+        stay = random.sample(servers, max(1, len(servers) - random.randrange(4)))
+        others = [server for server in SERVERS if server not in servers]
+        servers = stay + random.sample(others, min(len(others), random.randrange(4)))
+        random.shuffle(servers)
+        lists.append(servers)
+    return lists
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("rule", RULES)
+def test_books_balance(rule, start):
+    """Everybody is on exactly one server of the list, whatever the rule; a seed gives the same."""
+    lists = random_lists(rule, 8)
+    steps = rebalance(700, lists, rule=rule, start=start, virtual_nodes=3, seed=5)
+    assert [step.servers for step in steps] == [tuple(servers) for servers in lists[1:]]
+    for step in steps:
+        assert tuple(step.clients) == step.servers
+        assert sum(step.clients.values()) == 700
+        found = step.as_dict()
+        assert found["max_over_mean"] * 700 == pytest.approx(
+            max(step.clients.values()) * len(step.servers)
+        )
+    assert steps == rebalance(700, lists, rule=rule, start=start, virtual_nodes=3, seed=5)
+    other = rebalance(700, lists, rule=rule, start=start, virtual_nodes=3, seed=6)
+    # From an even grid, ours may come out the same wherever the grid lies.
+    assert steps != other or (rule, start) == ("stratified", "balanced")
+
+
+def test_the_chain_of_zookeepers_suite():
+    """100 000 clients: every server within 5 % of even at each step, moves as expected."""
+    steps = rebalance(100_000, CHAIN, seed=1)
+    for step in steps:
+        assert max(step.clients.values()) < 1.05 * step.mean
+        assert min(step.clients.values()) > 0.95 * step.mean
+    expected = (100_000 / 9, 25_000, 37_500, 100_000 / 9)
+    assert [step.moved for step in steps] == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("rule", ["probabilistic", "stratified"])
+def test_nobody_moves_without_need(rule):
+    """Unchanged list: nobody. Shrinking: those of the servers that went. Growing: to new ones."""
+    start, same, fewer, more = rebalance(
+        900, [NINE, NINE, NINE, NINE[:7], SERVERS], rule=rule, start="random"
+    )
+    assert (start.moved, same.moved) == (0, 0)
+    assert start.clients == same.clients
+    assert fewer.moved == sum(same.clients[server] for server in NINE[7:])
+    assert all(fewer.clients[server] >= same.clients[server] for server in NINE[:7])
+    assert more.moved == sum(more.clients[server] for server in SERVERS[7:])
+
+
+def test_expected_moves_over_many_runs():
+    """Means over 200 runs of the chain lie within 4 standard errors of the closed form."""
+    runs = [rebalance(300, CHAIN, seed=seed) for seed in range(200)]
+    for number, expected in enumerate((300 / 9, 75, 112.5, 300 / 9)):
+        moved = [run[number].moved for run in runs]
+        error = statistics.stdev(moved) / len(moved) ** 0.5
+        assert (
+            abs(statistics.fmean(moved) - expected) < 4 * error + 0.34
+        )  # 300 / 9 is no whole number
+
+
+def test_uniform_after_any_sequence_of_changes():
+    """Twenty random changes, 40 sequences: chi-square is that of clients placed at random, neither
+    above (uneven) nor below (they would not be independent)."""
+    total, freedom = 0.0, 0
+    for seed in range(40):
+        lists = random_lists(seed, 20)
+        last = rebalance(2000, lists, start="random", seed=seed)[-1]
+        total += sum((count - last.mean) ** 2 / last.mean for count in last.clients.values())
+        freedom += len(last.servers) - 1
+    assert abs(total - freedom) < 3.3 * (2 * freedom) ** 0.5
+
+
+def test_stratified_stays_even_where_coins_do_not():
+    """Twenty random changes, 20 seeds: within 5 clients of even, moves within a few of the least;
+    coins are an order of magnitude farther off."""
+    worst = {"stratified": 0.0, "probabilistic": 0.0}
+    for rule, seed in itertools.product(worst, range(20)):
+        steps = rebalance(2000, random_lists(seed, 20), rule=rule, seed=seed)
+        for step in steps:
+            worst[rule] = max(
+                worst[rule], *(abs(count - step.mean) for count in step.clients.values())
+            )
+            if rule == "stratified":
+                assert abs(step.moved - step.moved_min) <= 12
+    assert worst["stratified"] <= 6
+    assert worst["probabilistic"] > 8 * worst["stratified"]
+
+
+@given(st.integers(1, 400), st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
+def test_one_stratified_change_is_off_by_few(clients, before, after, seed):
+    """After one change a server owns few pieces: never more than 3 clients from even."""
+    lists = [SERVERS[:before], SERVERS[12 - after :]]
+    (step,) = rebalance(clients, lists, rule="stratified", seed=seed)
+    assert all(abs(count - step.mean) <= 3 for count in step.clients.values())
+
+
+def fewest_by_trying(counts, servers):
+    """The least over all even states of how many clients arrive somewhere."""
+    total = sum(counts.values())
+    floor, larger = divmod(total, len(servers))
+    return min(
+        sum(
+            max(0, floor + (server in more) - counts.get(server, 0))
+            for server in servers
+        )
+        for more in itertools.combinations(servers, larger)
+    )  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.sampled_from(SERVERS[:6]), st.integers(0, 9), min_size=1),
+    st.lists(st.sampled_from(SERVERS[:6]), min_size=1, unique=True),
+)
+def test_fewest_moves_against_trying_all(counts, servers):
+    """Orphans and excess, the larger shares to the fullest: no even state is closer."""
+    assert least_moves(counts, servers) == fewest_by_trying(counts, servers)
+
+
+def test_consistent_hashing_moves_only_who_must():
+    """Also back again: the circle has no memory."""
+    steps = rebalance(
+        1000, [NINE, NINE, NINE[1:], NINE], rule="consistent-hash", virtual_nodes=20, seed=3
+    )
+    start, fewer, again = steps
+    assert fewer.moved == start.clients["s0"]
+    assert again.moved == fewer.moved
+    assert again.clients == start.clients
+
+
+def test_more_virtual_nodes_are_more_even():
+    """Mean of largest over mean, 40 seeds: falls with k, and stays above the coins' at k = 20."""
+    means = [
+        statistics.fmean(
+            rebalance(1000, [NINE, NINE], rule="consistent-hash", virtual_nodes=k, seed=seed)[0]
+            .as_dict()["max_over_mean"]
+            for seed in range(40)
+        )
+        for k in (1, 5, 20)
+    ]  # fmt: skip
+    assert means[0] > 1.3 * means[1] > 1.3 * 1.1 * means[2] > 1.3 * 1.1 * 1.2
+
+
+def test_baseline_starves_new_servers():
+    """Kept clients stay; only those cut off spread, evenly; a server that is added gets nobody."""
+    steps = rebalance(60_000, [NINE[:6], NINE[1:], NINE], rule="baseline", seed=2)
+    assert steps[0].moved == 10_000
+    assert [steps[0].clients[server] for server in NINE[6:]] == pytest.approx([1250] * 3, rel=0.1)
+    assert (steps[1].moved, steps[1].clients["s0"]) == (0, 0)
+
+
+def test_lists_are_sets_in_any_order():
+    """The order of a list decides nothing."""
+    change = change_between(["b", "a", "c"], ["d", "c", "b"])
+    assert (change.before, change.after) == (("b", "c", "a"), ("b", "c", "d"))
+    assert (change.kept, change.gone, change.added) == (2, 1, 1)
+    one, other = (
+        rebalance(90, lists, rule="stratified")[-1].clients
+        for lists in ([["a", "b"], ["b", "c", "a"]], [["b", "a"], ["a", "b", "c"]])
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"lists": [[], ["a"]]}, "servers: expected at least one server"),
+        ({"lists": [["a"], []]}, "change 1: expected at least one server"),
+        ({"lists": [["a", "b", "a"], ["a"]]}, "servers: expected each server once, got 'a' 2 "),
+        ({"lists": [["a"], ["b", "b"]]}, "change 1: expected each server once, got 'b' 2 times"),
+        ({"clients": 0}, "clients: expected a whole number of at least 1, got 0"),
+        ({"virtual_nodes": 0}, "virtual_nodes: expected"),
+        ({"rule": "best"}, "rule: expected one of probabilistic, stratified,"),
+        ({"start": "empty"}, "start: expected one of balanced, random, got 'empty'"),
+    ],
+)
+def test_bad_input(arguments, complaint):
+    with pytest.raises(InputError, match=complaint):
+        rebalance(**{"clients": 3, "lists": [["a"], ["b"]], **arguments})

@@ -1,0 +1,152 @@
+"""The arithmetic of benchmarks: medians and ratios, who is measured when, what was wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.model.errors import InputError, RunError
+from spillover.tools.bench.display import MISSING, number
+from spillover.tools.bench.model import Figure, Plan, Row, Side, Stage
+from spillover.tools.bench.session import Session
+
+SPEED, DELAY = Figure("speed, small", "requests/s"), Figure("delay, small", "ms")
+
+
+def session_of(**fields):
+    return Session(Plan(**fields), say=lambda _: None)
+
+
+def side(name, runs, calls):
+    """A side whose runs give these values, and that notes when it was asked."""
+    values = iter(runs)
+
+    async def measure():
+        calls.append(name)
+        return next(values)
+
+    return Side(name, measure)
+
+
+def test_a_row_shows_medians_and_their_ratio():
+    """One run that went wrong moves neither."""
+    row = Row(
+        case="c",
+        unit="ms",
+        values=(10.0, 900.0, 12.0),
+        peer="p",
+        peer_values=(6.0, 5.0, 0.1),
+    )
+    shown = row.as_dict()
+    assert shown == {
+        "case": "c",
+        "value": 12.0,
+        "unit": "ms",
+        "runs": 3,
+        "peer": "p",
+        "peer_value": 5.0,
+        "ratio": 2.4,
+        "values": [10.0, 900.0, 12.0],
+        "peer_values": [6.0, 5.0, 0.1],
+    }
+    json.dumps(shown, allow_nan=False)
+
+
+@pytest.mark.parametrize("peer_values", [(), (0.0,), (-1.0,)])
+def test_a_row_without_a_measure_beside_it_has_no_ratio(peer_values):
+    """No peer, or one whose value came out as nothing: never a division by zero."""
+    row = Row(case="c", unit="ms", values=(1.0,), peer_values=peer_values)
+    assert row.ratio is None
+
+
+def test_sides_are_measured_in_turn():
+    """Each once a run, in the order turned round every other run."""
+    calls = []
+    session = session_of(runs=3)
+    ours = side("ours", [(1, 10), (3, 30), (2, 20)], calls)
+    peer = side("peer", [(4, 1), (4, 1), (4, 1)], calls)
+    asyncio.run(session.compare([SPEED, DELAY], ours, peer))
+    assert calls == ["ours", "peer", "peer", "ours", "ours", "peer"]
+    rows = [(row.case, row.unit, row.value, row.peer_value, row.ratio) for row in session.rows]
+    assert rows == [
+        ("speed, small", "requests/s", 2.0, 4.0, 0.5),
+        ("delay, small", "ms", 20.0, 1.0, 20.0),
+    ]
+
+
+def test_a_run_of_several_turns_is_all_of_them_together():
+    """All sides have had theirs before anyone's next one."""
+    calls = []
+    session = session_of(runs=2)
+    ours = side("ours", [(1, 10), (3, 30), (5, 40), (9, 60)], calls)
+    peer = side("peer", [(4, 1), (6, 1), (4, 1), (4, 1)], calls)
+    asyncio.run(session.compare([SPEED, DELAY], ours, peer, turns=2))
+    assert calls == ["ours", "peer", "peer", "ours"] * 2
+    assert [(row.values, row.peer_values) for row in session.rows] == [
+        ((2, 7), (5, 4)),
+        ((20, 50), (1, 1)),
+    ]
+
+
+def test_what_a_run_took_is_added_up_before_it_is_divided():
+    """Else a turn in which the clock took one step too few would count as much as the others."""
+    session = session_of(runs=1)
+    ours = side("ours", [((10, 1.0),), ((10, 3.0),)], [])
+    asyncio.run(session.compare([SPEED], ours, turns=2))
+    assert session.rows[0].values == (5.0,)
+    idle = side("idle", [((10, 0.0),), ((10, 0.0),)], [])
+    with pytest.raises(RunError, match=r"^idle: "):
+        asyncio.run(session.compare([SPEED], idle, turns=2))
+
+
+def test_a_row_for_each_peer():
+    """With the same runs of ours in both; and one row where nobody is to compare with."""
+    session = session_of(runs=1)
+    calls = []
+    ours, *peers = (side(name, [(value,)], calls) for name, value in (("o", 8), ("p", 4), ("q", 2)))
+    asyncio.run(session.compare([SPEED], ours, *peers))
+    assert [(row.peer, row.value, row.ratio) for row in session.rows] == [("p", 8, 2), ("q", 8, 4)]
+    asyncio.run(session.compare([SPEED], side("o", [(3,)], calls)))
+    assert (session.rows[-1].value, session.rows[-1].peer) == (3, None)
+
+
+def test_only_wanted_figures_become_rows():
+    """A run that gives two figures may be asked for one."""
+    session = session_of(runs=1, case="delay")
+    asyncio.run(session.compare([SPEED, DELAY], side("o", [(1, 2)], [])))
+    assert [row.case for row in session.rows] == ["delay, small"]
+
+
+def test_only_wanted_stages_run():
+    """A stage starts its processes for nothing otherwise."""
+    ran = []
+
+    def stage(*cases):
+        async def run(_):
+            ran.append(cases)
+
+        return Stage(cases, run)
+
+    stages = [stage("local, small", "local, large"), stage("forwarded, large"), stage("idle")]
+    asyncio.run(session_of(case="large").run(stages))
+    assert ran == [("local, small", "local, large"), ("forwarded, large",)]
+    with pytest.raises(InputError, match=r"--case: expected a part of one of: local, small; .*'x'"):
+        asyncio.run(session_of(case="x").run(stages))
+
+
+def test_notes_are_kept_once():
+    """Whatever the number of runs that found the same missing."""
+    session = session_of()
+    session.note("no HAProxy")
+    session.note("no HAProxy")
+    assert session.notes == ["no HAProxy"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(12345.6, "12 346"), (99.96, "100.0"), (1.234, "1.23"), (-0.5, "-0.50"), (None, MISSING)],
+)
+def test_numbers_are_short(value, shown):
+    assert number(value) == shown
