@@ -49,6 +49,8 @@ LONG_FILES = {
     "services/spillover/core/overflow/machine.py": 600,
     # What is bounded of a connection is one list.
     "services/spillover/apps/node/http_protocol.py": 420,
+    # One cluster, and all that can go wrong with it.
+    "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.
     "tests/core/overflow/test_machine.py": 580,
 }

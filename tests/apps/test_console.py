@@ -292,7 +292,7 @@ def test_who_does_not_read_is_cut_off(nodes, monkeypatch):
 
 def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeypatch):
     """Beats, whether looking takes long or fails; and updates go on when it works again."""
-    monkeypatch.setattr(broadcast, "BEAT_S", 0.05)
+    monkeypatch.setattr(broadcast, "HEARTBEAT_S", 0.05)
 
     async def check(federation):
         poller = console_of(federation["a"]).broadcast

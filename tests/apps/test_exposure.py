@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from spillover.apps.node.exposure import PeerDoor, PublicDoor
+from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.apps.node.server import NodeServer
 from spillover.live.http.client import HttpClient
 from spillover.live.process.listening import bind_socket
@@ -42,6 +42,21 @@ def test_another_version_is_refused_with_the_one_that_is_spoken(nodes):
     nodes.run(main)
 
 
+def test_doors_lead_to_what_connections_share(nodes):
+    """Bytes that clients have not read count for the node's limit behind each of them, and what is
+    written in one turn is written together."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            app = federation["a"].server.config.app
+            shell = federation["a"].shell
+            for door in (app, PublicOnly(app), PeersOnly(app)):
+                assert door.moving is shell.moving
+                assert door.writes is shell.writes
+
+    nodes.run(main)
+
+
 def test_two_doors_to_one_node(nodes):
     """The public one has no /peer/, the neighbors' has nothing else but health."""
 
@@ -49,7 +64,7 @@ def test_two_doors_to_one_node(nodes):
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             app = federation["a"].server.config.app
             opened = []
-            for door in (PublicDoor(app), PeerDoor(app)):
+            for door in (PublicOnly(app), PeersOnly(app)):
                 listening = bind_socket("127.0.0.1", 0)
                 server = NodeServer(door)
                 serving = asyncio.create_task(server.serve(sockets=[listening]))

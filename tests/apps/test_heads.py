@@ -84,12 +84,12 @@ def test_a_look_without_the_answer_fetches_nothing(nodes):
             node = federation["a"]
             headers = [(b"Idempotency-Key", b"k"), (b"Prefer", b"respond-async")]
             assert (await node.post(1, headers=headers)).status == 202
-            reception = node.shell.reception
+            home_requests = node.shell.home_requests
             await nodes.until(lambda: node.ledger.home["done"] == 1)
             assert (await head_of(node, "HEAD", "/requests/k"))[0] == "http/1.1 200 ok"
-            assert reception.unfetched == 1
+            assert home_requests.unfetched == 1
             assert (await node.get("/requests/k"))[0] == 200
-            assert reception.unfetched == 0
+            assert home_requests.unfetched == 0
 
     nodes.run(main)
 

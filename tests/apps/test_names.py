@@ -329,7 +329,7 @@ def test_cancelling_at_a_cluster_that_relays_it(nodes):
                 assert shown["problem"]["reason"] == "cancelled"
                 assert not {"forwarded_to", "cancelling"} & shown.keys()
             assert (await post).status == 409
-            assert not b.shell.visitors._waiters, "nothing is kept of it"
+            assert not b.shell.foreign_requests._waiters, "nothing is kept of it"
             await unblock(a, b, blockers)
 
     nodes.run(main)

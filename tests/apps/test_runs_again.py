@@ -136,14 +136,14 @@ def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
 
 
 def waiters(node):
-    return node.shell.reception.find("k").waiters
+    return node.shell.home_requests.find("k").waiters
 
 
 def test_whoever_asks_is_shown_the_last_run(nodes, flaky):
     """Of asynchronous ones: failed, then running again, then done; each is fetched by itself."""
 
     async def check(node):
-        reception = node.shell.reception
+        home_requests = node.shell.home_requests
         for works in (False, True):
             flaky.works = works
             flaky.held = asyncio.Event()
@@ -153,13 +153,13 @@ def test_whoever_asks_is_shown_the_last_run(nodes, flaky):
             assert (status, shown["state"]) == (202, "running")
             assert b"spillover-replayed" not in headers
             assert (await node.get("/requests/k"))[1]["state"] == "running"
-            assert reception.unfetched == 0
+            assert home_requests.unfetched == 0
             flaky.held.set()
-            await nodes.until(lambda: reception.unfetched == 1)
+            await nodes.until(lambda: home_requests.unfetched == 1)
             end = "done" if works else "failed"
             if works:
                 assert (await node.get("/requests/k"))[1]["state"] == end
-                assert reception.unfetched == 0
+                assert home_requests.unfetched == 0
         assert flaky.runs == 2
 
     with_node(nodes, check)

@@ -52,7 +52,7 @@ async def accepted(node, payload, name="k", prefer=b"respond-async"):
 
 
 def waiters(node, name="k"):
-    entry = node.shell.reception.find(name)
+    entry = node.shell.home_requests.find(name)
     return () if entry is None else entry.waiters
 
 
@@ -72,8 +72,8 @@ def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
         assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 80})
         applied = b"wait=9" if how == "prefer" else None
         assert sent.get(b"preference-applied") == applied
-        assert node.shell.reception.unfetched == 0
-        assert not len(node.shell.reception)
+        assert node.shell.home_requests.unfetched == 0
+        assert not len(node.shell.home_requests)
 
     with_node(nodes, check)
 
@@ -279,7 +279,7 @@ def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
             post = a.post({"service_ms": 150}, id="k")
             await nodes.until(lambda: b.machine.servers.busy)
             waiting = lookup(b, "/requests/k?wait_ms=9000")
-            await nodes.until(lambda: b.shell.visitors._waiters)
+            await nodes.until(lambda: b.shell.foreign_requests._waiters)
             status, sent, shown = await lookup(b, headers=[(b"Prefer", b"wait=9")])
             assert (status, shown["state"]) == (200, "running")
             assert b"preference-applied" not in sent
@@ -290,13 +290,13 @@ def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
             post = a.post(LONG, id="l")
             await nodes.until(lambda: b.machine.servers.busy)
             assert (await lookup(b, "/requests/l?wait_ms=20"))[2]["state"] == "running"
-            assert not b.shell.visitors._waiters, "nothing is kept of it"
+            assert not b.shell.foreign_requests._waiters, "nothing is kept of it"
             gone = b.client.request("GET", "/requests/l?wait_ms=60000", timeout_s=10)
-            await nodes.until(lambda: b.shell.visitors._waiters)
+            await nodes.until(lambda: b.shell.foreign_requests._waiters)
             gone.cancel()
-            await nodes.until(lambda: not b.shell.visitors._waiters)
+            await nodes.until(lambda: not b.shell.foreign_requests._waiters)
             waiting = lookup(b, "/requests/l?wait_ms=60000")
-            await nodes.until(lambda: b.shell.visitors._waiters)
+            await nodes.until(lambda: b.shell.foreign_requests._waiters)
             await b.shell.close()
             status, _, shown = await waiting
             assert (status, shown["state"]) == (200, "running"), "its home decides again"
@@ -316,7 +316,7 @@ def test_an_asynchronous_post_may_wait_a_little(nodes):
         status, sent, answer = await node.send("POST", "/requests", body(short), soon)
         assert (status, answer["result"]) == (200, short)
         assert sent[b"preference-applied"] == b"wait=9"
-        assert node.shell.reception.unfetched == 0
+        assert node.shell.home_requests.unfetched == 0
         late = [(b"Prefer", b"wait=1"), (b"Prefer", b"respond-async")]
         status, sent, shown = await node.send("POST", "/requests", body(long, id="k"), late)
         assert (status, shown["state"]) == (202, "running")

@@ -187,7 +187,7 @@ def test_who_releases_keeps_nobody_away_by_its_own_mark(tell):
 
 def test_the_script_reckons_a_fair_load_as_policy_does(redis_server):
     """To the last bit, whatever is known, and also where what is unknown fills nodes."""
-    text = (resources.files("spillover.live") / "lua" / "by_loads.lua").read_text("utf-8")
+    text = (resources.files("spillover.live.leases") / "lua" / "by_loads.lua").read_text("utf-8")
     function = text[text.index("local function fair_load") : text.index("local function add_all")]
     script = f"""
         local nodes, usual, partitions = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -24,7 +24,7 @@ import httpx
 import pytest
 import yaml
 
-import spillover.model
+import spillover.model.signals
 from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed.supervisor import Testbed
@@ -74,11 +74,10 @@ def rules():
 
 @pytest.fixture(scope="session")
 def product_signals():
-    """Every signal of every list in `spillover.model`, by name."""
+    """Every signal of every list in `spillover.model.signals`, by name."""
     modules = [
-        importlib.import_module(f"spillover.model.{module.name}")
-        for module in pkgutil.iter_modules(spillover.model.__path__)
-        if module.name.endswith("signals")
+        importlib.import_module(f"spillover.model.signals.{module.name}")
+        for module in pkgutil.iter_modules(spillover.model.signals.__path__)
     ]
     values = [value for module in modules for value in vars(module).values()]
     return {value.name: value for value in values if isinstance(value, Signal)}

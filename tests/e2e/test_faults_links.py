@@ -86,9 +86,9 @@ def test_order_is_kept_while_a_link_is_slow(federations, tmp_path, free_ports):
         for third in range(3)
     )
     assert max(fast) < min(slow)
-    # Each leaves in its turn, which the tests of the outbox hold it to, but on a connection of its
-    # own: what leaves in one turn may be read in another order. Delays alone would let all of the
-    # last ones arrive before all of the slow ones.
+    # Each leaves in its turn, which the tests of the emulated link hold it to, but on a connection
+    # of its own: what leaves in one turn may be read in another order. Delays alone would let all
+    # of the last ones arrive before all of the slow ones.
     overtaken = sum(later < early for early in slow for later in fast_again)
     assert overtaken <= ORDERED**2 // 4, arrived
     assert took_s > 0.3

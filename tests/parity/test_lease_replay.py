@@ -144,7 +144,7 @@ def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule, ba
         assert drive(fresh(scene, node, number), life.log) == life.commands
         seen.update(type(event) for event, _ in life.log)
         seen.update(type(command) for commands in life.commands for command in commands)
-    often = [ev.Answered, ev.Challenged, ev.Allocated, ev.Woke, ev.RunHandler, ev.StopHandler]
+    often = [ev.Answered, ev.Challenged, ev.Allocated, ev.TimerFired, ev.RunHandler, ev.StopHandler]
     if rule == "guarded":
         assert len(lives) == 6
         often += [ev.RenewalAnswered, ev.RenewalFailed, ev.AskFailed, ev.FenceHandler]

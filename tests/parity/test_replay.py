@@ -40,7 +40,7 @@ COMMANDS = (
     ev.AskCancel,
     ev.Reply,
     ev.Publish,
-    ev.Beat,
+    ev.Heartbeat,
 )
 
 
@@ -139,7 +139,15 @@ def test_simulated_lives_through_the_live_driver():
             seen.update(type(event) for event, _ in life.log)
             seen.update(type(command) for commands in life.commands for command in commands)
             seen["restarts"] += number > 1
-    often = (ev.Arrived, ev.ForwardAnswered, ev.Heard, ev.Woke, ev.Forward, ev.Start, ev.Reply)
+    often = (
+        ev.Arrived,
+        ev.ForwardAnswered,
+        ev.ReportReceived,
+        ev.TimerFired,
+        ev.Forward,
+        ev.Start,
+        ev.Reply,
+    )
     for kind in (*often, ev.Publish):
         assert seen[kind] > 100, (kind, seen)
     rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)

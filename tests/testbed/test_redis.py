@@ -15,18 +15,18 @@ import pytest
 from spillover.model.errors import InputError, RunError
 from spillover.testbed import redis as testbed_redis
 from spillover.testbed.redis import find_binary, open_sync_client, redis_at
-from spillover.testbed.watchdog import Keeper
+from spillover.testbed.watchdog import Watchdog
 
 WITHIN_S = 20.0
 SECRET = "right"  # noqa: S105 - of a server that lives for a moment
 
 OWNER = """
 import os, signal, sys
-from spillover.testbed.watchdog import Keeper
+from spillover.testbed.watchdog import Watchdog
 from spillover.testbed.redis import open_sync_client, redis_at
-with Keeper() as keeper, redis_at(None, keeper) as place:
+with Watchdog() as watchdog, redis_at(None, watchdog) as place:
     pid = open_sync_client(place.url).info("server")["process_id"]
-    print(pid, keeper._process.pid, flush=True)
+    print(pid, watchdog._process.pid, flush=True)
     sys.stdin.read()
 """
 
@@ -58,7 +58,7 @@ def temporary(tmp_path, monkeypatch, redis_servers):
 def test_own_server_keeps_nothing_and_leaves_nothing(temporary):
     """Loopback, no persistence, a directory of its own while it runs; the process and the directory
     are gone afterward."""
-    with Keeper() as keeper, redis_at(None, keeper) as place:
+    with Watchdog() as watchdog, redis_at(None, watchdog) as place:
         assert place.is_own
         assert place.url.startswith("redis://127.0.0.1:")
         client = open_sync_client(place.url)
@@ -79,7 +79,7 @@ def test_own_server_ends_when_the_block_fails(temporary):
     seen = []
 
     def fail():
-        with Keeper() as keeper, redis_at(None, keeper) as place:
+        with Watchdog() as watchdog, redis_at(None, watchdog) as place:
             client = open_sync_client(place.url)
             seen.append(client.info("server")["process_id"])
             client.close()
@@ -102,17 +102,17 @@ def test_own_server_does_not_outlive_whoever_wanted_it(number, temporary):
         process_group=0,
     )
     with owner:
-        server, keeper = (int(word) for word in owner.stdout.readline().split())
+        server, watchdog = (int(word) for word in owner.stdout.readline().split())
         assert is_alive(server)
         os.killpg(owner.pid, number)
         owner.wait(WITHIN_S)
-        until(lambda: not is_alive(server) and not is_alive(keeper))
+        until(lambda: not is_alive(server) and not is_alive(watchdog))
         until(lambda: list(temporary.iterdir()) == [])
 
 
 def test_the_one_given_comes_first(redis_server):
     """It is asked for its version, and left running."""
-    with Keeper() as keeper, redis_at(redis_server.url, keeper) as place:
+    with Watchdog() as watchdog, redis_at(redis_server.url, watchdog) as place:
         assert (place.url, place.is_own) == (redis_server.url, False)
         assert place.version == redis_server.client.info("server")["redis_version"]
     assert redis_server.client.ping()
@@ -121,11 +121,11 @@ def test_the_one_given_comes_first(redis_server):
 def test_one_that_wants_a_password_is_told_without_showing_any(redis_servers, tmp_path):
     with (
         redis_servers.running(tmp_path, "--requirepass", SECRET, password=SECRET) as server,
-        Keeper() as keeper,
+        Watchdog() as watchdog,
     ):
         url = f"redis://:wrong@127.0.0.1:{server.port}/0"
         with pytest.raises(InputError, match="wants a user or password") as told:
-            redis_at(url, keeper).__enter__()
+            redis_at(url, watchdog).__enter__()
         assert "wrong@" not in str(told.value)
 
 
@@ -155,6 +155,6 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(monkeypatch, t
     fake.write_text("#!/bin/sh\necho no such luck\nexit 3\n")
     fake.chmod(0o755)
     monkeypatch.setattr(testbed_redis, "find_binary", lambda: str(fake))
-    with pytest.raises(RunError, match="does not start: no such luck"), Keeper() as keeper:
-        redis_at(None, keeper).__enter__()
+    with pytest.raises(RunError, match="does not start: no such luck"), Watchdog() as watchdog:
+        redis_at(None, watchdog).__enter__()
     assert [path.name for path in temporary.iterdir()] == ["redis-server"]

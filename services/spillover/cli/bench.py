@@ -9,7 +9,7 @@ import signal
 from spillover.cli.parsing import whole_number_in
 from spillover.tools.bench.catalog import BENCHES, run_bench
 from spillover.tools.bench.display import Display
-from spillover.tools.bench.model import Plan
+from spillover.tools.bench.model import BenchPlan
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     # As Ctrl-C, which cancels what runs in good order.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     runs = options.runs or (1 if options.quick else RUNS)
-    plan = Plan(runs=runs, seed=options.seed, case=options.case, quick=options.quick)
+    plan = BenchPlan(runs=runs, seed=options.seed, case=options.case, quick=options.quick)
     display = Display()
     result = run_bench(options.name, plan, display.say)
     display.show(result)

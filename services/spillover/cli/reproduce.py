@@ -22,7 +22,7 @@ from spillover.tools.reproduce.documents import DOCUMENTS
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.page import write_page
 from spillover.tools.reproduce.record import Record
-from spillover.tools.reproduce.run import Listener, Outcome, Plan, run_plan
+from spillover.tools.reproduce.run import Listener, RunOutcome, RunPlan, run_plan
 from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.terminal import open_console
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _check_extras()
     names = select(options.names)
-    plan = Plan(
+    plan = RunPlan(
         names=names,
         directory=_prepared(options.out),
         effort=Effort(full=options.full),
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         jobs=options.jobs,
         fresh=options.fresh,
     )
-    outcome = Outcome()
+    outcome = RunOutcome()
     interrupted = False
     display = _display(len(names))
     with display:
@@ -115,7 +115,7 @@ def _prepared(directory: Path) -> Path:
     return directory
 
 
-def _as_json(plan: Plan, outcome: Outcome, page: Path) -> dict[str, Any]:
+def _as_json(plan: RunPlan, outcome: RunOutcome, page: Path) -> dict[str, Any]:
     records = {**outcome.computed, **outcome.kept}
     return {
         "out": str(plan.directory),
@@ -139,7 +139,7 @@ def _as_json(plan: Plan, outcome: Outcome, page: Path) -> dict[str, Any]:
     }
 
 
-def _tell_end(outcome: Outcome, page: Path, *, interrupted: bool) -> None:
+def _tell_end(outcome: RunOutcome, page: Path, *, interrupted: bool) -> None:
     records = [*outcome.computed.values(), *outcome.kept.values()]
     claims = [claim for record in records for claim in record.claims]
     hold = sum(claim.holds for claim in claims)

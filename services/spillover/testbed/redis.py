@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.redis.connection import check_options, place_of, told_error
 from spillover.model.errors import InputError, PeerError, RunError
 from spillover.model.extras import missing_extra
-from spillover.testbed.watchdog import Keeper, end_group
+from spillover.testbed.watchdog import Watchdog, end_group
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -58,7 +58,7 @@ class RedisPlace:
 
 
 @contextmanager
-def redis_at(url: str | None, keeper: Keeper) -> Iterator[RedisPlace]:
+def redis_at(url: str | None, watchdog: Watchdog) -> Iterator[RedisPlace]:
     """The Redis at `url`, else one of one's own, which ends with the block.
 
     Raises InputError if that at `url` does not answer or refuses, if there is no redis-server, or
@@ -68,11 +68,11 @@ def redis_at(url: str | None, keeper: Keeper) -> Iterator[RedisPlace]:
         yield RedisPlace(url, _version_of(url), is_own=False)
         return
     binary = find_binary()
-    server = _start(binary, keeper)
+    server = _start(binary, watchdog)
     try:
         yield RedisPlace(server.url, _version_of(server.url), is_own=True)
     finally:
-        server.end(keeper)
+        server.end(watchdog)
 
 
 def find_binary() -> str:
@@ -123,7 +123,7 @@ class _Server:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def end(self, keeper: Keeper) -> None:
+    def end(self, watchdog: Watchdog) -> None:
         """SIGTERM, and SIGKILL if that is not enough; its directory goes with it."""
         try:
             if self.process.poll() is None:
@@ -133,7 +133,7 @@ class _Server:
         finally:
             end_group(self.process.pid)
             self.process.wait()
-            keeper.forget(self.process.pid)
+            watchdog.forget(self.process.pid)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def last_words(self) -> str:
@@ -142,24 +142,24 @@ class _Server:
         return said[-1] if said else "it said nothing"
 
 
-def _start(binary: str, keeper: Keeper) -> _Server:
+def _start(binary: str, watchdog: Watchdog) -> _Server:
     words = ""
     for _ in range(STARTS_MAX):
-        server = _spawn(binary, keeper)
+        server = _spawn(binary, watchdog)
         try:
             if _is_up(server):
                 return server
             words = server.last_words()
         except BaseException:
-            server.end(keeper)
+            server.end(watchdog)
             raise
-        server.end(keeper)
+        server.end(watchdog)
     raise RunError(f"{binary} does not start: {words}")
 
 
-def _spawn(binary: str, keeper: Keeper) -> _Server:
+def _spawn(binary: str, watchdog: Watchdog) -> _Server:
     directory = Path(tempfile.mkdtemp(prefix="spillover-redis-"))
-    keeper.watch_directory(directory)
+    watchdog.watch_directory(directory)
     port = _free_port()
     try:
         with (directory / "log").open("wb") as log:
@@ -176,7 +176,7 @@ def _spawn(binary: str, keeper: Keeper) -> _Server:
     except OSError as error:
         shutil.rmtree(directory, ignore_errors=True)
         raise RunError(f"{binary} cannot be started: {error.strerror}") from error
-    keeper.watch(process.pid)
+    watchdog.watch(process.pid)
     return _Server(process, directory, port)
 
 

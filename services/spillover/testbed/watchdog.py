@@ -1,6 +1,6 @@
 """A small process that ends what its parent has started, if the parent dies without doing so.
 
-Whoever starts processes ends them itself, by their pids; the keeper is for the day on which it is
+Whoever starts processes ends them itself, by their pids; the watchdog is for the day on which it is
 killed. It knows only what it is told: process groups (a process that was started in a session of
 its own, and what that has started) and directories. What they are for is not known here.
 """
@@ -20,7 +20,7 @@ from typing import Self
 END_WITHIN_S = 5.0
 
 
-class Keeper:
+class Watchdog:
     """As a context manager: it watches from entry to exit. It ends with this process, or before."""
 
     def __enter__(self) -> Self:
@@ -59,7 +59,7 @@ class Keeper:
         self._tell(f"directory {directory}")
 
     def _tell(self, words: str) -> None:
-        # A keeper that has died keeps nothing; that alone is no reason to stop.
+        # A watchdog that has died keeps nothing; that alone is no reason to stop.
         stdin = self._process.stdin
         if stdin is not None:
             with contextlib.suppress(OSError):

@@ -31,7 +31,7 @@ class Story:
         return self.commands
 
     def wake(self):
-        return self.tell(ev.Woke(), self.machine.next_deadline() - self.now_s)
+        return self.tell(ev.TimerFired(), self.machine.next_deadline() - self.now_s)
 
     def answer(self, kind, answer):
         (ask,) = [command for command in self.commands if isinstance(command, kind)]

@@ -53,7 +53,7 @@ class Story:
         for _ in range(1000):
             self.now_s = max(self.now_s, self.machine.next_deadline())
             leases = [(p, EPOCH, self.now_s + 500.0) for p in self.work]
-            given = self.tell(ev.LeasesSeen(leases)) + self.tell(ev.Woke())
+            given = self.tell(ev.LeasesSeen(leases)) + self.tell(ev.TimerFired())
             if any(isinstance(command, ev.MeasureWork) for command in given):
                 work = [(p, EPOCH, total) for p, total in self.work.items()]
                 (ask,) = self.tell(ev.WorkMeasured(work))
@@ -190,7 +190,7 @@ def test_by_counts_nobody_is_asked_for_work():
     machine = LeaseMember(MemberSettings(node="a", partitions=2), Random(1))
     (ask,) = machine.handle(ev.Started(), 0.0)
     machine.handle(ev.Answered(ask, Joined(ok=True, other_alive_ms=0.0, era="one")), 0.0)
-    (survey,) = machine.handle(ev.Woke(), 10.0)
+    (survey,) = machine.handle(ev.TimerFired(), 10.0)
     assert (type(survey), survey.loads) == (ev.AskSurvey, ())
     assert machine.handle(ev.WorkMeasured([(0, 1, 5.0)]), 11.0) == []
 

@@ -72,7 +72,7 @@ class MemberUnderTest(RuleBasedStateMachine):
             return
         self.tell_answer(join, Joined(ok=True, other_alive_ms=0.0, era="one"))
         self.now_s = self.machine.next_deadline()
-        (survey,) = self.feed(ev.Woke())
+        (survey,) = self.feed(ev.TimerFired())
         standing = Standing({"a": 0, "b": 0}, {"a": 0, "b": 0}, 0)
         for ask in self.tell_answer(survey, Survey("one", standing, mine=served)):
             self.clock += 1
@@ -94,10 +94,10 @@ class MemberUnderTest(RuleBasedStateMachine):
         end_s = self.now_s + seconds
         while awake and self.machine.next_deadline() <= end_s:
             self.now_s = max(self.now_s, self.machine.next_deadline())
-            self.feed(ev.Woke())
+            self.feed(ev.TimerFired())
             assert self.machine.next_deadline() > self.now_s
         self.now_s = end_s
-        self.feed(ev.Woke())
+        self.feed(ev.TimerFired())
 
     @precondition(lambda self: self.asks)
     @rule(data=st.data(), again=st.booleans(), yes=st.booleans())
@@ -344,7 +344,7 @@ class MemberUnderTest(RuleBasedStateMachine):
             self.feed(ev.Drain())
             while not self.finished and self.machine.next_deadline() <= end_s:
                 self.now_s = self.machine.next_deadline()
-                self.feed(ev.Woke())
+                self.feed(ev.TimerFired())
             assert self.finished
 
 

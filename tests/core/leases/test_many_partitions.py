@@ -33,7 +33,7 @@ def test_grabs_go_out_a_few_at_a_time_and_the_rest_follows_soon():
     asked: list[ev.AskGrab] = []
     surveys = 0
     while surveys < 20:
-        event = ev.Woke()
+        event = ev.TimerFired()
         for ask in given:
             if isinstance(ask, ev.AskSurvey):
                 surveys += 1
@@ -42,7 +42,7 @@ def test_grabs_go_out_a_few_at_a_time_and_the_rest_follows_soon():
                 event = ev.Answered(ask, Survey("e", standing, free=free))
             elif isinstance(ask, ev.AskGrab):
                 asked.append(ask)
-        if isinstance(event, ev.Woke) and len(asked) == AT_ONCE:
+        if isinstance(event, ev.TimerFired) and len(asked) == AT_ONCE:
             for partition in range(PARTITIONS_MAX - 100, PARTITIONS_MAX):
                 given = machine.handle(ev.Challenged(partition), now_s)
                 assert not any(isinstance(one, ev.AskGrab) for one in given)
@@ -50,7 +50,7 @@ def test_grabs_go_out_a_few_at_a_time_and_the_rest_follows_soon():
             for ask in asked:
                 machine.handle(ev.Answered(ask, answer=True), now_s)
             asked.clear()
-        if isinstance(event, ev.Woke):
+        if isinstance(event, ev.TimerFired):
             now_s = max(now_s, machine.next_deadline())
         given = machine.handle(event, now_s)
         machine.check()

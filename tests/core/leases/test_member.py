@@ -8,7 +8,7 @@ import pytest
 
 from spillover.core.leases import events as ev
 from spillover.core.leases.agenda import MemberSettings
-from spillover.core.leases.machine import LeaseMember, State
+from spillover.core.leases.machine import LeaseMember, Phase
 from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
 from spillover.model.lease_times import LeaseTimes
 
@@ -40,7 +40,7 @@ class Story:
         end_s, given = self.now_s + seconds, []
         while self.machine.next_deadline() <= end_s:
             self.now_s = max(self.now_s, self.machine.next_deadline())
-            given += self.tell(ev.Woke())
+            given += self.tell(ev.TimerFired())
         self.now_s = end_s
         self.commands = given
         return given
@@ -122,7 +122,7 @@ def test_two_members_that_see_the_same_challenge_different_partitions():
         machine = LeaseMember(MemberSettings(node=name, partitions=7, times=TIMES), Random(1))
         joined = machine.handle(ev.Started(), 0.0)[0]
         machine.handle(ev.Answered(joined, Joined(ok=True, other_alive_ms=0.0, era="")), 0.0)
-        (ask,) = machine.handle(ev.Woke(), 10.0)
+        (ask,) = machine.handle(ev.TimerFired(), 10.0)
         standing = Standing({"a": 1, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 0}, 0)
         commands = machine.handle(ev.Answered(ask, Survey("", standing, [1, 2, 3, 4, 5, 6])), 10.0)
         (challenge,) = [c for c in commands if isinstance(c, ev.PublishChallenge)]
@@ -378,7 +378,7 @@ def test_a_member_whose_id_is_taken_waits_visibly_and_gives_up():
         ask = story.last(ev.AskJoin)
         story.tell(ev.Answered(ask, Joined(ok=False, other_alive_ms=150_000.0, era="one")))
         if not story.given(ev.Finished):
-            assert story.machine.state is State.WAITING
+            assert story.machine.state is Phase.WAITING
             while not story.given(ev.AskJoin):
                 story.wait(story.machine.next_deadline() - story.now_s)
     assert "id a is alive" in story.last(ev.Finished).problem
@@ -391,7 +391,7 @@ def test_a_namesake_that_is_about_to_count_as_dead_is_waited_for_a_little_longer
     story = Story()
     story.tell(ev.Started())
     began_s = story.now_s
-    while story.machine.state is not State.MEMBER:
+    while story.machine.state is not Phase.MEMBER:
         waited_s = story.now_s - began_s
         alive_s = 1.05 * LEASE_S - waited_s
         ok = alive_s <= 0.0
@@ -410,7 +410,7 @@ def test_a_member_whose_namesake_died_comes_in_when_that_is_known():
     story.answer(ev.AskJoin, Joined(ok=False, other_alive_ms=9_000.0, era="one"))
     story.wait(9.0)
     story.answer(ev.AskJoin, Joined(ok=True, other_alive_ms=0.0, era="one"))
-    assert story.machine.state is State.MEMBER
+    assert story.machine.state is Phase.MEMBER
 
 
 def test_one_that_was_displaced_while_it_slept_stops_everything_and_waits():
@@ -420,7 +420,7 @@ def test_one_that_was_displaced_while_it_slept_stops_everything_and_waits():
     assert story.told() == ["lost"]
     assert story.given(ev.EndRenewals)
     assert story.given(ev.AskJoin)
-    assert story.machine.state is State.JOINING
+    assert story.machine.state is Phase.JOINING
 
 
 def test_a_drain_leaves_first_then_hands_over_then_ends():
@@ -437,7 +437,7 @@ def test_a_drain_leaves_first_then_hands_over_then_ends():
         story.answer(ev.AskRelease, True)
         assert story.given(ev.PublishAllocated)
     assert story.last(ev.Finished).problem is None
-    assert story.machine.state is State.FINISHED
+    assert story.machine.state is Phase.FINISHED
 
 
 def test_a_drain_ends_in_time_without_a_store_and_without_handlers_that_stop():

@@ -95,13 +95,13 @@ class Story:
         commands = []
         for y in neighbors:
             told = (near, near, 0, 1, accepting, hears, degraded, failed_share)
-            commands = self.tell(ev.Heard(y, LoadReport(epoch, sequence, *told)), now_s)
+            commands = self.tell(ev.ReportReceived(y, LoadReport(epoch, sequence, *told)), now_s)
         return commands
 
     def wake(self, now_s):
-        """Woke at this time; the commands, gossip left out."""
-        commands = self.tell(ev.Woke(), now_s)
-        return [c for c in commands if not isinstance(c, ev.Publish | ev.Beat)]
+        """The timer fires at this time; the commands, gossip left out."""
+        commands = self.tell(ev.TimerFired(), now_s)
+        return [c for c in commands if not isinstance(c, ev.Publish | ev.Heartbeat)]
 
     def start(self, ref, at_s, deadline_s=60.0):
         return ev.Start(ref, self.requests[ref], at_s, deadline_s)

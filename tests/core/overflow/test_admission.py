@@ -220,20 +220,20 @@ def test_who_is_heard_again_is_told_at_once(story):
     """Reports are 10 s apart and tell whom we hear: a neighbor that has come, gone or come back
     must not take itself for heard, or unheard, for so long. Other reports and beats are no news."""
     node = story(gossip_period_s=10.0)
-    node.tell(ev.Woke(), 0.0)
+    node.tell(ev.TimerFired(), 0.0)
     report = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
     later = LoadReport(1, 2, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
     told = []
     for now_s, event in (
-        (0.5, ev.Heard(0, None)),
-        (1.0, ev.Heard(0, report)),
-        (1.1, ev.Heard(0, None)),
-        (1.2, ev.Heard(0, later)),
+        (0.5, ev.ReportReceived(0, None)),
+        (1.0, ev.ReportReceived(0, report)),
+        (1.1, ev.ReportReceived(0, None)),
+        (1.2, ev.ReportReceived(0, later)),
         (1.3, ev.LinkDown(0)),
         (1.4, ev.LinkDown(0)),
-        (1.5, ev.Heard(0, report)),
-        (2.5, ev.Woke()),
-        (2.6, ev.Heard(0, None)),
+        (1.5, ev.ReportReceived(0, report)),
+        (2.5, ev.TimerFired()),
+        (2.6, ev.ReportReceived(0, None)),
     ):
         told += [(now_s, c.report.hears) for c in node.tell(event, now_s) if type(c) is ev.Publish]
     assert told == [(1.0, ("b",)), (1.3, ()), (1.5, ("b",)), (2.5, ()), (2.6, ("b",))]

@@ -66,10 +66,10 @@ class Line:
 
     def carry_out(self, at, command):
         kind, there = type(command), None
-        if kind in {ev.Publish, ev.Beat}:
+        if kind in {ev.Publish, ev.Heartbeat}:
             for y in self.machines[at].neighbors.ids:
                 index = self.machines[y].neighbors.index[at]
-                self.coming.append((y, ev.Heard(index, command.report)))
+                self.coming.append((y, ev.ReportReceived(index, command.report)))
         elif kind is ev.Forward:
             y = self.neighbor(at, command.neighbor)
             self.refs += 1

@@ -9,7 +9,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import describe
-from spillover.core.overflow.history import Story
+from spillover.core.overflow.history import History
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
@@ -47,7 +47,10 @@ def test_every_recorded_decision_can_be_made_again(policy):
     for step in range(2000):
         y, chance = random.randrange(4), random.random
         machine.handle(
-            ev.Heard(y, LoadReport(1, step, chance(), chance(), 3, 5, chance() < 0.8, ("a",))), step
+            ev.ReportReceived(
+                y, LoadReport(1, step, chance(), chance(), 3, 5, chance() < 0.8, ("a",))
+            ),
+            step,
         )
         path, origin = random.choice([((), ev.HOME), (("b",), 0), (("c", "b"), 0)])
         commands = machine.handle(
@@ -220,4 +223,4 @@ def test_the_log_forgets_the_oldest(story):
     assert len(log) == 8
     assert log.of("r95") == []
     assert len(log.of("r96")) == 1
-    assert len(Story(0)) == 0
+    assert len(History(0)) == 0

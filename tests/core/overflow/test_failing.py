@@ -254,7 +254,7 @@ def test_nothing_starts_until_retry_after(story, asked_s, rests_s):
     assert node.machine.queue_length == 2
     node.wake(rests_s - 0.01)
     assert starts(node.arrive(3, rests_s - 0.01, deadline_s=HOUR_S)) == []
-    commands = node.tell(ev.Woke(), rests_s)
+    commands = node.tell(ev.TimerFired(), rests_s)
     assert len(starts(commands)) == 1
     assert reports(commands)
     assert not node.machine.servers.resting

@@ -6,7 +6,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.held import Held
-from spillover.core.overflow.idempotency import ENTRY_BYTES, Entry, Names
+from spillover.core.overflow.idempotency import ENTRY_BYTES, IdempotencyRecord, IdempotencyTable
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
@@ -112,7 +112,7 @@ def test_without_a_limit_sizes_change_nothing(story):
     for ref in range(50):
         assert refusal(node.arrive(ref, path=("b",), size_bytes=2**40)) is None
     report = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
-    node.tell(ev.Heard(0, report))
+    node.tell(ev.ReportReceived(0, report))
     assert node.machine.accepting
 
 
@@ -120,7 +120,7 @@ def kept(names, *sizes, keyed=True):
     """Entries that have ended with answers of these sizes."""
     for size in sizes:
         request = Request(f"r{len(names)}", keyed, None)
-        entry = Entry(request, len(names), b"k" if keyed else None, asynchronous=False)
+        entry = IdempotencyRecord(request, len(names), b"k" if keyed else None, asynchronous=False)
         names.open(entry)
         names.settle(entry, Answer(Outcome.DONE, ("a",), b"x" * size), 0.0)
 
@@ -128,7 +128,7 @@ def kept(names, *sizes, keyed=True):
 def test_kept_answers_give_way_the_oldest_first():
     """Those that their clients have before those that may be asked for again; and what comes later
     has no more room, until there is more again."""
-    names = Names(10.0, 100, 10**6)
+    names = IdempotencyTable(10.0, 100, 10**6)
     kept(names, 1000, 1000, 1000)
     kept(names, 1000, 1000, keyed=False)
     each = 1000 + ENTRY_BYTES

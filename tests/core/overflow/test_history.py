@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.history import Note, Story
+from spillover.core.overflow.history import History, Note
 from spillover.model.request import Answer, Outcome
 
 IDS = ("b", "c")
@@ -121,7 +121,7 @@ def test_an_unknown_request_has_no_story(story):
 @pytest.mark.parametrize("limit", [0, 1, 7])
 def test_only_the_last_records_are_held(limit):
     """Of whatever kind; of older requests nothing is left, of half-forgotten ones the rest."""
-    story = Story(limit)
+    story = History(limit)
     for number in range(100):
         story.add(Note(float(number), f"r{number // 2}", "lost_at", 1, "broken"))
         story.end(f"r{number // 2}", Answer(Outcome.DONE, ("a",)), float(number))

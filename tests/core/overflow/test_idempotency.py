@@ -14,8 +14,8 @@ from spillover.core.overflow.idempotency import (
     BRIEF_LIMIT,
     BRIEF_LIMIT_BYTES,
     ENTRY_BYTES,
-    Entry,
-    Names,
+    IdempotencyRecord,
+    IdempotencyTable,
 )
 from spillover.model.request import Answer, Outcome, Request
 
@@ -24,7 +24,7 @@ TTL_S = 10.0
 
 def entry_of(name, ref=1, *, body=b"body", asynchronous=False):
     request = Request(name, keyed=body is not None, work=None)
-    return Entry(request, ref, body, asynchronous=asynchronous)
+    return IdempotencyRecord(request, ref, body, asynchronous=asynchronous)
 
 
 def answer_of(size_bytes=0, outcome=Outcome.DONE):
@@ -53,7 +53,7 @@ class NamesUnderTest(RuleBasedStateMachine):
     @initialize(limit=st.integers(0, 4), limit_kib=st.integers(1, 8))
     def build(self, limit, limit_kib):
         self.limit, self.limit_bytes = limit, limit_kib * 1024
-        self.names = Names(TTL_S, limit, self.limit_bytes)
+        self.names = IdempotencyTable(TTL_S, limit, self.limit_bytes)
         self.twins = []
         self.ended = 0
         self.now_s = 100.0
@@ -169,7 +169,7 @@ TestNamesUnderTest.settings = settings(max_examples=100, stateful_step_count=50,
 
 def test_the_same_name_finds_the_first_entry_while_it_is_under_way_and_for_a_while_after():
     """To the very instant: an answer that ended at 5 is known until 15, not at 15."""
-    names = Names(TTL_S, 10, 10**6)
+    names = IdempotencyTable(TTL_S, 10, 10**6)
     entry = entry_of("k")
     names.open(entry)
     assert names.find("k", 1000.0) is entry, "however long it takes"
@@ -181,7 +181,7 @@ def test_the_same_name_finds_the_first_entry_while_it_is_under_way_and_for_a_whi
 
 def test_an_answer_too_large_to_keep_is_given_and_forgotten():
     """It reaches those who wait; who asks later meets an unknown name."""
-    names = Names(TTL_S, 10, 4 * ENTRY_BYTES)
+    names = IdempotencyTable(TTL_S, 10, 4 * ENTRY_BYTES)
     small, large = entry_of("small"), entry_of("large", asynchronous=True)
     for entry in (small, large):
         names.open(entry)
@@ -196,7 +196,7 @@ def test_an_answer_too_large_to_keep_is_given_and_forgotten():
 
 def test_what_was_given_to_its_client_is_kept_to_be_asked_about():
     """The last so many, however many there were; they do not push out what came with a name."""
-    names = Names(TTL_S, 2, 10**6)
+    names = IdempotencyTable(TTL_S, 2, 10**6)
     keyed = entry_of("keyed")
     names.open(keyed)
     names.settle(keyed, answer_of(), 0.0)
@@ -214,7 +214,7 @@ def test_what_was_given_to_its_client_is_kept_to_be_asked_about():
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_refused_name_is_new_again(ended):
     """A refusal is not remembered, even where an older entry of that name has just gone."""
-    names = Names(TTL_S, 10, 10**6)
+    names = IdempotencyTable(TTL_S, 10, 10**6)
     if ended:
         old = entry_of("k")
         names.open(old)
@@ -230,7 +230,7 @@ def test_a_refused_name_is_new_again(ended):
 
 def test_a_long_run_of_names_leaves_only_the_window():
     """A hundred thousand keyed requests, a thousand remembered."""
-    names = Names(300.0, 1000, 10**9)
+    names = IdempotencyTable(300.0, 1000, 10**9)
     for number in range(100_000):
         entry = entry_of(f"k{number}")
         names.open(entry)
@@ -241,7 +241,7 @@ def test_a_long_run_of_names_leaves_only_the_window():
 
 def test_large_answers_without_a_name_go_earlier():
     """Their number alone would let ten thousand of any size pile up."""
-    names = Names(TTL_S, 10, 1024)
+    names = IdempotencyTable(TTL_S, 10, 1024)
     size_bytes = BRIEF_LIMIT_BYTES // 4
     for number in range(6):
         entry = entry_of(f"n{number}", number, body=None)
@@ -258,7 +258,7 @@ def test_large_answers_without_a_name_go_earlier():
 def test_what_failed_runs_again_in_the_same_place(outcome):
     """The new run takes the old answer's place, its bytes and its claim to be fetched included; a
     name that fails a thousand times pushes nobody out."""
-    names = Names(TTL_S, 2, 10**6)
+    names = IdempotencyTable(TTL_S, 2, 10**6)
     other = entry_of("other")
     names.open(other)
     names.settle(other, answer_of(), 0.0)
@@ -277,7 +277,7 @@ def test_what_failed_runs_again_in_the_same_place(outcome):
 
 def test_a_run_that_is_refused_leaves_what_was_known_before():
     """To be asked for, and to be fetched, for as long as it would have been kept anyway."""
-    names = Names(TTL_S, 10, 10**6)
+    names = IdempotencyTable(TTL_S, 10, 10**6)
     failed = entry_of("k", asynchronous=True)
     names.open(failed)
     names.settle(failed, answer_of(outcome=Outcome.FAILED), 0.0)
@@ -296,7 +296,7 @@ def test_a_run_that_is_refused_leaves_what_was_known_before():
 @pytest.mark.parametrize("refused", [False, True])
 def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
     """The run under way stays known; refused, there is nothing to go back to."""
-    names = Names(TTL_S, 1, 10**6)
+    names = IdempotencyTable(TTL_S, 1, 10**6)
     failed, again, other = entry_of("k"), entry_of("k", 2), entry_of("other", 3)
     names.open(failed)
     names.settle(failed, answer_of(outcome=Outcome.EXPIRED), 0.0)

@@ -225,7 +225,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     ):
         y = data.draw(st.integers(0, self.neighbor_count - 1))
         if beat:
-            self.feed(ev.Heard(y, None))
+            self.feed(ev.ReportReceived(y, None))
             return
         opens = accepting and "a" in hears
         if (epoch, sequence) > self.newest[y]:
@@ -237,7 +237,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         report = LoadReport(
             epoch, sequence, accept, near, sequence, 2, accepting, hears, degraded, failed_share
         )
-        self.feed(ev.Heard(y, report))
+        self.feed(ev.ReportReceived(y, report))
 
     @precondition(lambda self: self.neighbor_count)
     @rule(data=st.data())
@@ -276,7 +276,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @rule(late_s=st.sampled_from([0.0, 0.0, 0.001, 0.7]))
     def the_alarm_rings(self, late_s):
         self.now_s = max(self.now_s, self.machine.next_deadline()) + late_s
-        self.feed(ev.Woke())
+        self.feed(ev.TimerFired())
         assert self.machine.next_deadline() > self.now_s
         assert all(visit.event.deadline_s > self.now_s for visit in self.visits.values())
 
@@ -295,7 +295,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
             if event.ref in self.visits:
                 is_over = isinstance(event, ev.ServiceEnded)
                 self.visits[event.ref].state = "served" if is_over else "arrived"
-        if isinstance(event, ev.Woke):
+        if isinstance(event, ev.TimerFired):
             self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
             if self.rest_until_s <= self.now_s:
                 self.rest_until_s = -math.inf
@@ -388,7 +388,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         assert self.policy != "isolated"
         leaving = self.draining or self.down or self.elsewhere_first()
-        if not (leaving and isinstance(event, ev.Heard | ev.ForwardAnswered)):
+        if not (leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)):
             assert y not in visit.asked, "asked twice"
         assert self.open[y], "handed to a neighbor that is unknown, deaf or does not accept"
         assert NEIGHBORS[y] not in visit.event.request.path, "sent back to where it was"
@@ -428,9 +428,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
-        news = ev.Heard | ev.LinkDown | ev.ReportAsked
+        news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked
         news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
-        assert isinstance(event, ev.Woke | news | operations)
+        assert isinstance(event, ev.TimerFired | news | operations)
         self.published += 1
         assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
@@ -438,8 +438,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.report.accept_probability == self.accept_probability()
         assert set(command.report.hears) <= set(NEIGHBORS[: self.neighbor_count])
 
-    def on_beat(self, _command, event):
-        assert isinstance(event, ev.Woke)
+    def on_heartbeat(self, _command, event):
+        assert isinstance(event, ev.TimerFired)
 
     def busy(self):
         return len(self.running()) + len(self.stuck) + len(self.cooling_s)
@@ -532,7 +532,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.rest_until_s = -math.inf
         self.feed(ev.ServersUp())
         self.now_s = max(self.now_s, self.rest_until_s, *self.cooling_s)
-        self.feed(ev.Woke())
+        self.feed(ev.TimerFired())
         # Each round ends what runs, so that as many rounds as there were requests are enough.
         for _ in range(self.refs):
             if not self.visits and not self.stuck:

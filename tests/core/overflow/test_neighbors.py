@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.reporting import BEAT_S, Gossip
+from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.model.load import LoadReport
 
 
@@ -113,12 +113,12 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(del
     """Counted from when that sign left there, whatever the link's delay up to half a second; and
     a living one never becomes unknown, though every sign takes up to 50 ms longer."""
     delay_s = delay_ms / 1e3
-    table = Neighbors("a", ["b"], [delay_s], BEAT_S)
+    table = Neighbors("a", ["b"], [delay_s], HEARTBEAT_S)
     table.heard(0, report(1), delay_s)
     random = Random(delay_ms)
     sent_s = 0.0
     for _ in range(100):
-        sent_s += BEAT_S
+        sent_s += HEARTBEAT_S
         came_s = sent_s + delay_s + random.random() * 0.05
         assert table.next_silence_s > came_s or table.expire(came_s) == []
         table.heard(0, None, came_s)

@@ -71,7 +71,7 @@ def test_a_neighbor_that_refused_is_offered_the_queue_again(story):
     assert node.tell(ev.ForwardRefused(2)) == []
     assert node.machine.queue_length == 1
     report = node.machine.neighbors._report[0]
-    again = ev.Heard(0, type(report)(1, 2, 1.0, 1.0, 0, 1, True, ("a",)))
+    again = ev.ReportReceived(0, type(report)(1, 2, 1.0, 1.0, 0, 1, True, ("a",)))
     assert forwards(node.tell(again)) == [(2, 0)]
 
 

@@ -174,10 +174,10 @@ def test_reports_tell_p_and_r_and_whether_to_come(story):
     node = story(epoch=7)
     node.fill(1, 2)
     node.hear(0, near=0.5)  # who hears a neighbor for the first time says so: the first report
-    (publish,) = node.tell(ev.Woke(), 0.0)
+    (publish,) = node.tell(ev.TimerFired(), 0.0)
     assert publish == ev.Publish(LoadReport(7, 2, 0.5, 0.75, 1, 1, accepting=True, hears=("b",)))
     at_once, _handed_on = node.tell(ev.Drain(), 0.01)
-    (in_its_turn,) = node.tell(ev.Woke(), 0.05)
+    (in_its_turn,) = node.tell(ev.TimerFired(), 0.05)
     for number, publish in ((3, at_once), (4, in_its_turn)):
         assert publish.report.accept_probability == 0.0
         assert publish.report.neighborhood_accept_probability == 0.5
@@ -189,7 +189,7 @@ def test_reports_tell_p_and_r_and_whether_to_come(story):
 def test_who_begins_to_listen_is_told_at_once(story):
     """Reports are 10 s apart: a neighbor that has just come must not know nothing for so long."""
     node = story(gossip_period_s=10.0)
-    node.tell(ev.Woke(), 0.0)
+    node.tell(ev.TimerFired(), 0.0)
     (publish,) = node.tell(ev.ReportAsked(), 1.0)
     assert (publish.report.sequence, publish.report.accepting) == (2, True)
 
@@ -199,16 +199,18 @@ def test_between_rare_reports_there_are_signs_of_life(story):
     node = story(gossip_period_s=10.0)
     told = []
     while node.now_s < 20.0:
-        told += [type(command) for command in node.tell(ev.Woke(), node.machine.next_deadline())]
+        told += [
+            type(command) for command in node.tell(ev.TimerFired(), node.machine.next_deadline())
+        ]
     assert told.count(ev.Publish) == 3
-    assert told.count(ev.Beat) == 80
+    assert told.count(ev.Heartbeat) == 80
 
 
 def test_a_cluster_that_slept_does_not_make_up_for_it(story):
     """After a pause of ten periods: one report, and the next at the old phase."""
     node = story()
-    node.tell(ev.Woke(), 0.0)
-    commands = node.tell(ev.Woke(), 0.512)
+    node.tell(ev.TimerFired(), 0.0)
+    commands = node.tell(ev.TimerFired(), 0.512)
     assert [type(command) for command in commands] == [ev.Publish]
     assert node.machine.next_deadline() == pytest.approx(0.55)
 

@@ -126,7 +126,7 @@ def test_a_deadline_while_running_leaves_the_server_stuck(story):
 
 
 def test_deadlines_that_pass_together_all_end(story):
-    """After a long pause one Woke ends all that is overdue, the earliest first."""
+    """After a long pause one timer ends all that is overdue, the earliest first."""
     node = story()
     node.fill(1)
     for ref, deadline_s in ((2, 3.0), (3, 2.0), (4, 9.0)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.live.http.connection import Connection, Exchange, Response
+from spillover.live.http.connection import Connection, OutgoingRequest, Response
 from spillover.model.errors import OutcomeUnknown
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -98,7 +98,7 @@ class Owner:
 def ends_on(connection):
     """What an exchange on it comes to, once it has."""
     ends = []
-    exchange = Exchange("GET", "http://127.0.0.1:1/", ends.append, 1000)
+    exchange = OutgoingRequest("GET", "http://127.0.0.1:1/", ends.append, 1000)
     connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", b"")
     return ends
 

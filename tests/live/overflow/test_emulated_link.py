@@ -15,8 +15,8 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import (
     GIVEN_UP_AFTER_S,
     WITHDRAWN_KEPT_MAX,
+    EmulatedLink,
     Faults,
-    Outbox,
 )
 
 FAR_S = 1e9
@@ -24,14 +24,15 @@ FAR_S = 1e9
 
 
 class Driven:
-    """An outbox with real timers on a clock that is moved by hand, and what came of each message
-    by its number. Whole seconds, so that sums are exact."""
+    """An emulated link with real timers on a clock that is moved by hand, and what came of each
+    message by its number. Whole seconds, so that sums are exact.
+    """
 
     def __init__(self, delay_s=0.0, draws=None):
         self.loop = asyncio.new_event_loop()
         self.timers = Timers(self.loop)
         self.now_s = FAR_S
-        self.outbox = Outbox(
+        self.emulated_link = EmulatedLink(
             self.timers, draws or Random(1), delay_s, given_up_after_s=5.0, clock=lambda: self.now_s
         )
         self.parcels = []
@@ -40,7 +41,7 @@ class Driven:
     def send(self, *, waits=True):
         number = len(self.parcels)
         self.parcels.append(None)
-        self.parcels[number] = self.outbox.send(
+        self.parcels[number] = self.emulated_link.send(
             lambda: self.ended.append((number, "delivered")),
             lambda: self.ended.append((number, "lost")),
             waits=waits,
@@ -74,20 +75,20 @@ def test_nothing_is_in_the_way_of_a_clear_link(driven):
     """Delivered in the same breath, without a timer; and so again once all faults are gone."""
     assert not driven.send().waiting
     assert driven.take() == [(0, "delivered")]
-    driven.outbox.set_faults(delay_s=2.0, loss=0.0, cut=False)
+    driven.emulated_link.set_faults(delay_s=2.0, loss=0.0, cut=False)
     assert driven.send().waiting
-    driven.outbox.set_faults(delay_s=0.0)
+    driven.emulated_link.set_faults(delay_s=0.0)
     assert driven.send().waiting
     driven.advance(2)
     assert driven.take() == [(1, "delivered"), (2, "delivered")]
     assert not driven.send().withdraw()
-    assert len(driven.timers) == len(driven.outbox) == 0
+    assert len(driven.timers) == len(driven.emulated_link) == 0
 
 
 def test_messages_keep_their_order_when_the_delay_changes(driven):
     """None overtakes; a longer delay holds for what is sent after it."""
     for delay_s in (3.0, 1.0, 4.0):
-        driven.outbox.set_faults(delay_s=delay_s)
+        driven.emulated_link.set_faults(delay_s=delay_s)
         driven.send()
     driven.advance(2)
     assert driven.take() == []
@@ -99,7 +100,7 @@ def test_messages_keep_their_order_when_the_delay_changes(driven):
 
 def test_many_messages_take_one_timer(driven):
     """However many wait, the heap of the node holds one entry for the link."""
-    driven.outbox.set_faults(delay_s=2.0)
+    driven.emulated_link.set_faults(delay_s=2.0)
     for _ in range(1000):
         driven.send()
     assert len(driven.timers) == 1
@@ -109,7 +110,7 @@ def test_many_messages_take_one_timer(driven):
 
 def test_a_lost_message_is_found_lost_when_it_would_have_left(driven):
     """Neither before nor after, and one that does not wait is dropped in silence."""
-    driven.outbox.set_faults(delay_s=2.0, loss=1.0)
+    driven.emulated_link.set_faults(delay_s=2.0, loss=1.0)
     driven.send()
     report = driven.send(waits=False)
     driven.advance(1)
@@ -117,14 +118,14 @@ def test_a_lost_message_is_found_lost_when_it_would_have_left(driven):
     driven.advance(1)
     assert driven.take() == [(0, "lost")]
     assert not report.waiting
-    driven.outbox.set_faults(delay_s=0.0)
+    driven.emulated_link.set_faults(delay_s=0.0)
     assert not driven.send().waiting
     assert driven.take() == [(2, "lost")]
 
 
 def test_the_share_that_is_lost_is_as_set(driven):
     """Drawn for each message alone, also without any delay."""
-    driven.outbox.set_faults(loss=0.25)
+    driven.emulated_link.set_faults(loss=0.25)
     for _ in range(4000):
         driven.send()
     lost = sum(end == "lost" for _, end in driven.take())
@@ -133,13 +134,13 @@ def test_the_share_that_is_lost_is_as_set(driven):
 
 def test_what_a_cut_link_held_back_leaves_in_order_once_it_is_healed(driven):
     """Reports aside: those that fell due meanwhile are dropped."""
-    driven.outbox.set_faults(cut=True)
+    driven.emulated_link.set_faults(cut=True)
     first, _, report = driven.send(), driven.send(), driven.send(waits=False)
     driven.advance(4)
     assert driven.take() == []
     assert first.waiting
     assert not report.waiting
-    driven.outbox.set_faults(cut=False)
+    driven.emulated_link.set_faults(cut=False)
     driven.send()
     driven.advance()
     driven.send()
@@ -148,7 +149,7 @@ def test_what_a_cut_link_held_back_leaves_in_order_once_it_is_healed(driven):
 
 def test_what_a_cut_link_held_back_for_too_long_is_lost(driven):
     """From its due time on, each message by itself; what came later leaves after the healing."""
-    driven.outbox.set_faults(delay_s=2.0, cut=True)
+    driven.emulated_link.set_faults(delay_s=2.0, cut=True)
     driven.send()
     driven.advance(3)
     driven.send()
@@ -156,19 +157,19 @@ def test_what_a_cut_link_held_back_for_too_long_is_lost(driven):
     assert driven.take() == []
     driven.advance(1)
     assert driven.take() == [(0, "lost")]
-    driven.outbox.set_faults(cut=False)
+    driven.emulated_link.set_faults(cut=False)
     driven.advance()
     assert driven.take() == [(1, "delivered")]
 
 
 def test_a_cut_catches_what_is_on_its_way(driven):
     """Sent before the cut, due after it: it waits as all else."""
-    driven.outbox.set_faults(delay_s=2.0)
+    driven.emulated_link.set_faults(delay_s=2.0)
     parcel = driven.send()
-    driven.outbox.set_faults(delay_s=0.0, cut=True)
+    driven.emulated_link.set_faults(delay_s=0.0, cut=True)
     driven.advance(3)
     assert parcel.waiting
-    driven.outbox.set_faults(cut=False)
+    driven.emulated_link.set_faults(cut=False)
     driven.advance()
     assert driven.take() == [(0, "delivered")]
 
@@ -176,38 +177,38 @@ def test_a_cut_catches_what_is_on_its_way(driven):
 @pytest.mark.parametrize("cut", [False, True])
 def test_withdrawn_messages_take_no_memory(driven, cut):
     """A hundred thousand that never leave are swept out, in line or held back."""
-    driven.outbox.set_faults(delay_s=3.0, cut=cut)
+    driven.emulated_link.set_faults(delay_s=3.0, cut=cut)
     kept = driven.send()
     for _ in range(100_000):
         parcel = driven.send()
         assert parcel.withdraw()
         assert not parcel.withdraw()
-    assert len(driven.outbox) <= 2 * WITHDRAWN_KEPT_MAX + 2
+    assert len(driven.emulated_link) <= 2 * WITHDRAWN_KEPT_MAX + 2
     driven.advance(3)
     assert kept.waiting == cut
-    driven.outbox.set_faults(cut=False, delay_s=0.0)
+    driven.emulated_link.set_faults(cut=False, delay_s=0.0)
     driven.advance()
     assert driven.take() == [(0, "delivered")]
-    assert len(driven.outbox) == 0
+    assert len(driven.emulated_link) == 0
     assert not driven.send().waiting
 
 
 def test_messages_may_be_sent_and_faults_set_from_within(driven):
     """What a message does when it arrives is its own business, cutting the link included."""
-    outbox, arrived = driven.outbox, []
-    outbox.set_faults(delay_s=1.0)
+    emulated_link, arrived = driven.emulated_link, []
+    emulated_link.set_faults(delay_s=1.0)
 
     def arrive():
-        outbox.set_faults(cut=True, delay_s=0.0)
+        emulated_link.set_faults(cut=True, delay_s=0.0)
         driven.send()
         arrived.append(True)
 
-    outbox.send(arrive, arrived.clear)
+    emulated_link.send(arrive, arrived.clear)
     driven.send()
     driven.advance(3)
     assert arrived
     assert driven.take() == []
-    outbox.set_faults(cut=False)
+    emulated_link.set_faults(cut=False)
     driven.advance()
     assert driven.take() == [(0, "delivered"), (1, "delivered")]
 
@@ -216,8 +217,8 @@ def test_one_that_raises_stops_no_other(driven):
     """Its error goes where those of timers go, and the rest leave."""
     told = []
     driven.loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
-    driven.outbox.set_faults(delay_s=1.0)
-    driven.outbox.send(lambda: 1 / 0, lambda: None)
+    driven.emulated_link.set_faults(delay_s=1.0)
+    driven.emulated_link.send(lambda: 1 / 0, lambda: None)
     driven.send()
     driven.advance(1)
     assert driven.take() == [(0, "delivered")]
@@ -232,19 +233,19 @@ def test_one_that_raises_stops_no_other(driven):
 def test_faults_that_are_none_are_refused(driven, faults):
     """And change nothing."""
     with pytest.raises(ValueError, match="expected a"):
-        driven.outbox.set_faults(cut=True, **faults)
-    assert driven.outbox.faults == Faults(0.0, 0.0, cut=False)
+        driven.emulated_link.set_faults(cut=True, **faults)
+    assert driven.emulated_link.faults == Faults(0.0, 0.0, cut=False)
 
 
 def test_real_time(nodes):
     """On the loop that nodes use: as late as asked, never early."""
 
     async def main():
-        outbox = Outbox(Timers(asyncio.get_running_loop()), Random(1), 0.03)
+        emulated_link = EmulatedLink(Timers(asyncio.get_running_loop()), Random(1), 0.03)
         arrived = []
         sent_s = time.monotonic()
         for _ in range(50):
-            outbox.send(lambda: arrived.append(time.monotonic()), lambda: None)
+            emulated_link.send(lambda: arrived.append(time.monotonic()), lambda: None)
         await nodes.until(lambda: len(arrived) == 50)
         assert min(arrived) >= sent_s + 0.03
         assert GIVEN_UP_AFTER_S == 5.0
@@ -253,7 +254,7 @@ def test_real_time(nodes):
 
 
 class Twin(RuleBasedStateMachine):
-    """The outbox beside a twin that looks at every message, each second anew. Losses are all or
+    """The link beside a twin that looks at every message, each second anew. Losses are all or
     nothing here, so that both know them."""
 
     def __init__(self):
@@ -299,19 +300,19 @@ class Twin(RuleBasedStateMachine):
     @rule(delay_s=st.integers(0, 4))
     def slow(self, delay_s):
         self.delay_s = delay_s
-        self.driven.outbox.set_faults(delay_s=float(delay_s))
+        self.driven.emulated_link.set_faults(delay_s=float(delay_s))
         self.settle()
 
     @rule(loss=st.integers(0, 1))
     def lose(self, loss):
         self.loss = loss
-        self.driven.outbox.set_faults(loss=float(loss))
+        self.driven.emulated_link.set_faults(loss=float(loss))
         self.settle()
 
     @rule(cut=st.booleans())
     def cut_or_heal(self, cut):
         self.cut = cut
-        self.driven.outbox.set_faults(cut=cut)
+        self.driven.emulated_link.set_faults(cut=cut)
         self.settle()
 
     @rule(seconds=st.integers(1, 8))

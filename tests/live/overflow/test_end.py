@@ -25,8 +25,8 @@ def test_whoever_waits_at_the_end_is_told_whether_it_may_have_run(nodes):
             await nodes.until(lambda: a.machine.servers.busy)
             waiting = [a.post(LONG, id="waits"), a.post(LONG, id="waits"), a.post(LONG)]
             await nodes.until(lambda: a.machine.queue_length == 2)
-            await nodes.until(lambda: len(a.shell.reception.find("waits").waiters) == 2)
-            await nodes.until(lambda: len(a.shell.reception.find("runs").waiters) == 2)
+            await nodes.until(lambda: len(a.shell.home_requests.find("waits").waiters) == 2)
+            await nodes.until(lambda: len(a.shell.home_requests.find("runs").waiters) == 2)
             closing = asyncio.ensure_future(a.shell.close())
             for response in await asyncio.gather(*running):
                 assert reason(response) == (502, "outcome_unknown")

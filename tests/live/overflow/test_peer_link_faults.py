@@ -15,7 +15,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
-from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Answer, Outcome, Request
@@ -75,14 +75,16 @@ class Ends:
     def __init__(self, neighbor, delay_s, given_up_after_s):
         self.timers = timers = Timers(asyncio.get_running_loop())
         self.neighbor = neighbor
-        self.outbox = Outbox(timers, Random(1), delay_s, given_up_after_s=given_up_after_s)
+        self.emulated_link = EmulatedLink(
+            timers, Random(1), delay_s, given_up_after_s=given_up_after_s
+        )
         self.events = []
         self.outcomes = []
         self.link = PeerLink(
             neighbor=0,
             cluster="b",
             url=neighbor.url,
-            outbox=self.outbox,
+            emulated_link=self.emulated_link,
             away_max=1000,
             agreement=Agreement(wire.Caller("a", "b"), Terms()),
             timers=timers,
@@ -116,14 +118,14 @@ def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
 
     async def main():
         async with linked() as ends:
-            ends.outbox.set_faults(cut=True)
+            ends.emulated_link.set_faults(cut=True)
             ends.neighbor.release.set()
             ends.forward()
             decided_s = time.monotonic()
             await nodes.turn()
             assert not ends.neighbor.forwards
             healed_s = time.monotonic()
-            ends.outbox.set_faults(cut=False)
+            ends.emulated_link.set_faults(cut=False)
             await nodes.until(lambda: ends.events)
             (answered,) = ends.events
             assert isinstance(answered, ev.ForwardAnswered)
@@ -138,12 +140,12 @@ def test_a_forward_that_a_cut_link_holds_for_too_long_is_lost(nodes):
 
     async def main():
         async with linked(given_up_after_s=0.05) as ends:
-            ends.outbox.set_faults(cut=True)
+            ends.emulated_link.set_faults(cut=True)
             sent_s = time.monotonic()
             ends.forward()
             await nodes.until(lambda: ends.events)
             assert time.monotonic() >= sent_s + 0.05
-            ends.outbox.set_faults(cut=False)
+            ends.emulated_link.set_faults(cut=False)
             ends.forward(2)
             await nodes.until(lambda: ends.neighbor.forwards)
             assert ends.neighbor.forwards == ["r2"]
@@ -158,14 +160,14 @@ def test_a_forward_that_is_lost_never_leaves(nodes, delay_s):
 
     async def main():
         async with linked(delay_s) as ends:
-            ends.outbox.set_faults(loss=1.0)
+            ends.emulated_link.set_faults(loss=1.0)
             sent_s = time.monotonic()
             ends.forward()
             assert bool(ends.events) == (not delay_s)
             await nodes.until(lambda: ends.events)
             assert time.monotonic() >= sent_s + delay_s
             assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
-            ends.outbox.set_faults(loss=0.0)
+            ends.emulated_link.set_faults(loss=0.0)
             ends.forward(2)
             await nodes.until(lambda: ends.neighbor.forwards)
             assert ends.neighbor.forwards == ["r2"]
@@ -180,7 +182,7 @@ def test_a_forward_that_is_cancelled_before_it_leaves_never_does(nodes, faults, 
 
     async def main():
         async with linked() as ends:
-            ends.outbox.set_faults(**faults)
+            ends.emulated_link.set_faults(**faults)
             ends.forward()
             if wanted:
                 ends.link.ask_cancel(1)
@@ -190,7 +192,7 @@ def test_a_forward_that_is_cancelled_before_it_leaves_never_does(nodes, faults, 
             assert ends.outcomes == ["recalled"]
             ends.link.ask_cancel(1)
             ends.link.recall(1)
-            ends.outbox.set_faults(cut=False)
+            ends.emulated_link.set_faults(cut=False)
             ends.forward(2)
             await nodes.until(lambda: ends.neighbor.forwards)
             assert ends.neighbor.forwards == ["r2"]
@@ -243,9 +245,9 @@ def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
         async with linked() as ends:
             ends.neighbor.told = [b'{"found":false}']
             ends.forward()
-            ends.outbox.set_faults(loss=1.0)
+            ends.emulated_link.set_faults(loss=1.0)
             ends.link.ask_cancel(1)
-            ends.outbox.set_faults(loss=0.0)
+            ends.emulated_link.set_faults(loss=0.0)
             await nodes.until(ends.nothing_is_to_come)
             assert len(ends.neighbor.cancels) == peer_link.CANCEL_ATTEMPTS_MAX - 1
             assert not ends.events
@@ -297,11 +299,11 @@ def test_what_is_given_up_with_a_silent_neighbor(nodes):
         async with linked() as ends:
             ends.forward(1)
             await nodes.until(lambda: ends.neighbor.forwards)
-            ends.outbox.set_faults(cut=True)
+            ends.emulated_link.set_faults(cut=True)
             ends.forward(2)
             ends.link._give_up()
             assert ends.events == [ev.ForwardLost(1), ev.ForwardRefused(2)]
-            ends.outbox.set_faults(cut=False)
+            ends.emulated_link.set_faults(cut=False)
             ends.forward(3)
             await nodes.until(lambda: len(ends.neighbor.forwards) == 2)
             assert ends.neighbor.forwards == ["r1", "r3"]
@@ -318,10 +320,10 @@ def test_questions_do_not_pass_a_cut_link(nodes):
             ends.neighbor.release.set()
             response = await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
             assert response.status == 200
-            ends.outbox.set_faults(cut=True)
+            ends.emulated_link.set_faults(cut=True)
             with pytest.raises(NotDelivered, match="cut"):
                 await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
-            ends.outbox.set_faults(cut=False)
+            ends.emulated_link.set_faults(cut=False)
             assert (await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)).status == 200
 
     nodes.run(main)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.core.overflow.reporting import BEAT_S
+from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.live.overflow.report_repeats import SAID_TIMES, Repeats
 from spillover.model.load import LoadReport
 
@@ -52,8 +52,8 @@ def test_what_is_left_out_was_said_often_and_lately(steps):
         if not known:
             assert is_due
         else:
-            assert is_due or now_s - newest[-1][1] <= BEAT_S - PERIOD_S + ROUNDING_S
-            assert not is_due or now_s - newest[-1][1] >= BEAT_S - PERIOD_S - ROUNDING_S
+            assert is_due or now_s - newest[-1][1] <= HEARTBEAT_S - PERIOD_S + ROUNDING_S
+            assert not is_due or now_s - newest[-1][1] >= HEARTBEAT_S - PERIOD_S - ROUNDING_S
         if is_due:
             said.append((queue_length, now_s))
 
@@ -65,9 +65,9 @@ def test_signs_of_life_are_never_further_apart_than_beats():
         for tick in range(1, 200):
             now_s = tick * period_s
             if repeats.is_due(report_of(tick, 0), now_s):
-                assert now_s - said_s <= BEAT_S + ROUNDING_S
+                assert now_s - said_s <= HEARTBEAT_S + ROUNDING_S
                 said_s = now_s
-        assert 200 * period_s - said_s <= BEAT_S + period_s
+        assert 200 * period_s - said_s <= HEARTBEAT_S + period_s
 
 
 def test_reports_that_are_rarer_than_beats_are_all_said():

@@ -8,16 +8,16 @@ from random import Random
 
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import HttpClient
-from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
 
 BUFFER_LIMIT_BYTES = 128 * 1024
 """Of one connection: what uvloop takes before it asks for a pause, and some."""
 
 
-def outboxes(*delays_s):
+def emulated_links(*delays_s):
     timers = Timers(asyncio.get_running_loop())
-    return [Outbox(timers, Random(1), delay_s) for delay_s in delays_s]
+    return [EmulatedLink(timers, Random(1), delay_s) for delay_s in delays_s]
 
 
 def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
@@ -66,7 +66,7 @@ def test_reports_leave_the_links_delay_late(nodes):
     """Each link has its own, and nothing leaves before."""
 
     async def main():
-        streams = ReportStreams(outboxes(0.0, 0.04), 0.05)
+        streams = ReportStreams(emulated_links(0.0, 0.04), 0.05)
         near, far = [], []
         streams.open(0, near.append)
         streams.open(1, far.append)
@@ -84,13 +84,15 @@ def test_links_that_are_as_late_take_one_wake(nodes):
     """All reports of one instant leave together, and links on which nobody listens cost nothing."""
 
     async def main():
-        made = outboxes(0.02, 0.02, 0.02, 0.02)
+        made = emulated_links(0.02, 0.02, 0.02, 0.02)
         streams = ReportStreams(made, 0.05)
         heard = []
         for y in (0, 1, 2):
             streams.open(y, heard.append)
         streams.publish(b"report\n")
-        assert len({parcel.due_s for outbox in made[:3] for parcel in outbox._line}) == 1
+        assert (
+            len({parcel.due_s for emulated_link in made[:3] for parcel in emulated_link._line}) == 1
+        )
         assert len(made[3]) == 0
         await nodes.until(lambda: len(heard) == 3)
         assert heard == [b"report\n"] * 3
@@ -102,7 +104,7 @@ def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
     """What falls due while it is cut is gone; the next one after the healing is heard."""
 
     async def main():
-        near, far = made = outboxes(0.0, 0.0)
+        near, far = made = emulated_links(0.0, 0.0)
         streams = ReportStreams(made, 0.05)
         cut, whole = [], []
         streams.open(0, cut.append)
@@ -141,7 +143,7 @@ def test_the_newest_streams_of_a_neighbor_stay(nodes):
     """One that comes back again and again is not kept out by its own dead connections."""
 
     async def main():
-        streams = ReportStreams(outboxes(0.0), 0.05)
+        streams = ReportStreams(emulated_links(0.0), 0.05)
         heard = []
         opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
         assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX

@@ -176,7 +176,7 @@ class History:
         assert machine.servers.busy == len(machine.servers.stuck) == 0
         assert not cluster._waiting
         assert not cluster._services
-        assert not cluster.visitors
+        assert not cluster.foreign_requests
         assert not any(len(link) for link in cluster.links)
 
     def judge_client(self, asked, *, disturbed):

@@ -103,7 +103,7 @@ def test_a_crash_loses_all_and_neighbors_find_out():
     at_home = play.send(0.5, "b", work_s=9.0)
     handed_on = play.send(0.6, "b", work_s=9.0)
     play.until(0.9)
-    (holder,) = (play[x] for x in "ac" if play[x].visitors)
+    (holder,) = (play[x] for x in "ac" if play[x].foreign_requests)
     play.at(1.0, play["b"].crash)
     play.until(1.0 + DELAY_S / 2)
     assert (at_home.outcome, handed_on.outcome) == ("lost", "lost")
@@ -111,7 +111,7 @@ def test_a_crash_loses_all_and_neighbors_find_out():
     assert holder.machine.servers.busy == 1
     play.until(1.0 + 1.5 * DELAY_S)
     assert holder.machine.servers.busy == 0
-    assert not holder.visitors
+    assert not holder.foreign_requests
     assert play.times_s("a", ev.LinkDown) == play.times_s("c", ev.LinkDown) == [1.0 + DELAY_S]
 
 
@@ -122,7 +122,7 @@ def test_a_forward_to_one_that_dies(keyed):
     play.send(0.5, work_s=2.0)
     handed_on = play.send(0.6, work_s=1.0, keyed=keyed)
     play.until(0.7)
-    assert len(play["b"].visitors) == 1
+    assert len(play["b"].foreign_requests) == 1
     play.at(1.0, play["b"].crash)
     play.until(1.0 + DELAY_S + 1e-6)
     assert len(play.times_s("a", ev.ForwardLost)) == 1
@@ -199,7 +199,7 @@ def test_nothing_happens_at_a_paused_cluster():
     play.until(8.0)
     events = [at_s for cluster, _, at_s, _ in play.events if cluster == "b"]
     assert not [at_s for at_s in events if 1.0 < at_s < 4.0]
-    assert len([at_s for at_s in play.times_s("b", ev.Woke) if at_s == 4.0]) <= 2
+    assert len([at_s for at_s in play.times_s("b", ev.TimerFired) if at_s == 4.0]) <= 2
     assert (late.outcome, late.at_s) == (Outcome.EXPIRED, 4.0)
     assert play["a"].machine.neighbors.accepting == [True]
 
@@ -260,12 +260,12 @@ def test_a_clock_that_runs_fast():
     play.send(3.0, "b", work_s=9.0)
     away = play.send(3.1, "b", work_s=9.0, deadline_s=2.0)
     play.until(3.2)
-    (leg,) = play["a"].visitors
+    (leg,) = play["a"].foreign_requests
     deadline_s = play["a"].machine.register.visits[leg.there].deadline_s
     assert deadline_s == pytest.approx(5.1 + DELAY_S * (1 - 2), abs=1e-6)
     play.until(6.0)
     assert (away.outcome, away.at_s) == (Outcome.EXPIRED, pytest.approx(4.1))
-    woke_s = [at_s for at_s in play.times_s("b", ev.Woke) if 4.2 < at_s < 5.2]
+    woke_s = [at_s for at_s in play.times_s("b", ev.TimerFired) if 4.2 < at_s < 5.2]
     assert len(woke_s) == pytest.approx(1.0 / 0.025, abs=2)
 
 
@@ -306,5 +306,5 @@ def test_reports_out_of_order_and_twice_change_nothing_for_the_worse():
     play.at(0.1, look)
     play.until(3.0)
     assert believed == sorted(believed)
-    assert len(play.times_s("a", ev.Heard)) > 1.3 * 290
+    assert len(play.times_s("a", ev.ReportReceived)) > 1.3 * 290
     assert believed[-1] > 280

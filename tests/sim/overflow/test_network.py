@@ -1,4 +1,6 @@
-"""The channels of simulated links: against the live outbox step by step, and what only they do."""
+"""The channels of simulated links: against the live emulated link step by step, and what only they
+do.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from hypothesis import strategies as st
 from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import GIVEN_UP_AFTER_S as LIVE_GIVEN_UP_AFTER_S
-from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.model.faults import LinkFault
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import GIVEN_UP_AFTER_S, Channel, build_channels
 
 FAR_S = 2.0**30
-"""Where the outbox's clock begins: beyond the real one, so that the loop itself rings nothing."""
+"""Where the link's clock begins: beyond the real one, so that the loop itself rings nothing."""
 
 
 def fault(action="link", **values):
@@ -82,7 +84,7 @@ def test_a_channel_does_what_the_live_outbox_does(delay_s, steps):
     sent = Sent(float(delay_s))
     loop = asyncio.new_event_loop()
     timers, now_s, ended, parcels = Timers(loop), FAR_S, [], []
-    live = Outbox(timers, Random(1), float(delay_s), clock=lambda: now_s)
+    live = EmulatedLink(timers, Random(1), float(delay_s), clock=lambda: now_s)
 
     def note(number, how):
         ended.append((number, how, now_s - FAR_S))

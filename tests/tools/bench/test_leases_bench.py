@@ -24,7 +24,7 @@ from spillover.tools.bench.leases import (
 )
 from spillover.tools.bench.leases.ownership import Ownership, Report, replayed
 from spillover.tools.bench.leases.server import own_redis
-from spillover.tools.bench.model import Plan
+from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.session import Session
 
 COMMAND = [sys.executable, "-m", "spillover", "bench", "leases", "--quick", "--json", "--case"]
@@ -33,7 +33,7 @@ COMMAND = [sys.executable, "-m", "spillover", "bench", "leases", "--quick", "--j
 @pytest.fixture
 def session(redis_servers):
     """A quick one; the fixture it asks for is what skips where there is no Redis."""
-    return Session(Plan(runs=1, quick=True), say=lambda _: None)
+    return Session(BenchPlan(runs=1, quick=True), say=lambda _: None)
 
 
 def told(*reports):

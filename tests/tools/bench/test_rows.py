@@ -9,14 +9,14 @@ import pytest
 
 from spillover.model.errors import InputError, RunError
 from spillover.tools.bench.display import MISSING, number
-from spillover.tools.bench.model import Figure, Plan, Row, Side, Stage
+from spillover.tools.bench.model import BenchPlan, Figure, Row, Side, Stage
 from spillover.tools.bench.session import Session
 
 SPEED, DELAY = Figure("speed, small", "requests/s"), Figure("delay, small", "ms")
 
 
 def session_of(**fields):
-    return Session(Plan(**fields), say=lambda _: None)
+    return Session(BenchPlan(**fields), say=lambda _: None)
 
 
 def side(name, runs, calls):

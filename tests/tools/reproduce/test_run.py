@@ -15,7 +15,7 @@ from spillover.tools.reproduce.catalog import document_of, figures, select
 from spillover.tools.reproduce.documents import DOCUMENTS
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.record import read_record, remove_drafts, write_whole
-from spillover.tools.reproduce.run import Outcome, Plan, run_plan
+from spillover.tools.reproduce.run import RunOutcome, RunPlan, run_plan
 from spillover.tools.reproduce.worker import Task, drawn, reproduce
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -50,11 +50,13 @@ class Heard:
 
 
 def plan_of(directory, *names, jobs=2, seed=1, fresh=False):
-    return Plan(names=names, directory=directory, effort=DEFAULT, seed=seed, jobs=jobs, fresh=fresh)
+    return RunPlan(
+        names=names, directory=directory, effort=DEFAULT, seed=seed, jobs=jobs, fresh=fresh
+    )
 
 
 def run(plan, heard=None):
-    heard, outcome = heard or Heard(), Outcome()
+    heard, outcome = heard or Heard(), RunOutcome()
     run_plan(plan, heard, outcome)
     return outcome, heard.told
 

@@ -23,7 +23,7 @@ SPOKEN = "v1"
 _OTHER_VERSION = re.compile(rf"{PEER_PREFIX}(?!{SPOKEN}(?:/|\Z))v[0-9]+(?:/|\Z)")
 
 
-class PublicDoor:
+class PublicOnly:
     """For clients, where neighbors have a socket of their own: nothing under /peer/."""
 
     def __init__(self, app: AsgiApp) -> None:
@@ -31,6 +31,7 @@ class PublicDoor:
         # What the protocol looks for in an app; see `http_protocol`.
         self.direct = getattr(app, "direct", None)
         self.writes = getattr(app, "writes", None)
+        self.moving = getattr(app, "moving", None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PEER_PREFIX):
@@ -39,12 +40,13 @@ class PublicDoor:
         await self._app(scope, receive, send)
 
 
-class PeerDoor:
+class PeersOnly:
     """For neighbors: /peer/ and /healthz alone."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
         self.writes = getattr(app, "writes", None)
+        self.moving = getattr(app, "moving", None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")

@@ -27,7 +27,7 @@ from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
 from spillover.apps.node.waiting import Waiting
-from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.overflow import wire
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.shell import NodeShell
@@ -55,7 +55,7 @@ class HotPaths:
         self._app = app
         self._pages = pages
         self._shell = shell
-        self._reception = shell.reception
+        self._home_requests = shell.home_requests
         self._problem_with = shell.workers.problem_with
         self.writes = shell.writes
         self.moving = shell.moving
@@ -176,25 +176,25 @@ class HotPaths:
             problem.id = problem.id or headers.key
             raise
         deadline_s = received_s + self._deadline_ms(headers) / 1e3
-        reception, preferences = self._reception, headers.preferences
-        entry = reception.find(request.id) if request.keyed else None
+        home_requests, preferences = self._home_requests, headers.preferences
+        entry = home_requests.find(request.id) if request.keyed else None
         if entry is not None:
             _check_same(entry, request)
             if not entry.may_run_again:
                 self._replay(exchange, entry, preferences, deadline_s)
                 return
         respond_async = preferences.respond_async
-        taken = reception.take(request, deadline_s, asynchronous=respond_async)
-        if not isinstance(taken, Entry):
+        taken = home_requests.take(request, deadline_s, asynchronous=respond_async)
+        if not isinstance(taken, IdempotencyRecord):
             raise problem_of(request.id, taken)
         if respond_async:
             self._wait_or_accept(exchange, taken, preferences, b"")
         elif taken.answer is not None:
             self._answer(exchange, taken, b"", taken.answer)
         else:
-            reception.wait(taken, partial(self._answer, exchange, taken, b""))
+            home_requests.wait(taken, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
-                exchange.watch(partial(reception.abandon, taken))
+                exchange.watch(partial(home_requests.abandon, taken))
 
     def _check_fit(self, request: Request) -> None:
         unfit = self._problem_with(request.work)
@@ -204,7 +204,7 @@ class HotPaths:
     def _replay(
         self,
         exchange: ReplyTo,
-        entry: Entry,
+        entry: IdempotencyRecord,
         preferences: Preferences,
         deadline_s: float,
     ) -> None:
@@ -217,17 +217,19 @@ class HotPaths:
         else:
             self._join(exchange, entry, deadline_s)
 
-    def _join(self, exchange: ReplyTo, entry: Entry, deadline_s: float) -> None:
+    def _join(self, exchange: ReplyTo, entry: IdempotencyRecord, deadline_s: float) -> None:
         """Have a client wait for the answer of the run under way, but no longer than its own
         deadline or than it stays."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
-        waiting = Waiting(self._reception, entry, on_answer, partial(_too_late, exchange, entry))
+        waiting = Waiting(
+            self._home_requests, entry, on_answer, partial(_too_late, exchange, entry)
+        )
         if not waiting.begin(self._shell, exchange, deadline_s):
             detail = "too many wait for the answer to this request"
             raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
 
     def _wait_or_accept(
-        self, exchange: ReplyTo, entry: Entry, preferences: Preferences, lines: bytes
+        self, exchange: ReplyTo, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
     ) -> None:
         """Asynchronous: the answer if it comes while the client would wait, else 202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
@@ -237,12 +239,14 @@ class HotPaths:
             if entry.answer is not None:
                 on_answer(entry.answer)
                 return
-            waiting = Waiting(self._reception, entry, on_answer, on_late)
+            waiting = Waiting(self._home_requests, entry, on_answer, on_late)
             if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
                 return
         self._answer_accepted(exchange, entry, b"respond-async", lines)
 
-    def _answer(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
+    def _answer(
+        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+    ) -> None:
         """Give the answer; without one the node has ended before. Called by the machine's shell,
         which a bug in here must not bring down."""
         try:
@@ -250,13 +254,15 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, entry.name)
 
-    def _give(self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None) -> None:
+    def _give(
+        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+    ) -> None:
         if answer is None:
             has_not_run = self._shell.surely_never_ran(entry.ref)
             exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
             return
         if not entry.fetched:
-            self._reception.fetch(entry)
+            self._home_requests.fetch(entry)
         if answer.outcome is Outcome.DONE:
             name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
             if lines:  # one of several who are given it
@@ -272,7 +278,7 @@ class HotPaths:
         exchange.refuse(problem)
 
     def _answer_accepted(
-        self, exchange: ReplyTo, entry: Entry, applied: bytes, lines: bytes
+        self, exchange: ReplyTo, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
         """202, and where to ask. Called by a timer too."""
         where, name = location(entry.name).encode(), entry.name.encode()
@@ -284,7 +290,7 @@ class HotPaths:
         answer_internal_error(self._shell, exchange, name)
 
 
-def _check_same(entry: Entry, request: Request) -> None:
+def _check_same(entry: IdempotencyRecord, request: Request) -> None:
     """A name stays with what it was first given to, however often that runs."""
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
@@ -298,7 +304,7 @@ def _waited_line(preferences: Preferences) -> bytes:
     return b"preference-applied: wait=%d\r\n" % preferences.wait_s
 
 
-def _too_late(exchange: ReplyTo, entry: Entry) -> None:
+def _too_late(exchange: ReplyTo, entry: IdempotencyRecord) -> None:
     detail = "the first request of this name was still under way at the deadline"
     exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name))
 

@@ -20,7 +20,7 @@ from spillover.apps.node.preferences import read_preferences, read_wait_ms
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, ended_view, node_ended, visit_view
 from spillover.apps.node.waiting import Waiting
-from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer
@@ -55,7 +55,7 @@ class Lookups:
             detail = f"{exchange.method} {exchange.path}: expected {expected}"
             raise Problem("not_found", detail)
         wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange, query)
-        entry = self._shell.reception.find(name)
+        entry = self._shell.home_requests.find(name)
         if entry is not None:
             self._serve_entry(exchange, entry, wait)
             return
@@ -64,10 +64,10 @@ class Lookups:
             raise Problem("unknown_request", UNKNOWN, name)
         self._serve_visit(exchange, visit, wait)
 
-    def _serve_entry(self, exchange: ReplyTo, entry: Entry, wait: _Wait) -> None:
+    def _serve_entry(self, exchange: ReplyTo, entry: IdempotencyRecord, wait: _Wait) -> None:
         if entry.answer is None and wait.s:
             waiting = Waiting(
-                self._shell.reception,
+                self._shell.home_requests,
                 entry,
                 partial(self._entry_ended, exchange, entry, wait.lines),
                 partial(self._tell_entry, exchange, entry, wait.lines),
@@ -80,7 +80,7 @@ class Lookups:
     def _serve_visit(self, exchange: ReplyTo, visit: Visit, wait: _Wait) -> None:
         if wait.s:
             waiting = Waiting(
-                self._shell.visitors,
+                self._shell.foreign_requests,
                 visit.ref,
                 partial(self._tell_visit, exchange, visit, wait.lines),
                 partial(self._tell_visit, exchange, visit, wait.lines, None),
@@ -99,7 +99,7 @@ class Lookups:
     # --- telling: called by the shell or a timer, which a bug in here must not bring down -----
 
     def _entry_ended(
-        self, exchange: ReplyTo, entry: Entry, lines: bytes, answer: Answer | None
+        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
     ) -> None:
         if answer is not None:
             self._tell_entry(exchange, entry, lines)
@@ -112,14 +112,14 @@ class Lookups:
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)
 
-    def _tell_entry(self, exchange: ReplyTo, entry: Entry, lines: bytes) -> None:
+    def _tell_entry(self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes) -> None:
         try:
             encode = partial(encode_view, self._shell, entry)
             if entry.answer is None:
                 body = encode()
             else:
                 if exchange.method != "HEAD":  # which has no body
-                    self._shell.reception.fetch(entry)
+                    self._shell.home_requests.fetch(entry)
                 body = self._encoded.body(entry.answer, encode)
             exchange.answer_raw(200, JSON_LINE + lines, body)
         except Exception:  # noqa: BLE001 - see above

@@ -61,8 +61,8 @@ class PeerPaths:
         unfit = shell.workers.problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=request.id)
-        ref, future = shell.visitors.take(request, received_s + remaining_s, origin)
-        exchange.watch(partial(shell.visitors.abandon, ref))
+        ref, future = shell.foreign_requests.take(request, received_s + remaining_s, origin)
+        exchange.watch(partial(shell.foreign_requests.abandon, ref))
         try:
             settled = await future
         except asyncio.CancelledError:
@@ -88,7 +88,7 @@ class PeerPaths:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        ref = self._shell.visitors.ref_of(request_id, self._neighbor(caller))
+        ref = self._shell.foreign_requests.ref_of(request_id, self._neighbor(caller))
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
         found = b'{"found":true}' if ref is not None else b'{"found":false}'

@@ -13,7 +13,7 @@ from spillover.apps.node.lookups import UNKNOWN
 from spillover.apps.node.openapi import RequestStateView, problems
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import request_view, visit_view
-from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.overflow.home_requests import FutureWaiter
 from spillover.live.overflow.shell import NodeShell
 
@@ -41,7 +41,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
     @app.delete("/requests/{request_id:path}", responses={**told, 202: accepted})
     async def delete_request(request_id: str) -> Response:
         """Cancel it, wherever it is. What has ended stays as it ended."""
-        entry = shell.reception.find(request_id)
+        entry = shell.home_requests.find(request_id)
         if entry is not None:
             await _cancel(shell, entry)
             return _json(request_view(shell, entry), 200 if entry.answer is not None else 202)
@@ -52,19 +52,19 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
         return _json(visit_view(shell, visit, answer), 202 if answer is None else 200)
 
 
-async def _cancel(shell: NodeShell, entry: Entry) -> None:
+async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
     """Have it cancelled, and wait a moment for what comes of it."""
-    reception = shell.reception
+    home_requests = shell.home_requests
     if entry.answer is None:
         waiter = FutureWaiter()
-        if reception.wait(entry, waiter):
-            reception.cancel(entry)
+        if home_requests.wait(entry, waiter):
+            home_requests.cancel(entry)
             await asyncio.wait([waiter.future], timeout=CONFIRM_S)
-            reception.leave(entry, waiter)
+            home_requests.leave(entry, waiter)
         else:
-            reception.cancel(entry)
+            home_requests.cancel(entry)
     if entry.answer is not None:
-        reception.fetch(entry)
+        home_requests.fetch(entry)
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:

@@ -9,23 +9,23 @@ import msgspec
 
 from spillover.apps.node.intake import answer_fields, problem_of
 from spillover.apps.node.problems import Problem
-from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.ledger import FAILURES
-from spillover.core.overflow.visit import State, Visit
+from spillover.core.overflow.visit import Visit, VisitState
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer, Outcome
 
 RUNNING = "running"
 
 _STATES = {
-    State.ARRIVED: "queued",
-    State.QUEUED: "queued",
-    State.RUNNING: RUNNING,
-    State.AWAY: "forwarded",
+    VisitState.ARRIVED: "queued",
+    VisitState.QUEUED: "queued",
+    VisitState.RUNNING: RUNNING,
+    VisitState.AWAY: "forwarded",
 }
 
 
-def request_view(shell: NodeShell, entry: Entry) -> dict[str, Any]:
+def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
     """What its home tells of a request. Of one that has ended, what its client was told."""
     shown: dict[str, Any] = {"id": entry.name, "state": "", "type": entry.type}
     answer = entry.answer
@@ -40,7 +40,7 @@ def request_view(shell: NodeShell, entry: Entry) -> dict[str, Any]:
     return shown
 
 
-def ended_view(entry: Entry, problem: Problem) -> dict[str, Any]:
+def ended_view(entry: IdempotencyRecord, problem: Problem) -> dict[str, Any]:
     """The same of a request that will not be answered any more, for this reason."""
     return {
         "id": entry.name,
@@ -63,7 +63,7 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
     return shown | _whereabouts(shell, visit)
 
 
-def encode_view(shell: NodeShell, entry: Entry) -> bytes:
+def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
     """`request_view` as JSON."""
     return msgspec.json.encode(request_view(shell, entry))
 
@@ -93,6 +93,6 @@ def _end(name: str, answer: Answer) -> dict[str, Any]:
 
 def _whereabouts(shell: NodeShell, visit: Visit) -> dict[str, Any]:
     shown: dict[str, Any] = {"cancelling": True} if visit.cancelling else {}
-    if visit.state is State.AWAY:
+    if visit.state is VisitState.AWAY:
         shown["forwarded_to"] = shell.machine.neighbors.ids[visit.target]
     return shown

@@ -17,7 +17,7 @@ import uvicorn
 
 from spillover import __version__
 from spillover.apps.node.app import create_app
-from spillover.apps.node.exposure import AsgiApp, PeerDoor, PublicDoor
+from spillover.apps.node.exposure import AsgiApp, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.live.overflow.ending import tell_lost
@@ -105,7 +105,7 @@ async def serve_node(
         if end_with_stdin:
             _on_stdin_end(end)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
-        apps: list[AsgiApp] = [app] if peer_bind is None else [PublicDoor(app), PeerDoor(app)]
+        apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
         servers = [NodeServer(app) for app in apps]
         _watch_files(shell, servers)
         running = asyncio.create_task(shell.run())

@@ -201,7 +201,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         rest_ms=machine.servers.rest_s(now_s) * 1e3,
         failed_share=machine.health.failed_share(now_s),
         stuck=len(machine.servers.stuck),
-        held_bytes=shell.held_bytes,
+        held_bytes=shell.room.held_bytes,
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,

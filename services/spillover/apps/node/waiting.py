@@ -16,7 +16,7 @@ from spillover.model.request import Answer
 
 
 class Holder(Protocol):
-    """Where requests are held: the reception, or the visitors."""
+    """Where requests are held: the home requests, or the foreign ones."""
 
     def wait(self, held: Any, waiter: Waiter, /) -> bool:
         """Have `waiter` called once with the answer; False if too many wait for it."""

@@ -41,7 +41,7 @@ class MemberSettings:
             raise InputError("lease member", "balance", expected)
 
 
-class Desk:
+class Agenda:
     """Reactions that are due, earliest first; commands, in order; numbers of asks."""
 
     def __init__(self, settings: MemberSettings, random: Random) -> None:

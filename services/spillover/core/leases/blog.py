@@ -25,7 +25,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Desk, MemberSettings
+from spillover.core.leases.agenda import Agenda, MemberSettings
 from spillover.policy.leases import WAIT_READINGS, holder_wait_ms, is_abandoned, rival_wait_ms
 
 EPOCH = 0
@@ -42,7 +42,7 @@ class BlogMember:
         challenges: str = "all",
         waits: str = "halves",
     ) -> None:
-        self._desk = Desk(settings, random)
+        self._agenda = Agenda(settings, random)
         self.settings = settings
         self.running: set[int] = set()
         """Partitions whose handler runs here, told to stop or not."""
@@ -82,18 +82,18 @@ class BlogMember:
         now_s = self._now_s = max(now_s, self._now_s)
         if self._finished:
             return []
-        self._desk.run_due(now_s)
+        self._agenda.run_due(now_s)
         if (handle := self._handlers.get(type(event))) is not None:
             handle(event, now_s)
-        self._desk.run_due(now_s)
+        self._agenda.run_due(now_s)
         if self._leaving and not self.running and not self._busy:
             self._finished = True
-            self._desk.clear_agenda()
-            self._desk.command(ev.Finished())
-        return self._desk.take_commands()
+            self._agenda.clear_agenda()
+            self._agenda.command(ev.Finished())
+        return self._agenda.take_commands()
 
     def next_deadline(self) -> float:
-        return self._desk.first_s()
+        return self._agenda.first_s()
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
@@ -103,75 +103,77 @@ class BlogMember:
 
     def _started(self, event: ev.Started, now_s: float) -> None:
         del event
-        desk = self._desk
-        self._challenged_s = [now_s] * desk.partitions
-        self._due_s = [now_s + desk.random.random() * desk.normal_s for _ in range(desk.partitions)]
+        agenda = self._agenda
+        self._challenged_s = [now_s] * agenda.partitions
+        self._due_s = [
+            now_s + agenda.random.random() * agenda.normal_s for _ in range(agenda.partitions)
+        ]
         if self._challenges == "one":
-            desk.at(self._due_s[0], self._challenge_one)
+            agenda.at(self._due_s[0], self._challenge_one)
             return
         for partition, due_s in enumerate(self._due_s):
-            desk.at(due_s, self._when_due, partition)
+            agenda.at(due_s, self._when_due, partition)
 
     # --- step 1 --------------------------------------------------------------------------------
 
     def _when_due(self, partition: int, now_s: float) -> None:
         if now_s >= self._due_s[partition]:
-            self._due_s[partition] = now_s + self._desk.period_s()
+            self._due_s[partition] = now_s + self._agenda.period_s()
             self._consider(partition, now_s)
-        self._desk.at(self._due_s[partition], self._when_due, partition)
+        self._agenda.at(self._due_s[partition], self._when_due, partition)
 
     def _challenge_one(self, now_s: float) -> None:
-        desk = self._desk
-        foreign = [p for p in range(desk.partitions) if p not in self.running]
+        agenda = self._agenda
+        foreign = [p for p in range(agenda.partitions) if p not in self.running]
         if foreign:
-            self._consider(foreign[int(desk.random.random() * len(foreign))], now_s)
-        desk.at(now_s + desk.period_s(), self._challenge_one)
+            self._consider(foreign[int(agenda.random.random() * len(foreign))], now_s)
+        agenda.at(now_s + agenda.period_s(), self._challenge_one)
 
     def _consider(self, partition: int, now_s: float) -> None:
         if partition not in self.running and partition not in self._busy and not self._leaving:
-            self._desk.ask(ev.AskMarked, now_s, partition)
+            self._agenda.ask(ev.AskMarked, now_s, partition)
 
     def _marked(self, ask: ev.AskMarked, marked: object, now_s: float) -> None:
         partition = ask.partition
         since_ms = (now_s - self._challenged_s[partition]) * 1000.0
-        if is_abandoned(since_ms, self._desk.times.max_lease_ms):
-            self._desk.ask(ev.AskClear, now_s, partition, True, True)  # noqa: FBT003 - both hashes
+        if is_abandoned(since_ms, self._agenda.times.max_lease_ms):
+            self._agenda.ask(ev.AskClear, now_s, partition, True, True)  # noqa: FBT003 - both hashes
         elif marked is not True:
             self._publish(partition)
 
     def _publish(self, partition: int) -> None:
-        self._desk.tell(ev.CHALLENGED, partition)
-        self._desk.command(ev.PublishChallenge([partition]))
+        self._agenda.tell(ev.CHALLENGED, partition)
+        self._agenda.command(ev.PublishChallenge([partition]))
 
     # --- steps 2 and 3 -------------------------------------------------------------------------
 
     def _challenged(self, partition: int, now_s: float) -> None:
-        desk = self._desk
+        agenda = self._agenda
         if not 0 <= partition < len(self._due_s) or self._leaving:
             return
         self._challenged_s[partition] = now_s
-        self._due_s[partition] = now_s + desk.period_s()
+        self._due_s[partition] = now_s + agenda.period_s()
         if partition in self._busy:
             return
         self._busy.add(partition)
-        held, delay_ms = len(self.running), desk.times.held_delay_ms
+        held, delay_ms = len(self.running), agenda.times.held_delay_ms
         if partition in self.running:
             wait_ms = holder_wait_ms(held, delay_ms, self._less)
         else:
             wait_ms = rival_wait_ms(held, delay_ms, self._more)
-        desk.at(now_s + wait_ms / 1000.0, self._race, partition)
+        agenda.at(now_s + wait_ms / 1000.0, self._race, partition)
 
     def _race(self, partition: int, now_s: float) -> None:
         if self._leaving:
             self._busy.discard(partition)
         else:
-            self._desk.ask(ev.AskMark, now_s, partition)
+            self._agenda.ask(ev.AskMark, now_s, partition)
 
     def _raced(self, ask: ev.AskMark, winner: object, now_s: float) -> None:
         partition = ask.partition
-        if winner == self._desk.node:
-            self._desk.tell(ev.GRABBED, partition)
-            self._desk.ask(ev.AskOwner, now_s, partition)
+        if winner == self._agenda.node:
+            self._agenda.tell(ev.GRABBED, partition)
+            self._agenda.ask(ev.AskOwner, now_s, partition)
         elif partition in self.running:
             self._stop(partition, now_s)
         else:
@@ -180,17 +182,17 @@ class BlogMember:
     def _stop(self, partition: int, now_s: float) -> None:
         if partition not in self._stopping:
             self._stopping.add(partition)
-            self._desk.tell(ev.RELEASING, partition, EPOCH)
-            by_s = now_s + self._desk.max_shutdown_s
-            self._desk.command(ev.StopHandler(partition, EPOCH, by_s))
+            self._agenda.tell(ev.RELEASING, partition, EPOCH)
+            by_s = now_s + self._agenda.max_shutdown_s
+            self._agenda.command(ev.StopHandler(partition, EPOCH, by_s))
 
     def _handler_ended(self, partition: int, now_s: float) -> None:
         if partition in self.running:
             self.running.remove(partition)
             self._stopping.discard(partition)
             self._busy.discard(partition)
-            self._desk.tell(ev.RELEASED, partition, EPOCH)
-            self._desk.ask(ev.AskClear, now_s, partition, True, False)  # noqa: FBT003 - allocation
+            self._agenda.tell(ev.RELEASED, partition, EPOCH)
+            self._agenda.ask(ev.AskClear, now_s, partition, True, False)  # noqa: FBT003 - allocation
 
     def _cleared(self, ask: ev.AskClear, answer: object, now_s: float) -> None:
         """Of both: step 1, a challenge follows. Of the allocation: step 3, a handler stopped."""
@@ -198,24 +200,24 @@ class BlogMember:
         if ask.allocation and ask.grab:
             self._publish(ask.partition)
         elif ask.allocation:
-            self._desk.command(ev.PublishAllocated(ask.partition))
+            self._agenda.command(ev.PublishAllocated(ask.partition))
 
     # --- step 4 --------------------------------------------------------------------------------
 
     def _saw_owner(self, ask: ev.AskOwner, owner: object, now_s: float) -> None:
         partition = ask.partition
-        if owner is None or owner == self._desk.node:
-            self._desk.ask(ev.AskAllocate, now_s, partition)
+        if owner is None or owner == self._agenda.node:
+            self._agenda.ask(ev.AskAllocate, now_s, partition)
         else:
             self._waits += 1
             self._awaited[partition] = self._waits
-            limit_s = now_s + self._desk.max_shutdown_s
-            self._desk.at(limit_s, self._start_anyway, partition, self._waits)
+            limit_s = now_s + self._agenda.max_shutdown_s
+            self._agenda.at(limit_s, self._start_anyway, partition, self._waits)
 
     def _allocated(self, partition: int, now_s: float) -> None:
         """The other member says that it has stopped."""
         if self._awaited.pop(partition, None) is not None:
-            self._desk.ask(ev.AskAllocate, now_s, partition)
+            self._agenda.ask(ev.AskAllocate, now_s, partition)
 
     def _start_anyway(self, partition: int, wait: int, now_s: float) -> None:
         """The other member has had the maximum shutdown time."""
@@ -229,15 +231,15 @@ class BlogMember:
         partition = ask.partition
         if partition not in self.running:
             self.running.add(partition)
-            self._desk.command(ev.RunHandler(partition, EPOCH, math.inf))
-            self._desk.tell(ev.ACQUIRED, partition, EPOCH)
+            self._agenda.command(ev.RunHandler(partition, EPOCH, math.inf))
+            self._agenda.tell(ev.ACQUIRED, partition, EPOCH)
         self._busy.discard(partition)
-        self._desk.at(now_s + self._desk.min_grab_s, self._unmark, partition)
+        self._agenda.at(now_s + self._agenda.min_grab_s, self._unmark, partition)
         if self._leaving:
             self._stop(partition, now_s)
 
     def _unmark(self, partition: int, now_s: float) -> None:
-        self._desk.ask(ev.AskClear, now_s, partition, False, True)  # noqa: FBT003 - the grab
+        self._agenda.ask(ev.AskClear, now_s, partition, False, True)  # noqa: FBT003 - the grab
 
     # --- what the document does not speak of ----------------------------------------------------
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Desk
+from spillover.core.leases.agenda import Agenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import Activation, Survey
 from spillover.core.leases.shares import shares_of
@@ -51,10 +51,10 @@ class Claim:
 class Claims:
     """By partition. `poll_soon(now_s)` is called where a survey is worth more than waiting."""
 
-    def __init__(self, desk: Desk, holdings: Holdings) -> None:
-        self._desk = desk
+    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+        self._agenda = agenda
         self._holdings = holdings
-        self._shares = shares_of(desk, holdings)
+        self._shares = shares_of(agenda, holdings)
         self.claims: dict[int, Claim] = {}
         self.open = False
         """Whether anything may be claimed: not before joining, not while leaving."""
@@ -78,13 +78,13 @@ class Claims:
         free = {p: self._seen_free_s.get(p, now_s) for p in survey.free}
         self._seen_free_s = free
         self._shares.surveyed(survey)
-        if self._desk.node not in survey.standing.held:
+        if self._agenda.node not in survey.standing.held:
             return
         challenged = self._challenge(self._own_part(survey, now_s), now_s)
         wanted = self._shares.from_holders(survey, self._racing)
         challenged += self._challenge(wanted, now_s)
         if challenged:
-            self._desk.command(ev.PublishChallenge(challenged))
+            self._agenda.command(ev.PublishChallenge(challenged))
 
     def _give_back_unheard(self, survey: Survey, now_s: float) -> None:
         """What was granted in an answer that got lost, and what was fenced because the answers of
@@ -102,16 +102,16 @@ class Claims:
 
     def _own_part(self, survey: Survey, now_s: float) -> list[int]:
         """What is free and falls to this member; and a part of what nobody has taken for long."""
-        desk = self._desk
+        agenda = self._agenda
         mine = self._shares.own_part(survey, self._seen_free_s)
         others = self._seen_free_s.keys() - set(mine)
         stuck = [
             partition
             for partition, since_s in self._seen_free_s.items()
-            if partition in others and now_s - since_s >= desk.normal_s
+            if partition in others and now_s - since_s >= agenda.normal_s
         ]
         chosen = -(-len(stuck) // len(survey.standing.held))
-        return mine + desk.random.sample(stuck, chosen)
+        return mine + agenda.random.sample(stuck, chosen)
 
     def _challenge(self, partitions: Iterable[int], now_s: float) -> list[int]:
         """Those of them that may be claimed; to be published. The next survey is for the rest."""
@@ -122,7 +122,7 @@ class Claims:
                 if len(claimed) == room:
                     self.missed = True
                     break
-                self._desk.tell(ev.CHALLENGED, partition)
+                self._agenda.tell(ev.CHALLENGED, partition)
                 self._wait(partition, now_s)
                 claimed.append(partition)
         return claimed
@@ -130,7 +130,7 @@ class Claims:
     @property
     def _room(self) -> int:
         """How many more may be raced for at once."""
-        at_once = max(1, GRAB_WORK_MAX // self._desk.partitions)
+        at_once = max(1, GRAB_WORK_MAX // self._agenda.partitions)
         return max(0, at_once - len(self._racing))
 
     @property
@@ -142,7 +142,7 @@ class Claims:
         holdings = self._holdings
         return (
             self.open
-            and 0 <= partition < self._desk.partitions
+            and 0 <= partition < self._agenda.partitions
             and partition not in self.claims
             and not holdings.serves(partition)
             and not holdings.stays_away(partition, now_s)
@@ -157,20 +157,20 @@ class Claims:
             self._wait(partition, now_s)
 
     def _wait(self, partition: int, now_s: float) -> None:
-        times = self._desk.times
+        times = self._agenda.times
         weight = self._shares.weight()
         wait_ms = spread_wait_ms(weight, times.held_delay_ms, times.longest_wait_ms)
         claim = self.claims[partition] = Claim(partition, Stage.WAITING)
-        self._desk.at(now_s + wait_ms / 1000.0, self._grab, claim)
+        self._agenda.at(now_s + wait_ms / 1000.0, self._grab, claim)
 
     def _grab(self, claim: Claim, now_s: float) -> None:
         if self.claims.get(claim.partition) is not claim or claim.stage is not Stage.WAITING:
             return
         free_for_s = now_s - self._seen_free_s.get(claim.partition, now_s)
         claim.stage = Stage.GRABBING
-        ask = self._desk.ask(ev.AskGrab, now_s, claim.partition, free_for_s * 1000.0)
+        ask = self._agenda.ask(ev.AskGrab, now_s, claim.partition, free_for_s * 1000.0)
         claim.number = ask.number
-        self._desk.at(now_s + self._desk.normal_s, self._give_up, claim, ask.number)
+        self._agenda.at(now_s + self._agenda.normal_s, self._give_up, claim, ask.number)
 
     def _give_up(self, claim: Claim, number: int, now_s: float) -> None:
         """No answer has come for long: if it was won after all, a survey will say so."""
@@ -184,7 +184,7 @@ class Claims:
             return
         del self.claims[ask.partition]
         if granted is True:
-            self._desk.tell(ev.GRABBED, ask.partition)
+            self._agenda.tell(ev.GRABBED, ask.partition)
             self._won(ask.partition, now_s)
         else:
             self.missed = self.missed or ask.partition in self._seen_free_s
@@ -197,8 +197,8 @@ class Claims:
         claim = self.claims.get(partition)
         if claim is None or claim.stage is not Stage.WON:
             claim = self.claims[partition] = Claim(partition, Stage.WON)
-            limit_s = now_s + self._desk.times.grab_limit_ms / 1000.0
-            self._desk.at(limit_s, self._forget, claim)
+            limit_s = now_s + self._agenda.times.grab_limit_ms / 1000.0
+            self._agenda.at(limit_s, self._forget, claim)
         self._activate(claim, now_s)
 
     def _forget(self, claim: Claim, now_s: float) -> None:
@@ -221,12 +221,12 @@ class Claims:
         if self._holdings.serves(claim.partition):
             return
         self._unanswered.add(claim.partition)
-        ask = self._desk.ask(ev.AskActivate, now_s, claim.partition)
+        ask = self._agenda.ask(ev.AskActivate, now_s, claim.partition)
         claim.number = ask.number
-        self._activate_at(now_s + self._desk.max_shutdown_s, claim)
+        self._activate_at(now_s + self._agenda.max_shutdown_s, claim)
 
     def _activate_at(self, due_s: float, claim: Claim) -> None:
-        self._desk.at(due_s, self._activate_again, claim, claim.number)
+        self._agenda.at(due_s, self._activate_again, claim, claim.number)
 
     def _activate_again(self, claim: Claim, number: int, now_s: float) -> None:
         if self.claims.get(claim.partition) is claim and claim.number == number:
@@ -247,7 +247,7 @@ class Claims:
             return
         elif answer.free_in_ms <= 0.0:
             del self.claims[ask.partition]
-        elif answer.free_in_ms < self._desk.times.max_shutdown_ms:
+        elif answer.free_in_ms < self._agenda.times.max_shutdown_ms:
             self._activate_at(now_s + answer.free_in_ms / 1000.0, claim)
 
     def failed(self, ask: ev.AskGrab | ev.AskActivate) -> None:
@@ -268,7 +268,7 @@ class Claims:
         self.open = False
         for partition, claim in list(self.claims.items()):
             if claim.stage is Stage.WON:
-                self._desk.at(now_s + self._desk.max_shutdown_s, self._forget, claim)
+                self._agenda.at(now_s + self._agenda.max_shutdown_s, self._forget, claim)
             else:
                 del self.claims[partition]
 

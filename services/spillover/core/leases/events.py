@@ -342,5 +342,5 @@ class Drain:
 
 
 @dataclass(slots=True)
-class Woke:
+class TimerFired:
     """The time given by next_deadline() has come."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Desk
+from spillover.core.leases.agenda import Agenda
 from spillover.core.leases.records import Renewed
 from spillover.policy.backoff import backoff_s
 from spillover.policy.leases import holder_wait_ms
@@ -55,8 +55,8 @@ class Failures:
 class Holdings:
     """By partition."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
         self.held: dict[int, Holding] = {}
         self.ending: dict[int, int] = {}
         """Fenced, and the handler has not yet ended: the epoch that it had."""
@@ -87,16 +87,16 @@ class Holdings:
         """Serve what was activated, unless that news is old."""
         if epoch <= self.epochs.get(partition, -1):
             return
-        if self.serves(partition) or self._desk.lease_to_s(sent_s) <= now_s:
+        if self.serves(partition) or self._agenda.lease_to_s(sent_s) <= now_s:
             self.give_back(partition, epoch, sent_s, now_s)
             return
         self.epochs[partition] = epoch
-        lease_s = self._desk.lease_to_s(sent_s)
+        lease_s = self._agenda.lease_to_s(sent_s)
         one = self.held[partition] = Holding(partition, epoch, now_s, lease_s)
-        self._desk.command(ev.StartRenewing(partition, epoch))
-        self._desk.command(ev.RunHandler(partition, epoch, lease_s))
-        self._desk.tell(ev.ACQUIRED, partition, epoch)
-        self._desk.at(lease_s, self._watch, one)
+        self._agenda.command(ev.StartRenewing(partition, epoch))
+        self._agenda.command(ev.RunHandler(partition, epoch, lease_s))
+        self._agenda.tell(ev.ACQUIRED, partition, epoch)
+        self._agenda.at(lease_s, self._watch, one)
 
     def give_back(self, partition: int, epoch: int, sent_s: float, now_s: float) -> None:
         """Release what was activated and will not be served; news of it that come again are old.
@@ -105,7 +105,7 @@ class Holdings:
             if partition in self.held:
                 self.fence(self.held[partition], ev.LOST)
             self.epochs[partition] = epoch
-            self._release(partition, epoch, sent_s + self._desk.max_lease_s, now_s)
+            self._release(partition, epoch, sent_s + self._agenda.max_lease_s, now_s)
 
     # --- renewal -------------------------------------------------------------------------------
 
@@ -113,11 +113,11 @@ class Holdings:
         self, pairs: Sequence[tuple[int, int]], answer: Renewed, sent_s: float, now_s: float
     ) -> None:
         """What became of a renewal; it may have been overtaken by a later one."""
-        late_s = LATE_PERIODS * self._desk.times.renewal_period_ms / 1000.0
+        late_s = LATE_PERIODS * self._agenda.times.renewal_period_ms / 1000.0
         if sent_s - self.renewed_s > late_s and self.renewed_s > -math.inf and pairs:
-            self._desk.tell(ev.RENEWED_LATE)
+            self._agenda.tell(ev.RENEWED_LATE)
         self.renewed_s = max(self.renewed_s, sent_s)
-        lease_s = self._desk.lease_to_s(sent_s)
+        lease_s = self._agenda.lease_to_s(sent_s)
         extended = []
         for (partition, epoch), (_, kept, wanted) in zip(pairs, answer.held, strict=True):
             one = self.held.get(partition)
@@ -133,7 +133,7 @@ class Holdings:
                 self.hand_over(one, now_s)
         if extended:
             leases = [(one.partition, one.epoch, one.fence_s) for one in extended]
-            self._desk.command(ev.LeasesExtended(leases))
+            self._agenda.command(ev.LeasesExtended(leases))
 
     def seen(self, leases: Sequence[tuple[int, int, float]]) -> None:
         """Renewals whose answers are still to come have kept these."""
@@ -149,15 +149,15 @@ class Holdings:
         if one.fence_s <= now_s:
             self.fence(one, ev.FENCED)
         else:
-            self._desk.at(one.fence_s, self._watch, one)
+            self._agenda.at(one.fence_s, self._watch, one)
 
     def fence(self, one: Holding, event: str) -> None:
         """The handler may act no more, and ends when it can."""
         del self.held[one.partition]
         self.ending[one.partition] = one.epoch
-        self._desk.command(ev.FenceHandler(one.partition, one.epoch))
-        self._desk.command(ev.StopRenewing(one.partition, one.epoch))
-        self._desk.tell(event, one.partition, one.epoch)
+        self._agenda.command(ev.FenceHandler(one.partition, one.epoch))
+        self._agenda.command(ev.StopRenewing(one.partition, one.epoch))
+        self._agenda.tell(event, one.partition, one.epoch)
 
     def fence_all(self, event: str) -> None:
         for one in list(self.held.values()):
@@ -169,15 +169,15 @@ class Holdings:
         """The holder does not race: after its wait (step 2) it looks whether it has lost."""
         if one.stopping or now_s < one.checked_s:
             return
-        times = self._desk.times
+        times = self._agenda.times
         wait_ms = holder_wait_ms(len(self.held), times.held_delay_ms)
         wait_s = min(wait_ms, times.longest_wait_ms) / 1000.0
-        one.checked_s = now_s + wait_s + self._desk.normal_s / 2.0
-        self._desk.at(now_s + wait_s, self._look, one)
+        one.checked_s = now_s + wait_s + self._agenda.normal_s / 2.0
+        self._agenda.at(now_s + wait_s, self._look, one)
 
     def _look(self, one: Holding, now_s: float) -> None:
         if self.held.get(one.partition) is one and not one.stopping:
-            self._desk.ask(ev.AskWanted, now_s, one.partition, one.epoch)
+            self._agenda.ask(ev.AskWanted, now_s, one.partition, one.epoch)
 
     def looked(self, ask: ev.AskWanted, wanted: object, now_s: float) -> None:
         one = self.held.get(ask.partition)
@@ -197,12 +197,12 @@ class Holdings:
         """Stop the handler; the lease is kept while it stops, but no longer than the limit."""
         if one.stopping:
             return
-        desk = self._desk
-        one.stop_by_s = now_s + desk.max_shutdown_s * desk.entitled_share
-        desk.tell(ev.RELEASING, one.partition, one.epoch)
-        desk.ask(ev.AskDrain, now_s, one.partition, one.epoch)
-        desk.command(ev.StopHandler(one.partition, one.epoch, one.fence_s))
-        desk.at(one.fence_s, self._watch, one)
+        agenda = self._agenda
+        one.stop_by_s = now_s + agenda.max_shutdown_s * agenda.entitled_share
+        agenda.tell(ev.RELEASING, one.partition, one.epoch)
+        agenda.ask(ev.AskDrain, now_s, one.partition, one.epoch)
+        agenda.command(ev.StopHandler(one.partition, one.epoch, one.fence_s))
+        agenda.at(one.fence_s, self._watch, one)
 
     # --- the end of a handler ------------------------------------------------------------------
 
@@ -218,25 +218,25 @@ class Holdings:
         if not (one.stopping or told):
             self._failed(one, now_s)
         del self.held[partition]
-        self._desk.command(ev.StopRenewing(partition, epoch))
-        self._desk.tell(ev.RELEASED, partition, epoch)
-        margin_s = self._desk.max_lease_s * (1.0 - self._desk.entitled_share)
+        self._agenda.command(ev.StopRenewing(partition, epoch))
+        self._agenda.tell(ev.RELEASED, partition, epoch)
+        margin_s = self._agenda.max_lease_s * (1.0 - self._agenda.entitled_share)
         self._release(partition, epoch, one.lease_s + margin_s, now_s)
 
     def _failed(self, one: Holding, now_s: float) -> None:
         """Stay away for a while, longer each time, until it has worked for a whole lease."""
-        desk = self._desk
+        agenda = self._agenda
         before = self.failures.get(one.partition)
-        worked = now_s - one.started_s >= desk.max_lease_s
+        worked = now_s - one.started_s >= agenda.max_lease_s
         count = 1 if before is None or worked else before.count + 1
-        away_s = backoff_s(count - 1, desk.min_grab_s, desk.max_lease_s, desk.random.random())
+        away_s = backoff_s(count - 1, agenda.min_grab_s, agenda.max_lease_s, agenda.random.random())
         self.failures[one.partition] = Failures(count, now_s + away_s)
 
     def release_again(self, partition: int, epoch: int, now_s: float) -> None:
         """What the store takes for held, though its handler has ended here."""
         is_ours = self.epochs.get(partition) == epoch and not self.serves(partition)
         if is_ours and (partition, epoch) not in self.releasing:
-            self._release(partition, epoch, now_s + self._desk.max_lease_s, now_s)
+            self._release(partition, epoch, now_s + self._agenda.max_lease_s, now_s)
 
     def _release(self, partition: int, epoch: int, matters_to_s: float, now_s: float) -> None:
         self.releasing[partition, epoch] = matters_to_s
@@ -250,12 +250,12 @@ class Holdings:
         if now_s >= matters_to_s:
             del self.releasing[partition, epoch]
             return
-        self._desk.ask(ev.AskRelease, now_s, partition, epoch)
-        again_s = now_s + max(self._desk.max_shutdown_s, self._desk.min_grab_s)
-        self._desk.at(min(again_s, matters_to_s), self._ask_release, partition, epoch)
+        self._agenda.ask(ev.AskRelease, now_s, partition, epoch)
+        again_s = now_s + max(self._agenda.max_shutdown_s, self._agenda.min_grab_s)
+        self._agenda.at(min(again_s, matters_to_s), self._ask_release, partition, epoch)
 
     def released(self, ask: ev.AskRelease, released: object) -> None:
         """Tell whoever waits for it, and all others."""
         asked = self.releasing.pop((ask.partition, ask.epoch), None) is not None
         if asked and released is True:
-            self._desk.command(ev.PublishAllocated(ask.partition))
+            self._agenda.command(ev.PublishAllocated(ask.partition))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillover.core.leases.agenda import Desk
+from spillover.core.leases.agenda import Agenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import LOAD_UNIT, LoadStanding, stored_load
 from spillover.policy.leases import LOAD_LEAST, smoothed_load, told_load
@@ -42,8 +42,8 @@ class _Measured:
 class OwnLoads:
     """By partition."""
 
-    def __init__(self, desk: Desk, holdings: Holdings) -> None:
-        self._desk = desk
+    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+        self._agenda = agenda
         self._holdings = holdings
         self._measured: dict[int, _Measured] = {}
         self._known: dict[int, float] = {}
@@ -78,7 +78,7 @@ class OwnLoads:
         return one
 
     def _measure(self, one: _Measured, total: float | None, now_s: float) -> None:
-        normal_s = self._desk.normal_s
+        normal_s = self._agenda.normal_s
         periods = (now_s - one.since_s) / normal_s
         if periods < MEASURED_PERIODS_MIN:
             return

@@ -28,7 +28,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Desk, MemberSettings
+from spillover.core.leases.agenda import Agenda, MemberSettings
 from spillover.core.leases.check import check_leases
 from spillover.core.leases.claims import Claims
 from spillover.core.leases.holdings import Holdings
@@ -49,7 +49,7 @@ HINTED_POLLS_MAX = 4
 """Hints lead to at most so many surveys within a period, or within the shutdown time."""
 
 
-class State(Enum):
+class Phase(Enum):
     """What a member is doing, as `/state` shows it."""
 
     NEW = "new"
@@ -64,16 +64,16 @@ class LeaseMember:
     """One member; `random` draws phases, jitter and choices among equals."""
 
     def __init__(self, settings: MemberSettings, random: Random) -> None:
-        self._desk = desk = Desk(settings, random)
+        self._agenda = agenda = Agenda(settings, random)
         self.settings = settings
-        self.state = State.NEW
+        self.state = Phase.NEW
         self._problems: dict[str, str] = {}
         """What the store said to what was last asked of it in vain, by RENEWALS and by ASKS. One
         does not speak for the other: a replica can be read, and a slow store be written to."""
         self.era: str | None = None
-        self.holdings = Holdings(desk)
-        self.claims = Claims(desk, self.holdings)
-        self._loads = OwnLoads(desk, self.holdings) if settings.balance == "load" else None
+        self.holdings = Holdings(agenda)
+        self.claims = Claims(agenda, self.holdings)
+        self._loads = OwnLoads(agenda, self.holdings) if settings.balance == "load" else None
         self._now_s = -math.inf
         self._answered_s = {RENEWALS: -math.inf, ASKS: -math.inf}
         """When the store was last heard of."""
@@ -106,7 +106,7 @@ class LeaseMember:
             ev.HandlerHung: self._handler_hung,
             ev.WorkMeasured: self._work_measured,
             ev.Drain: self._drain,
-            ev.Woke: lambda _, __: None,
+            ev.TimerFired: lambda _, __: None,
         }
 
     def _answers_of(self) -> dict[type, Callable[[Any, Any, float], None]]:
@@ -137,64 +137,64 @@ class LeaseMember:
         which may have kept everything while this one was too busy to hear of it: a shell that is
         late hands them in before any other event, or `LeasesSeen`."""
         now_s = self._now_s = max(now_s, self._now_s)
-        if self.state is State.FINISHED:
+        if self.state is Phase.FINISHED:
             return []
         if not isinstance(event, ev.RenewalAnswered | ev.LeasesSeen):
-            self._desk.run_due(now_s)
+            self._agenda.run_due(now_s)
         self._handlers[type(event)](event, now_s)
         if self.claims.missed:
             self.claims.missed = False
             self._poll_soon(now_s)
         # What that made due at this very instant, so that none is left behind it.
-        self._desk.run_due(now_s)
+        self._agenda.run_due(now_s)
         self._finish_if_empty()
-        return self._desk.take_commands()
+        return self._agenda.take_commands()
 
     def next_deadline(self) -> float:
-        return self._desk.first_s()
+        return self._agenda.first_s()
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
         check_leases(self.holdings, self.claims, self._now_s, self.settings.partitions)
-        if self.state in {State.NEW, State.JOINING, State.WAITING}:
+        if self.state in {Phase.NEW, Phase.JOINING, Phase.WAITING}:
             assert not self.holdings.held, "a partition is held by no member"
             assert not self.claims.claims, "a partition is claimed by no member"
-        if self.state is State.FINISHED:
+        if self.state is Phase.FINISHED:
             assert not self.holdings.held, "a partition is held by a member that has left"
 
     # --- join ----------------------------------------------------------------------------------
 
     def _started(self, event: ev.Started, now_s: float) -> None:
         del event
-        if self.state is State.NEW:
-            self.state = State.JOINING
+        if self.state is Phase.NEW:
+            self.state = Phase.JOINING
             self._join(now_s)
 
     def _join(self, now_s: float) -> None:
         """Ask to join, and again if no answer comes."""
-        if self.state not in {State.JOINING, State.WAITING}:
+        if self.state not in {Phase.JOINING, Phase.WAITING}:
             return
-        ask = self._desk.ask(ev.AskJoin, now_s)
+        ask = self._agenda.ask(ev.AskJoin, now_s)
         self._join_number = ask.number
-        self._join_at(now_s + self._desk.normal_s)
+        self._join_at(now_s + self._agenda.normal_s)
 
     def _join_at(self, due_s: float) -> None:
-        self._desk.at(due_s, self._join_again, self._join_number)
+        self._agenda.at(due_s, self._join_again, self._join_number)
 
     def _join_again(self, number: int, now_s: float) -> None:
         if number == self._join_number:
             self._join(now_s)
 
     def _joined(self, ask: ev.AskJoin, answer: Joined, now_s: float) -> None:
-        if self.state not in {State.JOINING, State.WAITING}:
+        if self.state not in {Phase.JOINING, Phase.WAITING}:
             return
         if answer.ok:
-            self.state = State.MEMBER
+            self.state = Phase.MEMBER
             self.era = answer.era
             self._refused_s = math.inf
             self.claims.open = True
-            self._desk.command(ev.BeginRenewals())
-            self._poll_at(now_s + self._desk.random.random() * self._desk.min_grab_s)
+            self._agenda.command(ev.BeginRenewals())
+            self._poll_at(now_s + self._agenda.random.random() * self._agenda.min_grab_s)
         elif ask.number == self._join_number:
             self._wait_for_other(answer.other_alive_ms / 1000.0, now_s)
 
@@ -202,40 +202,42 @@ class LeaseMember:
         """Another process of this id lives, or died without a word: within one maximum lease it
         is known which. One that is about to count as dead by then, by the store's clock, is waited
         for: it has not renewed."""
-        self.state = State.WAITING
+        self.state = Phase.WAITING
         self._refused_s = min(self._refused_s, now_s)
-        desk = self._desk
-        limit_s = self._refused_s + desk.max_lease_s
-        spare_s = desk.max_lease_s * (1.0 - desk.entitled_share)
-        asks_s = now_s + max(alive_s, desk.held_delay_s)
+        agenda = self._agenda
+        limit_s = self._refused_s + agenda.max_lease_s
+        spare_s = agenda.max_lease_s * (1.0 - agenda.entitled_share)
+        asks_s = now_s + max(alive_s, agenda.held_delay_s)
         if now_s < limit_s:
             self._join_at(min(asks_s, limit_s))
         elif alive_s <= spare_s and now_s < limit_s + spare_s:
             self._join_at(asks_s)
         else:
-            self._finish(f"another member with the id {desk.node} is alive, and has been all along")
+            self._finish(
+                f"another member with the id {agenda.node} is alive, and has been all along"
+            )
 
     # --- surveys -------------------------------------------------------------------------------
 
     def _poll_at(self, due_s: float) -> None:
         self._poll_due_s = due_s
-        self._desk.at(due_s, self._poll)
+        self._agenda.at(due_s, self._poll)
 
     def _poll(self, now_s: float) -> None:
-        if self.state is not State.MEMBER or now_s < self._poll_due_s:
+        if self.state is not Phase.MEMBER or now_s < self._poll_due_s:
             return
         self._polled_s = now_s
         if self._loads is None:
-            self._desk.ask(ev.AskSurvey, now_s)
+            self._agenda.ask(ev.AskSurvey, now_s)
         else:
-            self._desk.command(ev.MeasureWork())
-        self._poll_at(now_s + self._desk.period_s())
+            self._agenda.command(ev.MeasureWork())
+        self._poll_at(now_s + self._agenda.period_s())
 
     def _work_measured(self, event: ev.WorkMeasured, now_s: float) -> None:
         """Where loads count, a survey tells of the own ones on the same way."""
-        if self._loads is not None and self.state is State.MEMBER:
+        if self._loads is not None and self.state is Phase.MEMBER:
             self._loads.measured(event.work, now_s)
-            self._desk.ask(ev.AskSurvey, now_s, self._loads.told())
+            self._agenda.ask(ev.AskSurvey, now_s, self._loads.told())
 
     def _surveyed(self, ask: ev.AskSurvey, survey: Survey, now_s: float) -> None:
         if self._loads is not None and survey.loads is not None:
@@ -245,11 +247,11 @@ class LeaseMember:
     def _poll_soon(self, now_s: float) -> None:
         """Something may have changed: look sooner than once a period, but not all at once, and
         not at every hint."""
-        if self.state is not State.MEMBER:
+        if self.state is not Phase.MEMBER:
             return
-        desk = self._desk
-        gap_s = min(desk.normal_s, desk.max_shutdown_s) / HINTED_POLLS_MAX
-        due_s = max(now_s, self._polled_s + gap_s) + desk.random.random() * desk.held_delay_s
+        agenda = self._agenda
+        gap_s = min(agenda.normal_s, agenda.max_shutdown_s) / HINTED_POLLS_MAX
+        due_s = max(now_s, self._polled_s + gap_s) + agenda.random.random() * agenda.held_delay_s
         if due_s < self._poll_due_s:
             self._poll_at(due_s)
 
@@ -268,7 +270,7 @@ class LeaseMember:
         elif isinstance(ask, ev.AskLeave):
             self._left(ask.number, now_s)
         elif isinstance(ask, ev.AskJoin) and ask.number == self._join_number:
-            self._join_at(now_s + min(self._desk.min_grab_s, self._desk.normal_s))
+            self._join_at(now_s + min(self._agenda.min_grab_s, self._agenda.normal_s))
 
     def _store_failed(self, way: str, problem: str, sent_s: float) -> None:
         """Old news if the store has answered since that was sent."""
@@ -277,19 +279,19 @@ class LeaseMember:
         was_down = self.is_down
         self._problems[way] = problem
         if not was_down:
-            self._desk.tell(ev.REDIS_DOWN)
+            self._agenda.tell(ev.REDIS_DOWN)
 
     def _store_answered(self, way: str, now_s: float) -> None:
         self._answered_s[way] = now_s
         was_down = self.is_down
         self._problems.pop(way, None)
         if was_down and not self.is_down:
-            self._desk.tell(ev.REDIS_UP)
+            self._agenda.tell(ev.REDIS_UP)
             self._poll_soon(now_s)
 
     def _end_renewals(self) -> None:
         """From now on it is for asks to tell how the store is."""
-        self._desk.command(ev.EndRenewals())
+        self._agenda.command(ev.EndRenewals())
         if RENEWALS in self._problems:
             self._problems.setdefault(ASKS, self._problems.pop(RENEWALS))
 
@@ -308,12 +310,12 @@ class LeaseMember:
     def _displaced(self, now_s: float) -> None:
         """While this process slept, another one of its id came in: this one may come back once
         the other has gone."""
-        if self.state is not State.MEMBER:
+        if self.state is not Phase.MEMBER:
             return
         self.holdings.fence_all(ev.LOST)
         self.claims.drop()
         self._end_renewals()
-        self.state = State.JOINING
+        self.state = Phase.JOINING
         self._join(now_s)
 
     # --- hints and handlers --------------------------------------------------------------------
@@ -322,7 +324,7 @@ class LeaseMember:
         one = self.holdings.held.get(event.partition)
         if one is not None:
             self.holdings.challenged(one, now_s)
-        elif self.state is State.MEMBER:
+        elif self.state is Phase.MEMBER:
             self.claims.challenged(event.partition, now_s)
 
     def _allocated(self, event: ev.Allocated, now_s: float) -> None:
@@ -343,34 +345,34 @@ class LeaseMember:
         """First the group is told to count without this member, then everything is released as
         its handler stops: whoever hears of it may take it at once."""
         del event
-        if self.state is State.LEAVING:
+        if self.state is Phase.LEAVING:
             return
-        if self.state is State.NEW:
+        if self.state is Phase.NEW:
             self._finish(None)
             return
         was = self.state
-        self.state = State.LEAVING
+        self.state = Phase.LEAVING
         self.claims.close(now_s)
-        self._leave_to_s = now_s + LEAVE_TIMES_MAX * self._desk.max_shutdown_s
-        self._desk.at(self._leave_to_s, lambda _: None)
-        if was is not State.MEMBER:
+        self._leave_to_s = now_s + LEAVE_TIMES_MAX * self._agenda.max_shutdown_s
+        self._agenda.at(self._leave_to_s, lambda _: None)
+        if was is not Phase.MEMBER:
             self._ask_leave(now_s)
             return
         self._end_renewals()
-        self._desk.at(now_s + LEAVE_SHARE * self._desk.max_shutdown_s, self._ask_leave)
+        self._agenda.at(now_s + LEAVE_SHARE * self._agenda.max_shutdown_s, self._ask_leave)
 
     def _renewals_ended(self, event: ev.RenewalsEnded, now_s: float) -> None:
         del event
-        if self.state is State.LEAVING:
+        if self.state is Phase.LEAVING:
             self._ask_leave(now_s)
 
     def _ask_leave(self, now_s: float) -> None:
-        if self._leave_number or self.state is not State.LEAVING:
+        if self._leave_number or self.state is not Phase.LEAVING:
             return
-        ask = self._desk.ask(ev.AskLeave, now_s)
+        ask = self._agenda.ask(ev.AskLeave, now_s)
         self._leave_number = ask.number
-        limit_s = now_s + LEAVE_SHARE * self._desk.max_shutdown_s
-        self._desk.at(limit_s, self._left, ask.number)
+        limit_s = now_s + LEAVE_SHARE * self._agenda.max_shutdown_s
+        self._agenda.at(limit_s, self._left, ask.number)
 
     def _left(self, number: int, now_s: float) -> None:
         """The store knows, or has had its time."""
@@ -380,7 +382,7 @@ class LeaseMember:
             self._has_left = True
 
     def _finish_if_empty(self) -> None:
-        if self.state is not State.LEAVING:
+        if self.state is not Phase.LEAVING:
             return
         unsaid = self.holdings.releasing or self.claims.claims
         is_over = self._now_s >= self._leave_to_s
@@ -388,7 +390,7 @@ class LeaseMember:
             self._finish(None)
 
     def _finish(self, problem: str | None) -> None:
-        self.state = State.FINISHED
+        self.state = Phase.FINISHED
         self.claims.drop()
-        self._desk.clear_agenda()
-        self._desk.command(ev.Finished(problem))
+        self._agenda.clear_agenda()
+        self._agenda.command(ev.Finished(problem))

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from spillover.core.leases.agenda import Desk
+from spillover.core.leases.agenda import Agenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import LOAD_UNIT, LoadStanding, Survey
 from spillover.policy.leases import best_shift, may_give, may_receive, move_budget
@@ -41,20 +41,20 @@ class Shares(Protocol):
 class CountShares:
     """Each partition counts for one."""
 
-    def __init__(self, desk: Desk, holdings: Holdings) -> None:
-        self._desk = desk
+    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+        self._agenda = agenda
         self._holdings = holdings
         self._share = 0
         """How many partitions this member may have, by the last survey."""
 
     def surveyed(self, survey: Survey) -> None:
         standing = survey.standing
-        if self._desk.node not in standing.held:
+        if self._agenda.node not in standing.held:
             self._share = 0
             return
         own, partitions, nodes = (
-            standing.held[self._desk.node],
-            self._desk.partitions,
+            standing.held[self._agenda.node],
+            self._agenda.partitions,
             len(standing.held),
         )
         floor = partitions // nodes
@@ -69,23 +69,23 @@ class CountShares:
         for partition in free:
             held, node = counts[0]
             heapq.heapreplace(counts, (held + 1, node))
-            if node == self._desk.node:
+            if node == self._agenda.node:
                 mine.append(partition)
         return mine
 
     def from_holders(self, survey: Survey, racing: Collection[int]) -> list[int]:
         """From the largest holders first."""
-        desk = self._desk
+        agenda = self._agenda
         held, above = survey.standing.held, survey.standing.above
-        partitions, nodes = desk.partitions, len(held)
-        own = held[desk.node] + len(racing)
-        budget = move_budget(partitions, nodes) - survey.standing.lately[desk.node]
+        partitions, nodes = agenda.partitions, len(held)
+        own = held[agenda.node] + len(racing)
+        budget = move_budget(partitions, nodes) - survey.standing.lately[agenda.node]
         if budget <= 0 or not may_receive(own, above, partitions, nodes):
             return []
         givers = [
-            (-held.get(owner, 0), desk.random.random(), partition)
+            (-held.get(owner, 0), agenda.random.random(), partition)
             for partition, owner, resident_ms in survey.held
-            if resident_ms >= desk.times.min_residency_ms
+            if resident_ms >= agenda.times.min_residency_ms
             and may_give(held.get(owner, 0), above, partitions, nodes)
         ]
         return [giver[2] for giver in heapq.nsmallest(min(budget, self._share - own), givers)]
@@ -101,13 +101,13 @@ class CountShares:
 class LoadShares:
     """Each partition counts for its measured load: the document's last paragraph."""
 
-    def __init__(self, desk: Desk, holdings: Holdings) -> None:
-        self._desk = desk
+    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+        self._agenda = agenda
         self._holdings = holdings
         self._loads: LoadStanding | None = None
 
     def surveyed(self, survey: Survey) -> None:
-        self._loads = survey.loads if self._desk.node in survey.standing.held else None
+        self._loads = survey.loads if self._agenda.node in survey.standing.held else None
 
     def own_part(self, survey: Survey, free: Iterable[int]) -> list[int]:
         """The heaviest first, each to whoever has least load then, or fewest partitions."""
@@ -120,24 +120,24 @@ class LoadShares:
         for partition in sorted(free, key=lambda p: (-loads.of[p], p)):
             load, count, node = nodes[0]
             heapq.heapreplace(nodes, (load + loads.of[partition], count + 1, node))
-            if node == self._desk.node:
+            if node == self._agenda.node:
                 mine.append(partition)
         return mine
 
     def from_holders(self, survey: Survey, racing: Collection[int]) -> list[int]:
         """What evens out most, from the most loaded holder that may give; then the next."""
-        desk, loads, standing = self._desk, self._loads, survey.standing
+        agenda, loads, standing = self._agenda, self._loads, survey.standing
         if loads is None:
             return []
-        budget = move_budget(desk.partitions, len(standing.held)) - standing.lately[desk.node]
+        budget = move_budget(agenda.partitions, len(standing.held)) - standing.lately[agenda.node]
         held = dict(loads.held)
-        held[desk.node] += sum(loads.of[partition] for partition in racing)
+        held[agenda.node] += sum(loads.of[partition] for partition in racing)
         movable = self._movable(survey)
         chosen: list[int] = []
         while len(chosen) < budget:
             for owner in sorted(movable, key=lambda node: -held[node]):
                 amounts = [loads.of[partition] for partition in movable[owner]]
-                own = held[desk.node]
+                own = held[agenda.node]
                 least = min(held.values())
                 best = best_shift(amounts, held[owner], own, loads.mean, loads.band, least)
                 if best >= 0:
@@ -146,18 +146,18 @@ class LoadShares:
                 break
             chosen.append(movable[owner].pop(best))
             held[owner] -= amounts[best]
-            held[desk.node] += amounts[best]
+            held[agenda.node] += amounts[best]
         return chosen
 
     def _movable(self, survey: Survey) -> dict[str, list[int]]:
         """By living owner, in an order that is drawn: among equals, members choose differently."""
-        desk = self._desk
+        agenda = self._agenda
         movable: dict[str, list[int]] = {}
         for partition, owner, resident_ms in survey.held:
-            if resident_ms >= desk.times.min_residency_ms and owner in survey.standing.held:
+            if resident_ms >= agenda.times.min_residency_ms and owner in survey.standing.held:
                 movable.setdefault(owner, []).append(partition)
         for partitions in movable.values():
-            desk.random.shuffle(partitions)
+            agenda.random.shuffle(partitions)
         return movable
 
     def has_room(self, partition: int, claimed: Collection[int]) -> bool:
@@ -180,8 +180,8 @@ class LoadShares:
         return sum(loads.of[partition] for partition, one in held if not one.stopping)
 
 
-def shares_of(desk: Desk, holdings: Holdings) -> Shares:
+def shares_of(agenda: Agenda, holdings: Holdings) -> Shares:
     """As the member's settings say."""
-    if desk.settings.balance == "load":
-        return LoadShares(desk, holdings)
-    return CountShares(desk, holdings)
+    if agenda.settings.balance == "load":
+        return LoadShares(agenda, holdings)
+    return CountShares(agenda, holdings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spillover.core.overflow.visit import State, count_states
+from spillover.core.overflow.visit import VisitState, count_states
 
 if TYPE_CHECKING:
     from spillover.core.overflow.facts import NodeFacts
@@ -16,9 +16,9 @@ def check_node(machine: NodeFacts) -> None:
     visits = register.visits
     home, foreign = count_states(visits.values())
     register.ledger.check(home, foreign)
-    running = home[State.RUNNING] + foreign[State.RUNNING]
-    waiting = home[State.QUEUED] + foreign[State.QUEUED]
-    away = home[State.AWAY] + foreign["handed_on"]
+    running = home[VisitState.RUNNING] + foreign[VisitState.RUNNING]
+    waiting = home[VisitState.QUEUED] + foreign[VisitState.QUEUED]
+    away = home[VisitState.AWAY] + foreign["handed_on"]
     settings = machine.settings
     assert servers.free >= 0, "more requests run than there are servers"
     occupied = running + len(servers.stuck) + servers.cooling

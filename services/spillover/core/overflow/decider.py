@@ -7,7 +7,7 @@ from random import Random
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.health import WELL
-from spillover.core.overflow.history import Story
+from spillover.core.overflow.history import History
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.visit import Visit
@@ -55,7 +55,7 @@ class Decider:
         service_s: float,
         records_max: int,
     ) -> None:
-        self.log = Story(records_max)
+        self.log = History(records_max)
         self.service_s = service_s
         self._service_variance_s2 = 0.0
         self._served = 0

@@ -98,7 +98,7 @@ class CancelAsked:
 
 
 @dataclass(slots=True)
-class Heard:
+class ReportReceived:
     """A sign of life from a neighbor, with a report or without one."""
 
     neighbor: int
@@ -118,7 +118,7 @@ class LinkDown:
 
 
 @dataclass(slots=True)
-class Woke:
+class TimerFired:
     """The time given by next_deadline() has come."""
 
 
@@ -248,5 +248,5 @@ class Publish:
 
 
 @dataclass(slots=True)
-class Beat:
+class Heartbeat:
     """A sign of life to every neighbor, where reports are further apart than beats."""

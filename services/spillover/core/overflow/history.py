@@ -48,7 +48,7 @@ class Ending:
     upstream_status: int | None
 
 
-class Story:
+class History:
     """The last `limit` records of one cluster."""
 
     __slots__ = ("_ring",)

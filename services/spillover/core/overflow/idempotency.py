@@ -26,7 +26,7 @@ ENTRY_BYTES = 1024
 """What an entry is reckoned to take besides its result."""
 
 
-class Entry:
+class IdempotencyRecord:
     """One name. `answer` is None until the request has ended; `waiters` is the shell's own."""
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Entry:
         return self.answer is not None and self.answer.outcome not in REPLAYED
 
 
-class Names:
+class IdempotencyTable:
     """Entries by name. `unfetched` counts answers of asynchronous requests that nobody has seen."""
 
     __slots__ = (
@@ -86,10 +86,10 @@ class Names:
         self._ttl_s = ttl_s
         self._limit = limit
         self._limit_bytes = limit_bytes
-        self._by_name: dict[str, Entry] = {}
+        self._by_name: dict[str, IdempotencyRecord] = {}
         # By name too: an entry leaves from the middle when another run has taken its place.
-        self._lasting: OrderedDict[str, Entry] = OrderedDict()
-        self._brief: deque[Entry] = deque()
+        self._lasting: OrderedDict[str, IdempotencyRecord] = OrderedDict()
+        self._brief: deque[IdempotencyRecord] = deque()
         self._bytes = 0
         self._brief_bytes = 0
         self.unfetched = 0
@@ -97,24 +97,24 @@ class Names:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def find(self, name: str, now_s: float) -> Entry | None:
+    def find(self, name: str, now_s: float) -> IdempotencyRecord | None:
         """The entry of this name, if the request is under way or its answer still kept."""
         entry = self._by_name.get(name)
         if entry is not None and entry.answer is not None and now_s >= entry.ended_s + self._ttl_s:
             return None
         return entry
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: IdempotencyRecord) -> None:
         """A request of this name is to run. `find` does not know the name, or what it knows may
         run again and came with a name; `accept` or `withdraw` follows."""
         self._by_name[entry.name] = entry
 
-    def accept(self, entry: Entry) -> None:
+    def accept(self, entry: IdempotencyRecord) -> None:
         """It runs, or has run: the answer to the run before is worth nothing any more."""
         if self._lasting and self._lasting.get(entry.name, entry) is not entry:
             self._drop_lasting(entry.name)
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: IdempotencyRecord) -> None:
         """It was refused, which is not remembered; what was known before still is."""
         before = self._lasting.get(entry.name)
         if before is not None:
@@ -122,7 +122,7 @@ class Names:
         else:
             del self._by_name[entry.name]
 
-    def settle(self, entry: Entry, answer: Answer, now_s: float) -> None:
+    def settle(self, entry: IdempotencyRecord, answer: Answer, now_s: float) -> None:
         """The request has ended."""
         entry.answer = answer
         entry.ended_s = now_s
@@ -140,7 +140,7 @@ class Names:
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
             self._drop_lasting(next(iter(self._lasting)))
 
-    def fetch(self, entry: Entry) -> None:
+    def fetch(self, entry: IdempotencyRecord) -> None:
         """Somebody has been given the answer."""
         if not entry.fetched and entry.answer is not None:
             entry.fetched = True
@@ -196,7 +196,7 @@ class Names:
         self.unfetched -= not entry.fetched
         self._forget(entry)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: IdempotencyRecord) -> None:
         """Its name may have been taken again since."""
         if self._by_name.get(entry.name) is entry:
             del self._by_name[entry.name]

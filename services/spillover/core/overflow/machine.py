@@ -41,10 +41,10 @@ from spillover.core.overflow.history import (
 )
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.register import Register
-from spillover.core.overflow.reporting import BEAT_S, Gossip
+from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.settings import NodeSettings
-from spillover.core.overflow.visit import State, Visit
+from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
 from spillover.policy.overflow.acceptance import KEEP
@@ -86,7 +86,7 @@ class NodeMachine(NodeFacts):
             settings.cluster,
             [cluster for cluster, _ in neighbors],
             [delay_s for _, delay_s in neighbors],
-            BEAT_S,
+            HEARTBEAT_S,
         )
         self.decider = Decider(
             settings.policy,
@@ -121,10 +121,10 @@ class NodeMachine(NodeFacts):
             ev.ForwardLost: self._forward_lost,
             ev.Cancelled: self._cancelled,
             ev.CancelAsked: self._cancel_asked,
-            ev.Heard: self._heard,
+            ev.ReportReceived: self._heard,
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
-            ev.Woke: self._woke,
+            ev.TimerFired: self._woke,
             ev.BytesMoving: lambda event, _: self.held.move(event.count, event.wanted),
             ev.HeldUp: lambda event, _: self.neighbors.excuse(event.late_s),
             ev.Drain: self._drain,
@@ -145,7 +145,7 @@ class NodeMachine(NodeFacts):
     def surely_never_ran(self, ref: int) -> bool:
         """Whether this visit has surely not run, here or elsewhere. What is away may have."""
         visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is State.QUEUED and ref not in self._doubtful
+        return visit is not None and visit.state is VisitState.QUEUED and ref not in self._doubtful
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
         self._handlers[type(event)](event, now_s)
@@ -226,7 +226,7 @@ class NodeMachine(NodeFacts):
         settings, working, away = self.settings, self.servers.working, self.register.away
         degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
         # At a drain the visit stands in the queue: it does not wait for itself.
-        waiting = len(self.queue) - (visit.state is State.QUEUED)
+        waiting = len(self.queue) - (visit.state is VisitState.QUEUED)
         return self.decider.choose(
             visit,
             waiting,
@@ -248,7 +248,7 @@ class NodeMachine(NodeFacts):
             else:
                 self.register.enqueue(visit, now_s)
             return
-        self.register.enter(visit, State.AWAY, now_s)
+        self.register.enter(visit, VisitState.AWAY, now_s)
         visit.target = choice
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
@@ -288,7 +288,7 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.EXPIRED, now_s)
             return
         self.servers.free -= 1
-        self.register.enter(visit, State.RUNNING, now_s)
+        self.register.enter(visit, VisitState.RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
@@ -422,7 +422,7 @@ class NodeMachine(NodeFacts):
     def _away(self, ref: int) -> Visit | None:
         """The visit, if it is still away: what came back may have been given up before."""
         visit = self.register.visits.get(ref)
-        return visit if visit is not None and visit.state is State.AWAY else None
+        return visit if visit is not None and visit.state is VisitState.AWAY else None
 
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
@@ -463,10 +463,10 @@ class NodeMachine(NodeFacts):
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
             self.register.unqueue(visit, now_s)
-        elif visit.state is State.RUNNING:
+        elif visit.state is VisitState.RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
-        elif visit.state is State.AWAY:
+        elif visit.state is VisitState.AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
@@ -489,7 +489,7 @@ class NodeMachine(NodeFacts):
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
         if (visit := self.register.visits.get(event.ref)) is None:
             return
-        if visit.state is not State.AWAY:
+        if visit.state is not VisitState.AWAY:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True
@@ -498,7 +498,7 @@ class NodeMachine(NodeFacts):
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
-    def _heard(self, event: ev.Heard, now_s: float) -> None:
+    def _heard(self, event: ev.ReportReceived, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
         self._offer_again(event.neighbor, now_s, OFFERS_MAX)
@@ -507,7 +507,7 @@ class NodeMachine(NodeFacts):
         if self.neighbors.lost(event.neighbor):
             self._publish(now_s)
 
-    def _woke(self, event: ev.Woke, now_s: float) -> None:
+    def _woke(self, event: ev.TimerFired, now_s: float) -> None:
         while (ref := self.register.deadlines.pop_due(now_s)) is not None:
             self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
         rested = False
@@ -518,7 +518,7 @@ class NodeMachine(NodeFacts):
         if self._gossip.report_due(now_s) or silent or rested:
             self._publish(now_s)
         if self._gossip.beat_due(now_s):
-            self._out.append(ev.Beat())
+            self._out.append(ev.Heartbeat())
 
     def _publish(self, now_s: float) -> None:
         self.health.tick(now_s)

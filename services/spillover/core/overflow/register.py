@@ -10,7 +10,7 @@ from spillover.core.fifo import Fifo
 from spillover.core.overflow.deadlines import Deadlines
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
 from spillover.core.overflow.ledger import Ledger
-from spillover.core.overflow.visit import State, Visit
+from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.request import Outcome
 
 
@@ -35,17 +35,17 @@ class Register:
         self.ledger.accept(visit.is_home)
         self.deadlines.add(visit.deadline_s, visit.ref)
 
-    def enter(self, visit: Visit, state: State, now_s: float) -> None:
+    def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
         """Change the state, and the ledger with it."""
         self.leave(visit)
         visit.state = state
         visit.since_s = now_s
-        if state is State.AWAY:
+        if state is VisitState.AWAY:
             self.away += 1
         self.ledger.enter(state, visit.is_home)
 
     def enqueue(self, visit: Visit, now_s: float) -> None:
-        self.enter(visit, State.QUEUED, now_s)
+        self.enter(visit, VisitState.QUEUED, now_s)
         visit.place = self.queue.append(visit)
 
     def unqueue(self, visit: Visit, now_s: float) -> None:
@@ -63,12 +63,12 @@ class Register:
 
     def leave(self, visit: Visit) -> None:
         """It is nowhere for as long as an event is handled."""
-        if visit.state is State.ARRIVED:
+        if visit.state is VisitState.ARRIVED:
             return
-        if visit.state is State.AWAY:
+        if visit.state is VisitState.AWAY:
             self.away -= 1
         self.ledger.leave(visit.state, visit.is_home)
-        visit.state = State.ARRIVED
+        visit.state = VisitState.ARRIVED
 
     def give_back(self, visit: Visit) -> None:
         """A neighbor's request is its own again."""

@@ -11,7 +11,7 @@ from random import Random
 from spillover.core.overflow.facts import NodeFacts
 from spillover.model.load import LoadReport
 
-BEAT_S = 0.25
+HEARTBEAT_S = 0.25
 """Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
 reports else, of which the shell may leave out those that repeat others, but not for longer."""
 
@@ -24,7 +24,7 @@ class Gossip:
     def __init__(self, period_s: float, random: Random, now_s: float) -> None:
         self._period_s = period_s
         self._report_s = now_s + random.random() * period_s
-        self._beat_s = now_s + BEAT_S if period_s > BEAT_S else math.inf
+        self._beat_s = now_s + HEARTBEAT_S if period_s > HEARTBEAT_S else math.inf
         self.next_s = min(self._report_s, self._beat_s)
         """When one of the two is due next."""
         self.sequence = 0
@@ -57,7 +57,7 @@ class Gossip:
     def beat_due(self, now_s: float) -> bool:
         if self._beat_s > now_s:
             return False
-        self._beat_s = _after(self._beat_s, BEAT_S, now_s)
+        self._beat_s = _after(self._beat_s, HEARTBEAT_S, now_s)
         self.next_s = min(self._report_s, self._beat_s)
         return True
 

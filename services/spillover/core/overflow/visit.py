@@ -12,7 +12,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 
 
-class State(StrEnum):
+class VisitState(StrEnum):
     """Where the request is now, as seen from here. The names are those of the ledger.
 
     ARRIVED lasts only while an event is handled: on its way in, or back from a neighbor.
@@ -52,7 +52,7 @@ class Visit:
         self.origin = origin
         self.is_home = origin == HOME
         self.deadline_s = deadline_s
-        self.state = State.ARRIVED
+        self.state = VisitState.ARRIVED
         self.since_s = now_s
         """When the present state began."""
         self.queued_s = 0.0
@@ -70,7 +70,7 @@ class Visit:
     @property
     def is_new(self) -> bool:
         """Not accepted yet, so that it may still be refused."""
-        return self.state is State.ARRIVED and not self.tried
+        return self.state is VisitState.ARRIVED and not self.tried
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """An answer given here, with what the visit has cost so far."""
@@ -86,5 +86,5 @@ def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
         if visit.is_home:
             home[visit.state] += 1
         else:
-            foreign["handed_on" if visit.state is State.AWAY else visit.state] += 1
+            foreign["handed_on" if visit.state is VisitState.AWAY else visit.state] += 1
     return home, foreign

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from spillover.model.signals.signal import Signal
 
 
-class Tally:
+class Counters:
     """A counter with one count for each set of label values, all known ahead: rates start at 0
     instead of out of nothing, and the label sets are bounded by what is listed here."""
 
@@ -38,7 +38,7 @@ class Tally:
         return family
 
 
-class Spread:
+class Histogram:
     """A histogram without labels of its own. Buckets are upper bounds, inclusive."""
 
     __slots__ = ("_bounds", "_counts", "_signal", "_sum")

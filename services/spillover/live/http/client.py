@@ -19,7 +19,7 @@ from typing import Any
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.connection import Body, Connection, Exchange, OnEnd, Response
+from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.model.errors import NotDelivered, PeerError
@@ -37,7 +37,7 @@ class _Awaited(asyncio.Future[Response]):
     """The future of an answer. Who cancels it ends the exchange in the same breath: what has not
     been sent by then never is."""
 
-    exchange: Exchange | None = None
+    exchange: OutgoingRequest | None = None
 
     def settle(self, came_to: Response | BaseException) -> None:
         """As an exchange's `on_end`."""
@@ -152,13 +152,13 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | Body = b"",
         timeout_s: float | None,
-    ) -> Exchange:
+    ) -> OutgoingRequest:
         """As `request`, but `on_end` is called with what the future would give or raise: at once
         when it is known, a turn of the loop and some microseconds before a future tells."""
         parts = body if isinstance(body, tuple) else (body,)
         head = self._server.head(method, path, headers, sum(map(len, parts)))
         limits = self._body_limit_bytes, self._excerpt_bytes
-        exchange = Exchange(method, self._server.url + path, on_end, *limits)
+        exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
         if timeout_s is not None:
             if timeout_s <= 0:
                 exchange.break_off("no time was left to send it")
@@ -202,7 +202,7 @@ class HttpClient:
         lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
         answer = _Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
-        exchange = Exchange("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
+        exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
         self._dispatch(exchange, head, (b"",))
         try:
@@ -250,7 +250,7 @@ class HttpClient:
         self._closing.discard(connection)
         self._ended.set()
 
-    def _dispatch(self, exchange: Exchange, head: bytes, body: Body) -> None:
+    def _dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         connection = self._take_idle()
         if connection is not None:
             connection.send(exchange, head, body)
@@ -274,7 +274,7 @@ class HttpClient:
         return self._connections_max - len(self._open) - len(self._connecting)
 
     def _connect_for(
-        self, exchange: Exchange | None, head: bytes = b"", body: Body = ()
+        self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
         task = asyncio.get_running_loop().create_task(self._connect())
@@ -300,7 +300,11 @@ class HttpClient:
         return connection
 
     def _connected(
-        self, exchange: Exchange | None, head: bytes, body: Body, task: asyncio.Task[Connection]
+        self,
+        exchange: OutgoingRequest | None,
+        head: bytes,
+        body: Body,
+        task: asyncio.Task[Connection],
     ) -> None:
         self._connecting.discard(task)
         self._ended.set()
@@ -349,7 +353,7 @@ def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> No
         opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
-async def _while_heard(exchange: Exchange, answer: _Awaited, silence_s: float) -> None:
+async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: float) -> None:
     """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
     rest_s = silence_s
     while not answer.done():

@@ -57,7 +57,7 @@ within the call that sends the request. What it raises closes the connection."""
 
 
 @dataclass(slots=True, eq=False)
-class Exchange:
+class OutgoingRequest:
     """One request on its way to an answer, and what has to end when it ends."""
 
     method: str
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._writes = writes
         self._moving = moving
         self._body: bytes | bytearray = b""
-        self.exchange: Exchange | None = None
+        self.exchange: OutgoingRequest | None = None
         self.idle_since_s = 0.0
         self._await_answer()
 
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
-    def send(self, exchange: Exchange, head: bytes, body: Body) -> None:
+    def send(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
         self.exchange = exchange
         exchange.connection = self
@@ -251,7 +251,9 @@ class Connection(asyncio.Protocol):
         if self._overhead_bytes > OVERHEAD_LIMIT_BYTES:
             self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
 
-    def _stream(self, exchange: Exchange, on_body: Callable[[bytes | bytearray], None]) -> None:
+    def _stream(
+        self, exchange: OutgoingRequest, on_body: Callable[[bytes | bytearray], None]
+    ) -> None:
         status = self._parser.get_status_code()
         if status != 200:
             name = f"{exchange.method} {exchange.url}"
@@ -265,7 +267,7 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001  it belongs to whoever reads the stream
             exchange.fail(error)
 
-    def _finish(self, exchange: Exchange, answer: Response) -> None:
+    def _finish(self, exchange: OutgoingRequest, answer: Response) -> None:
         if exchange.connection is not self:
             return
         self.exchange = None
@@ -348,16 +350,16 @@ class Connection(asyncio.Protocol):
         elif self._answer is None and self._fault is None and self.exchange is not None:
             self._end_answer(self.exchange, reusable=self._parser.should_keep_alive())
 
-    def _is_excerpt(self, exchange: Exchange) -> bool:
+    def _is_excerpt(self, exchange: OutgoingRequest) -> bool:
         """Whether the beginning of this answer's body is enough."""
         refuses = not 200 <= self._parser.get_status_code() <= 299
         return refuses and exchange.excerpt_bytes is not None and exchange.on_body is None
 
-    def _end_answer(self, exchange: Exchange, *, reusable: bool) -> None:
+    def _end_answer(self, exchange: OutgoingRequest, *, reusable: bool) -> None:
         self._reusable = reusable
         status, body = self._parser.get_status_code(), bytes(self._body)
         self._answer = Response(status, self._headers, body, exchange.sent_s, time.monotonic())
 
 
-def _too_long(exchange: Exchange) -> str:
+def _too_long(exchange: OutgoingRequest) -> str:
     return f"the body of the answer exceeds {exchange.body_limit_bytes} bytes"

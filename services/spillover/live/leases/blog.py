@@ -18,7 +18,7 @@ from typing import Any
 from spillover.core.leases import events as ev
 from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.blog import EPOCH, BlogMember
-from spillover.core.leases.machine import State
+from spillover.core.leases.machine import Phase
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.live.leases.renewal.lease import Lease
 from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
@@ -38,7 +38,7 @@ class BlogMachine:
         self._join_due_s = math.inf
         self._shutdown_s = settings.times.max_shutdown_ms / 1000.0
         self._leave_to_s = math.inf
-        self.state = State.NEW
+        self.state = Phase.NEW
         self.is_down = False
         self.problem: str | None = None
 
@@ -49,24 +49,24 @@ class BlogMachine:
     def handle(self, event: Any, now_s: float) -> list[Any]:
         """As `core.leases.machine` does, with the events that there are here."""
         told = self._heard_of_store(event)
-        if self.state in {State.NEW, State.JOINING}:
+        if self.state in {Phase.NEW, Phase.JOINING}:
             return told + self._enter(event, now_s)
-        if self.state is State.FINISHED:
+        if self.state is Phase.FINISHED:
             return []
-        if isinstance(event, ev.Drain) and self.state is State.MEMBER:
-            self.state = State.LEAVING
+        if isinstance(event, ev.Drain) and self.state is Phase.MEMBER:
+            self.state = Phase.LEAVING
             self._leave_to_s = now_s + self._shutdown_s
         commands = self._member.handle(event, now_s)
         if any(isinstance(command, ev.Finished) for command in commands):
-            self.state = State.FINISHED
+            self.state = Phase.FINISHED
         elif now_s >= self._leave_to_s:
             # Whatever still runs has had its time; it cannot be stopped.
-            self.state = State.FINISHED
+            self.state = Phase.FINISHED
             commands.append(ev.Finished())
         return told + commands
 
     def next_deadline(self) -> float:
-        if self.state is State.FINISHED:
+        if self.state is Phase.FINISHED:
             return math.inf
         return min(self._join_due_s, self._leave_to_s, self._member.next_deadline())
 
@@ -74,15 +74,15 @@ class BlogMachine:
         """Ask, and again a little later, until there is an answer; whatever it is: by this rule
         nobody knows whether another process of the same id lives."""
         if isinstance(event, ev.Drain):
-            self.state, self._join_due_s = State.FINISHED, math.inf
+            self.state, self._join_due_s = Phase.FINISHED, math.inf
             return [ev.Finished()]
-        if isinstance(event, ev.Answered) and self.state is State.JOINING:
-            self.state, self._join_due_s = State.MEMBER, math.inf
+        if isinstance(event, ev.Answered) and self.state is Phase.JOINING:
+            self.state, self._join_due_s = Phase.MEMBER, math.inf
             return self._member.handle(ev.Started(), now_s)
         if isinstance(event, ev.AskFailed):
             self._join_due_s = now_s + self._retry_s
         elif isinstance(event, ev.Started) or now_s >= self._join_due_s:
-            self.state, self._join_due_s = State.JOINING, math.inf
+            self.state, self._join_due_s = Phase.JOINING, math.inf
             return [ev.AskJoin(JOIN_NUMBER, now_s)]
         return []
 

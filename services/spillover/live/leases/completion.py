@@ -9,7 +9,7 @@ import logging
 import math
 from typing import Any
 
-from spillover.core.leases.machine import State
+from spillover.core.leases.machine import Phase
 from spillover.live.handlers.calls import one_line
 from spillover.live.process.logs import Message
 from spillover.model.errors import RunError
@@ -21,7 +21,7 @@ class MemberFailed(RunError):
     """An error of Spillover's own ended the member; the log has it in full."""
 
 
-class Outcome:
+class Completion:
     """Of one member, on its loop. What is set once stays."""
 
     def __init__(self, node: str) -> None:
@@ -76,7 +76,7 @@ class Outcome:
 class FailedMachine:
     """In the place of a machine that can be trusted no more: it has finished, and does nothing."""
 
-    state = State.FINISHED
+    state = Phase.FINISHED
     is_down = False
 
     def __init__(self, problem: str) -> None:

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from spillover.core.leases import events as ev
-from spillover.live.engine.metric_types import Spread, Tally, gauges
+from spillover.live.engine.metric_types import Counters, Histogram, gauges
 from spillover.live.leases.shell import LeaseGroup
 from spillover.model.signals import leases as signals
 from spillover.model.signals.signal import LOOP_LAG
@@ -32,11 +32,11 @@ class LeaseMetrics(Collector):
 
     def __init__(self, member: LeaseGroup) -> None:
         self._member = member
-        moves = Tally(signals.MOVES, [()])
-        events = Tally(signals.EVENTS, [(event,) for event in EVENTS_TOLD])
-        failures = Tally(signals.HANDLER_FAILURES, [()])
+        moves = Counters(signals.MOVES, [()])
+        events = Counters(signals.EVENTS, [(event,) for event in EVENTS_TOLD])
+        failures = Counters(signals.HANDLER_FAILURES, [()])
         self._moves, self._events, self._failures = moves.counts, events.counts, failures.counts
-        self._lag = Spread(signals.RENEW_LAG)
+        self._lag = Histogram(signals.RENEW_LAG)
         self._written = (moves, events, failures, self._lag)
         self.registry = CollectorRegistry()
         self.registry.register(self)

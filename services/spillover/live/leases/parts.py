@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from spillover.core.leases import events as ev
 from spillover.core.leases.agenda import MemberSettings
-from spillover.core.leases.machine import LeaseMember, State
+from spillover.core.leases.machine import LeaseMember, Phase
 from spillover.live.leases.blog import BlogMachine, UnwatchedLeases, blog_asks
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.live.leases.renewal.lease import Lease
@@ -27,7 +27,7 @@ class Machine(Protocol):
     """A member's machine, and what is told of it."""
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> Phase: ...
 
     @property
     def is_down(self) -> bool: ...

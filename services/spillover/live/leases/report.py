@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from spillover.core.leases.blog import EPOCH
-from spillover.core.leases.machine import State
+from spillover.core.leases.machine import Phase
 from spillover.core.leases.records import Allocation, Snapshot
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.live.leases.completion import FailedMachine
@@ -129,9 +129,9 @@ class GroupReport:
             return "not_ready", f"member {member.node} {ended}"
         if member.draining:
             return "draining", f"member {member.node} is handing over"
-        if member.machine.state is State.WAITING:
+        if member.machine.state is Phase.WAITING:
             return "id_taken", f"member {member.node} waits for another one of its id"
-        if member.machine.state is not State.MEMBER:
+        if member.machine.state is not Phase.MEMBER:
             problem = member.machine.problem or "it has not been let in yet"
             return "joining", f"member {member.node} is joining: {problem}"
         down_since_s = member.down_since_s
@@ -147,7 +147,7 @@ class GroupReport:
         machine = self.member.machine
         if isinstance(machine, FailedMachine):
             return f"has failed: {machine.problem}"
-        if machine.state is State.FINISHED and not self.member.drain_wanted:
+        if machine.state is Phase.FINISHED and not self.member.drain_wanted:
             return "has left the group; its log says why"
         return None
 

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 from spillover.core.leases import events as ev
 from spillover.core.leases.agenda import MemberSettings
-from spillover.core.leases.machine import State
+from spillover.core.leases.machine import Phase
 from spillover.live.engine.loop_lag import LoopLag
 from spillover.live.handlers.calls import one_line
-from spillover.live.leases.completion import FailedMachine, Outcome
+from spillover.live.leases.completion import Completion, FailedMachine
 from spillover.live.leases.event_log import EventLog, Observer, OnEvent
 from spillover.live.leases.handlers import Handler, HandlerRunner, check_handler
 from spillover.live.leases.hints import Hints
@@ -106,7 +106,7 @@ class LeaseGroup:
 
     async def __aenter__(self) -> Self:
         self._loop = loop = asyncio.get_running_loop()
-        self._outcome = Outcome(self.node)
+        self._outcome = Completion(self.node)
         self._joined: asyncio.Future[None] = loop.create_future()
         self._runner = HandlerRunner(self._handler, self._handler_ended)
         self._leases = self._parts.make_leases(self._renewer_says, self._renewed)
@@ -159,7 +159,7 @@ class LeaseGroup:
 
     @property
     def draining(self) -> bool:
-        return self.drain_wanted or self.machine.state in {State.LEAVING, State.FINISHED}
+        return self.drain_wanted or self.machine.state in {Phase.LEAVING, Phase.FINISHED}
 
     @property
     def held(self) -> dict[int, int]:
@@ -244,7 +244,7 @@ class LeaseGroup:
                 self._begin(self._ask(command))
             else:
                 self._interpreters[type(command)](command)
-        if self.machine.state in {State.MEMBER, State.WAITING} and not self._joined.done():
+        if self.machine.state in {Phase.MEMBER, Phase.WAITING} and not self._joined.done():
             self._joined.set_result(None)
         self._arm()
 
@@ -266,7 +266,7 @@ class LeaseGroup:
 
     def _hints_lost(self, error: PeerError) -> None:
         """Told once, until they are heard again; before it has joined, that tells."""
-        if self.machine.state in {State.MEMBER, State.WAITING} and not self._is_deaf:
+        if self.machine.state in {Phase.MEMBER, Phase.WAITING} and not self._is_deaf:
             self._is_deaf = True
             _log.warning(Message("no messages on the group's channels", reason=str(error)))
 
@@ -282,7 +282,7 @@ class LeaseGroup:
 
     def _woke(self) -> None:
         self._wake, self._wake_s = None, math.inf
-        self._feed(ev.Woke())
+        self._feed(ev.TimerFired())
 
     def _handler_ended(self, lease: Lease, problem: str | None) -> None:
         partition, epoch = lease.partition, lease.epoch

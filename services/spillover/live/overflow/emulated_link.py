@@ -48,17 +48,17 @@ class Faults(NamedTuple):
 class Parcel:
     """One message that was sent."""
 
-    __slots__ = ("_outbox", "deliver", "due_s", "lose", "waits")
+    __slots__ = ("_emulated_link", "deliver", "due_s", "lose", "waits")
 
     def __init__(
         self,
-        outbox: Outbox | None,
+        emulated_link: EmulatedLink | None,
         due_s: float,
         deliver: Callable[[], None] | None,
         lose: Callable[[], None] | None,
         waits: bool,  # noqa: FBT001 - made in one place
     ) -> None:
-        self._outbox = outbox
+        self._emulated_link = emulated_link
         self.due_s = due_s
         self.deliver = deliver
         self.lose = lose
@@ -71,17 +71,17 @@ class Parcel:
 
     def withdraw(self) -> bool:
         """Take it out, if it still waits: neither of its callables will be called."""
-        if self.deliver is None or self._outbox is None:
+        if self.deliver is None or self._emulated_link is None:
             return False
         self.deliver = self.lose = None
-        self._outbox.withdrawn()
+        self._emulated_link.withdrawn()
         return True
 
 
 _GONE = Parcel(None, 0.0, None, None, waits=False)
 
 
-class Outbox:
+class EmulatedLink:
     """One direction of a link. `random` draws what is lost, `clock` is that of `timers`.
 
     Once the timers are closed, what is still in it stays there and is never heard of again.

@@ -11,8 +11,8 @@ import math
 import time
 from typing import NamedTuple
 
-from spillover.live.overflow.foreign_requests import Visitors
-from spillover.live.overflow.home_requests import Reception
+from spillover.live.overflow.foreign_requests import ForeignRequests
+from spillover.live.overflow.home_requests import HomeRequests
 
 TELL_EVERY_S = 3.0
 """So often a drain says what it waits for."""
@@ -35,8 +35,8 @@ class Left(NamedTuple):
     """Of asynchronous requests, that nobody has fetched: they are in memory alone."""
 
     @classmethod
-    def of(cls, reception: Reception, visitors: Visitors) -> Left:
-        return cls(len(reception) + len(visitors), reception.unfetched)
+    def of(cls, home_requests: HomeRequests, foreign_requests: ForeignRequests) -> Left:
+        return cls(len(home_requests) + len(foreign_requests), home_requests.unfetched)
 
     def __str__(self) -> str:
         parts = []
@@ -48,15 +48,18 @@ class Left(NamedTuple):
 
 
 async def wait_for_the_end(
-    reception: Reception, visitors: Visitors, timeout_s: float, results_timeout_s: float
+    home_requests: HomeRequests,
+    foreign_requests: ForeignRequests,
+    timeout_s: float,
+    results_timeout_s: float,
 ) -> None:
     """Return when nothing is left, or after `timeout_s`. Where only results are left, they are
     waited for no longer than `results_timeout_s` from now or from when the last of them came."""
     begun_s = time.monotonic()
     told_s = -math.inf
     while True:
-        left, now_s = Left.of(reception, visitors), time.monotonic()
-        results_until_s = max(begun_s, reception.result_s) + results_timeout_s
+        left, now_s = Left.of(home_requests, foreign_requests), time.monotonic()
+        results_until_s = max(begun_s, home_requests.result_s) + results_timeout_s
         until_s = begun_s + timeout_s
         if not left.requests:
             until_s = min(until_s, results_until_s)
@@ -65,12 +68,14 @@ async def wait_for_the_end(
         if now_s >= told_s + TELL_EVERY_S:
             told_s = now_s
             _log.info("%swaits for %s, at most %.1f s more", ENDING, left, until_s - now_s)
-        await _sign(reception, visitors, min(until_s - now_s, LOOK_EVERY_S))
+        await _sign(home_requests, foreign_requests, min(until_s - now_s, LOOK_EVERY_S))
 
 
-async def _sign(reception: Reception, visitors: Visitors, timeout_s: float) -> None:
+async def _sign(
+    home_requests: HomeRequests, foreign_requests: ForeignRequests, timeout_s: float
+) -> None:
     """Wait until there may be less left than before."""
-    parts = (reception, visitors)
+    parts = (home_requests, foreign_requests)
     for part in parts:
         part.settled.clear()
     waits = [asyncio.ensure_future(part.settled.wait()) for part in parts]

@@ -1,6 +1,6 @@
 """The requests that neighbors have handed over, and the way back of their answers.
 
-Each waits on the exchange on which it came. What goes back leaves through the outbox of its link,
+Each waits on the exchange on which it came. What goes back leaves through the emulated link,
 as everything that goes there: late, and not at all if the link loses it.
 """
 
@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
-from spillover.live.overflow.emulated_link import Outbox, Parcel
+from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
 from spillover.live.overflow.home_requests import WAITERS_MAX, Waiter
 from spillover.model.request import Answer, Refusal, Request
 
@@ -27,28 +27,28 @@ class Settling(asyncio.Future[Settled]):
     because the link has lost it."""
 
     waited_s = 0.0
-    """How long it waited in the outbox, once it is settled: what emulates the link back."""
+    """How long it waited on the emulated link, once it is settled: what emulates the link back."""
     lost = False
     """Whether it is canceled because the link has lost the answer. Its asker must not be told
     anything then: the connection is to be broken off."""
     parcel: Parcel | None = None
-    """The answer in the outbox."""
+    """The answer on the emulated link."""
     key = (ev.HOME, "")
     """By which link it came, and its id."""
 
 
-class Visitors:
-    """All of them, by ref. `outboxes` are those of the links, by neighbor index."""
+class ForeignRequests:
+    """All of them, by ref. `emulated_links` are those of the links, by neighbor index."""
 
     def __init__(
         self,
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
-        outboxes: Sequence[Outbox],
+        emulated_links: Sequence[EmulatedLink],
     ) -> None:
         self._next_ref = next_ref
         self._feed = feed
-        self._outboxes = outboxes
+        self._emulated_links = emulated_links
         self._waiting: dict[int, Settling] = {}
         self._refs: dict[tuple[int, str], int] = {}
         self._waiters: dict[int, tuple[Waiter, ...]] = {}
@@ -78,7 +78,7 @@ class Visitors:
         """The visit of this request that is under way, from one neighbor or from any."""
         if origin is not None:
             return self._refs.get((origin, request_id))
-        refs = (self._refs.get((y, request_id)) for y in range(len(self._outboxes)))
+        refs = (self._refs.get((y, request_id)) for y in range(len(self._emulated_links)))
         return next((ref for ref in refs if ref is not None), None)
 
     def wait(self, ref: int, waiter: Waiter) -> bool:
@@ -113,7 +113,7 @@ class Visitors:
         future = self._waiting.get(ref)
         if future is not None:
             arrive = partial(self._arrive, ref, settled, time.monotonic())
-            future.parcel = self._outboxes[origin].send(arrive, partial(self._lose, ref))
+            future.parcel = self._emulated_links[origin].send(arrive, partial(self._lose, ref))
 
     def close(self) -> None:
         """The node ends: whoever still waits is told by a canceled future."""

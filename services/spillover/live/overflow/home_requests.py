@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.idempotency import Entry, Names
+from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Refusal, Request
 
@@ -49,14 +49,14 @@ class FutureWaiter:
         return future.result() if future.done() and not future.cancelled() else None
 
 
-class Reception:
+class HomeRequests:
     """The home's side of all requests. `feed` hands events to the machine, `next_ref` makes the
     refs of visits. `on_quiet` is called whenever there may be nothing left to wait for."""
 
     def __init__(
         self,
         cluster: ClusterId,
-        names: Names,
+        names: IdempotencyTable,
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
     ) -> None:
@@ -64,7 +64,7 @@ class Reception:
         self._names = names
         self._next_ref = next_ref
         self._feed = feed
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, IdempotencyRecord] = {}
         self._refusal: ev.Refuse | None = None
         self.closed = False
         """Nothing is taken any more: the node ends."""
@@ -85,13 +85,13 @@ class Reception:
         self._names.expire(time.monotonic())
         return self._names.unfetched
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> IdempotencyRecord | None:
         """The entry of this name, if it is under way or its answer is still kept."""
         return self._names.find(name, time.monotonic())
 
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
-    ) -> Entry | ev.Refuse:
+    ) -> IdempotencyRecord | ev.Refuse:
         """Take a request in, one that is new or may run again; one that came without a name is
         given one here."""
         ref = self._next_ref()
@@ -100,21 +100,21 @@ class Reception:
         if not request.keyed:
             request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
         mark = fingerprint(request) if request.keyed else None
-        entry = Entry(request, ref, mark, asynchronous=asynchronous)
+        entry = IdempotencyRecord(request, ref, mark, asynchronous=asynchronous)
         self._names.open(entry)
         self._entries[ref] = entry
         self._refusal = None
         self._feed(ev.Arrived(ref, request, deadline_s))
         return self._taken(entry)
 
-    def _taken(self, entry: Entry) -> Entry | ev.Refuse:
+    def _taken(self, entry: IdempotencyRecord) -> IdempotencyRecord | ev.Refuse:
         if self._refusal is not None:
             return self._refusal
         if entry.lasting:
             self._names.accept(entry)
         return entry
 
-    def wait(self, entry: Entry, waiter: Waiter) -> bool:
+    def wait(self, entry: IdempotencyRecord, waiter: Waiter) -> bool:
         """Have `waiter` called once with the answer, or with None if the node ends before. False
         if too many wait for it. Not for entries that have their answer."""
         if len(entry.waiters) >= WAITERS_MAX:
@@ -122,20 +122,20 @@ class Reception:
         entry.waiters = (*entry.waiters, waiter)
         return True
 
-    def leave(self, entry: Entry, waiter: Waiter) -> None:
+    def leave(self, entry: IdempotencyRecord, waiter: Waiter) -> None:
         """Wait no longer."""
         entry.waiters = tuple(other for other in entry.waiters if other is not waiter)
 
-    def fetch(self, entry: Entry) -> None:
+    def fetch(self, entry: IdempotencyRecord) -> None:
         """Its answer has been given to somebody who came for it."""
         self._names.fetch(entry)
         self.settled.set()
 
-    def abandon(self, entry: Entry) -> None:
+    def abandon(self, entry: IdempotencyRecord) -> None:
         """Its client has gone, and nobody else knows its name."""
         self._feed(ev.Cancelled(entry.ref))
 
-    def cancel(self, entry: Entry) -> None:
+    def cancel(self, entry: IdempotencyRecord) -> None:
         """End it wherever it is; its answer tells what came of that."""
         self._feed(ev.CancelAsked(entry.ref))
 
@@ -145,7 +145,7 @@ class Reception:
         self._names.withdraw(self._entries.pop(command.ref))
         self._refusal = command
 
-    def answered(self, ref: int, answer: Answer) -> Entry:
+    def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)
         self._names.settle(entry, answer, time.monotonic())
         waiters, entry.waiters = entry.waiters, ()

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from spillover.core.overflow.idempotency import Names
+from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.live.engine.metric_types import Spread, Tally, gauges
+from spillover.live.engine.metric_types import Counters, Histogram, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.model.request import Answer, Outcome, Refusal
@@ -29,22 +29,22 @@ FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 class NodeMetrics(Collector):
     """What the node counts. Every label set is bounded by the neighbors and the outcomes."""
 
-    def __init__(self, machine: NodeMachine, timers: Timers, names: Names) -> None:
+    def __init__(self, machine: NodeMachine, timers: Timers, names: IdempotencyTable) -> None:
         self._machine = machine
         self._timers = timers
         self._names = names
         ends = [*(outcome.value for outcome in Outcome), REFUSED]
         neighbors = machine.neighbors.ids
-        requests = Tally(signals.REQUESTS, [(end,) for end in ends])
-        received = Tally(signals.RECEIVED, product(neighbors, ends))
-        forwards = Tally(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
-        refusals = Tally(signals.REFUSALS, [(reason.value,) for reason in Refusal])
+        requests = Counters(signals.REQUESTS, [(end,) for end in ends])
+        received = Counters(signals.RECEIVED, product(neighbors, ends))
+        forwards = Counters(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
+        refusals = Counters(signals.REFUSALS, [(reason.value,) for reason in Refusal])
         self._requests, self._received = requests.counts, received.counts
         self._refusals = refusals.counts
         self._forwards = forwards.counts
-        self._system_time = Spread(signals.SYSTEM_TIME)
-        self._queue_wait = Spread(signals.QUEUE_WAIT)
-        self._hops = Spread(signals.HOPS)
+        self._system_time = Histogram(signals.SYSTEM_TIME)
+        self._queue_wait = Histogram(signals.QUEUE_WAIT)
+        self._hops = Histogram(signals.HOPS)
         self._written = (
             requests, refusals, received, forwards,
             self._system_time, self._queue_wait, self._hops,

@@ -1,7 +1,7 @@
 """The way to one neighbor: requests handed to it, and the stream of its reports.
 
 Each request is one POST that is held open until the answer comes back on it. It leaves through the
-outbox of this direction of the link, which emulates the delay and the faults; the neighbor does the
+emulated link of this direction, which has the delay and the faults; the neighbor does the
 same with its answers and reports.
 
 A cancel that somebody waits for is a call of its own, since closing the connection would close the
@@ -25,10 +25,10 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Exchange, StreamRefused
+from spillover.live.http.connection import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
-from spillover.live.overflow.emulated_link import GIVEN_UP_AFTER_S, Outbox, Parcel
+from spillover.live.overflow.emulated_link import GIVEN_UP_AFTER_S, EmulatedLink, Parcel
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import ClusterId
@@ -79,7 +79,7 @@ class _Away:
         self.command = command
         self.decided_s = decided_s
         self.parcel: Parcel | None = None
-        self.asked: Exchange | None = None
+        self.asked: OutgoingRequest | None = None
         """None as long as it has not left."""
         self.cancels = 0
         """How often its cancel was sent."""
@@ -89,8 +89,8 @@ class PeerLink:
     """The sending side of a link, to the neighbor with index `neighbor`. `agreement` has what the
     two have said of each other.
 
-    Everything leaves through `outbox`. `feed` takes the events that come of it; `on_forward` hears
-    what became of each forward: answered, refused, lost or recalled.
+    Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
+    hears what became of each forward: answered, refused, lost or recalled.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class PeerLink:
         neighbor: int,
         cluster: ClusterId,
         url: str,
-        outbox: Outbox,
+        emulated_link: EmulatedLink,
         away_max: int,
         agreement: Agreement,
         timers: Timers,
@@ -111,7 +111,7 @@ class PeerLink:
     ) -> None:
         self.neighbor = neighbor
         self.cluster = cluster
-        self._outbox = outbox
+        self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
         self._random = random
@@ -152,7 +152,7 @@ class PeerLink:
     ) -> asyncio.Future[Response]:
         """A question about the federation. It is not delayed, but no link that is cut carries it:
         the future raises NotDelivered then, and else as that of HttpClient."""
-        if self._outbox.cut:
+        if self._emulated_link.cut:
             cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
             cut.set_exception(NotDelivered(f"the link to cluster {self.cluster} is cut"))
             return cut
@@ -166,7 +166,7 @@ class PeerLink:
 
     def forward(self, command: ev.Forward) -> None:
         away = self._away[command.ref] = _Away(command, time.monotonic())
-        away.parcel = self._outbox.send(partial(self._send, away), partial(self._lose, away))
+        away.parcel = self._emulated_link.send(partial(self._send, away), partial(self._lose, away))
 
     def recall(self, ref: int) -> None:
         """Cancel a forward whose answer nobody waits for: unsent it never leaves, else its
@@ -258,7 +258,7 @@ class PeerLink:
         if self._awaits(away):
             away.cancels += 1
             again = partial(self._cancel_later, away)
-            self._outbox.send(partial(self._post_cancel, away), again)
+            self._emulated_link.send(partial(self._post_cancel, away), again)
 
     def _awaits(self, away: _Away) -> bool:
         return self._away.get(away.command.ref) is away
@@ -299,7 +299,7 @@ class PeerLink:
         while True:
             self._heard = self._malformed = False
             try:
-                silence_s = STREAM_SILENCE_S + 2 * self._outbox.delay_s
+                silence_s = STREAM_SILENCE_S + 2 * self._emulated_link.delay_s
                 await self._client.stream_lines(path, self._hear, silence_s=silence_s)
                 reason = "the stream was ended"
             except StreamRefused as refused:
@@ -332,7 +332,7 @@ class PeerLink:
         if not self._heard:
             self._heard = True
             self._agreement.heard()
-        self._feed(ev.Heard(self.neighbor, report))
+        self._feed(ev.ReportReceived(self.neighbor, report))
 
     def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
         """Once for each stream of reports: a neighbor at fault may send many."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from spillover.core.overflow.reporting import BEAT_S
+from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.model.load import LoadReport
 
 SAID_TIMES = 3
@@ -37,7 +37,7 @@ class Repeats:
         if content != self._content:
             self._content = content
             self._times = 0
-        elif self._times >= SAID_TIMES and now_s + self._period_s <= self._said_s + BEAT_S:
+        elif self._times >= SAID_TIMES and now_s + self._period_s <= self._said_s + HEARTBEAT_S:
             return False  # the next one comes early enough
         self._times += 1
         self._said_s = now_s

@@ -1,6 +1,6 @@
 """The streams on which neighbors hear this node's reports: one long-lived response each.
 
-Lines leave through the outboxes of the links, in order with all else and as late; one that is lost
+Lines leave through the emulated links, in order with all else and as late; one that is lost
 or cut off there is not sent again, nor is one that a reader has no room for: the next says more.
 How many streams there can be is bounded. A neighbor that comes back after its connection was cut
 off without a word gets a new stream, and the oldest one ends.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spillover.live.overflow import wire
-from spillover.live.overflow.emulated_link import Outbox
+from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.report_repeats import Repeats
 from spillover.model.load import LoadReport
 
@@ -46,13 +46,14 @@ class ReportStream:
 
 
 class ReportStreams:
-    """All streams of a node, whose reports are `period_s` apart. `outboxes` lead to its neighbors,
-    by index."""
+    """All streams of a node, whose reports are `period_s` apart. `emulated_links` lead to its
+    neighbors, by index.
+    """
 
-    def __init__(self, outboxes: Sequence[Outbox], period_s: float) -> None:
-        self._outboxes = list(outboxes)
+    def __init__(self, emulated_links: Sequence[EmulatedLink], period_s: float) -> None:
+        self._emulated_links = list(emulated_links)
         self._repeats = Repeats(period_s)
-        self._streams: list[list[ReportStream]] = [[] for _ in outboxes]
+        self._streams: list[list[ReportStream]] = [[] for _ in emulated_links]
         self._closed = False
 
     def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
@@ -76,7 +77,9 @@ class ReportStreams:
     def tell(self, report: LoadReport) -> None:
         """Say it in all streams, unless they have heard as much, as far as can be known: where a
         link is made to lose what leaves, or holds it up, all is said, and for a while after it."""
-        if any(outbox.cut or outbox.faults.loss for outbox in self._outboxes):
+        if any(
+            emulated_link.cut or emulated_link.faults.loss for emulated_link in self._emulated_links
+        ):
             self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
             self.publish(wire.encode_report(report))
@@ -85,10 +88,10 @@ class ReportStreams:
         """Put a line in all streams, on each link when it leaves there. One instant for all: what
         is as late on several links then takes one wake of the loop."""
         now_s = time.monotonic()
-        for streams, outbox in zip(self._streams, self._outboxes, strict=True):
+        for streams, emulated_link in zip(self._streams, self._emulated_links, strict=True):
             if streams:
                 put = partial(_put_in_each, streams, line)
-                outbox.send(put, _drop, waits=False, now_s=now_s)
+                emulated_link.send(put, _drop, waits=False, now_s=now_s)
 
     def close(self) -> None:
         """End all streams. Comes first when a node stops: an open one holds up the server."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from spillover.core.overflow.idempotency import Entry
+from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.process.logs import REQUESTS_LOGGER, Message
 from spillover.model.request import Answer
 
 _log = logging.getLogger(REQUESTS_LOGGER)
 
 
-def log_request(entry: Entry, answer: Answer) -> None:
+def log_request(entry: IdempotencyRecord, answer: Answer) -> None:
     """Costs next to nothing unless the logger is set to INFO."""
     if not _log.isEnabledFor(logging.INFO):
         return

@@ -1,7 +1,7 @@
 """One cluster node as a running thing: the machine, its timers, links and servers, joined.
 
-Clients' requests come in at the `home_requests`, those of neighbors are `foreign_requests`; everything else
-happens through commands. No rule is made here: what the machine says is done.
+Clients' requests come in at the `home_requests`, those of neighbors are `foreign_requests`;
+everything else happens through commands. No rule is made here: what the machine says is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import DEGRADED
-from spillover.core.overflow.idempotency import Names
+from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
@@ -31,16 +31,16 @@ from spillover.live.handlers.make import make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Peers
-from spillover.live.overflow.emulated_link import Faults, Outbox
+from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
-from spillover.live.overflow.foreign_requests import Visitors
-from spillover.live.overflow.home_requests import FutureWaiter, Reception
+from spillover.live.overflow.foreign_requests import ForeignRequests
+from spillover.live.overflow.home_requests import FutureWaiter, HomeRequests
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
-from spillover.live.process.allocator import FreedMemory
+from spillover.live.overflow.room import Room
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
@@ -59,9 +59,6 @@ class NodeShell:
     topology was read, its name if None. Raises InputError for a handler that
     cannot be imported, and for a neighbor without a url.
     """
-
-    _roomy_bytes = 0
-    """Up to here answers that are kept have given way already."""
 
     def __init__(
         self,
@@ -90,14 +87,15 @@ class NodeShell:
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop, finest_alarm)
         self.writes = WriteBatch(loop)
-        held = self._held = self.machine.held
-        self._freed = FreedMemory()
+        held = self.machine.held
         self.moving = Moving(loop, held, self._moved)
-        self.names = Names(topology.result_ttl_s, topology.result_limit, held.limit_bytes)
+        kept = (topology.result_ttl_s, topology.result_limit, held.limit_bytes)
+        self.names = IdempotencyTable(*kept)
+        self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
         faults = _stream(seed, f"faults/{cluster_id}")
-        self._outboxes = [Outbox(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
-        self.streams = ReportStreams(self._outboxes, topology.gossip_period_ms / 1e3)
+        self._emulated = [EmulatedLink(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
+        self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
         self._condition = self.machine.condition
@@ -105,21 +103,19 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self.reception = Reception(self.cluster.id, self.names, self._next_ref, self.feed)
-        self.visitors = Visitors(self._next_ref, self.feed, self._outboxes)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, self._next_ref, self.feed)
+        self.foreign_requests = ForeignRequests(self._next_ref, self.feed, self._emulated)
         self._driver = Driver(
             *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
         )
-        self._links = [
-            self._make_link(y, neighbor.id, neighbor.url) for y, neighbor in enumerate(neighbors)
-        ]
+        self._links = [self._make_link(y, n.id, n.url) for y, n in enumerate(neighbors)]
 
     # --- life ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
         machine, since what it would do next is not known."""
-        self._driver.start(ev.Woke())
+        self._driver.start(ev.TimerFired())
         async with asyncio.TaskGroup() as group:
             for link in self._links:
                 group.create_task(link.listen(), name=f"reports of {link.cluster}")
@@ -130,17 +126,19 @@ class NodeShell:
         """Drain, and wait until nothing is left to run, to answer or to be fetched; see
         `ending.wait_for_the_end` for the limits."""
         self.feed(ev.Drain())
-        await wait_for_the_end(self.reception, self.visitors, timeout_s, results_timeout_s)
+        await wait_for_the_end(
+            self.home_requests, self.foreign_requests, timeout_s, results_timeout_s
+        )
 
     @property
     def left(self) -> Left:
         """What would be lost if the node ended now."""
-        return Left.of(self.reception, self.visitors)
+        return Left.of(self.home_requests, self.foreign_requests)
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server. Whoever still
         waits is told by a canceled future that there will be no answer."""
-        self.reception.closed = self.visitors.closed = True
+        self.home_requests.closed = self.foreign_requests.closed = True
         self._driver.close()
         for close in self.on_close:
             close()
@@ -149,8 +147,8 @@ class NodeShell:
             await link.close()
         await self.workers.close()
         self.timers.close()
-        self.reception.close()
-        self.visitors.close()
+        self.home_requests.close()
+        self.foreign_requests.close()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -162,18 +160,18 @@ class NodeShell:
 
     def visit_of(self, request_id: str) -> Visit | None:
         """The visit here of a request that a neighbor has handed over."""
-        ref = self.visitors.ref_of(request_id)
+        ref = self.foreign_requests.ref_of(request_id)
         return None if ref is None else self.machine.register.visits.get(ref)
 
     async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
         waiter = FutureWaiter()
-        waits = self.visitors.wait(visit.ref, waiter)
+        waits = self.foreign_requests.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
         if waits:
             await asyncio.wait([waiter.future], timeout=timeout_s)
-            self.visitors.leave(visit.ref, waiter)
+            self.foreign_requests.leave(visit.ref, waiter)
         return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -192,11 +190,6 @@ class NodeShell:
         return self._links[neighbor].ask(method, path, body, timeout_s)
 
     @property
-    def held_bytes(self) -> int:
-        """All that counts for `held_limit_bytes`."""
-        return self.machine.held.request_bytes + self.moving.bytes + self.names.kept_bytes
-
-    @property
     def now_s(self) -> float:
         """The node's clock: monotonic, of this machine alone."""
         return time.monotonic()
@@ -209,12 +202,12 @@ class NodeShell:
         loss: float | None = None,
         cut: bool | None = None,
     ) -> None:
-        """Change what is emulated on the way to this neighbor; see `Outbox.set_faults`."""
-        self._outboxes[neighbor].set_faults(delay_s=delay_s, loss=loss, cut=cut)
+        """Change what is emulated on the way to this neighbor; see `EmulatedLink.set_faults`."""
+        self._emulated[neighbor].set_faults(delay_s=delay_s, loss=loss, cut=cut)
 
     def link_faults(self, neighbor: int) -> Faults:
         """What is emulated on the way to this neighbor: (delay_s, loss, cut)."""
-        return self._outboxes[neighbor].faults
+        return self._emulated[neighbor].faults
 
     def _next_ref(self) -> int:
         self._refs += 1
@@ -224,7 +217,8 @@ class NodeShell:
 
     def _interpreters(self) -> dict[type, Callable[[Any], None]]:
         return {
-            ev.Accepted: self._accepted,
+            # A journal's place: complete before anything is told.
+            ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
@@ -233,7 +227,7 @@ class NodeShell:
             ev.AskCancel: lambda command: self._links[command.neighbor].ask_cancel(command.ref),
             ev.Reply: self._reply,
             ev.Publish: self._publish,
-            ev.Beat: lambda _: self.streams.publish(wire.HEARTBEAT),
+            ev.Heartbeat: lambda _: self.streams.publish(wire.HEARTBEAT),
         }
 
     def _forward(self, command: ev.Forward) -> None:
@@ -243,15 +237,15 @@ class NodeShell:
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused(command.reason)
-            self.reception.refused(command)
+            self.home_requests.refused(command)
         else:
             self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)
-            self.visitors.ended(command.ref, None)  # it may have been accepted before
-            self.visitors.send_back(command.ref, command, command.origin)
+            self.foreign_requests.ended(command.ref, None)  # it may have been accepted before
+            self.foreign_requests.send_back(command.ref, command, command.origin)
 
     def _reply(self, command: ev.Reply) -> None:
         if command.origin != ev.HOME:
-            self.visitors.ended(command.ref, command.answer)
+            self.foreign_requests.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))
@@ -262,34 +256,18 @@ class NodeShell:
         ref, answer, origin = command.ref, command.answer, command.origin
         if origin != ev.HOME:
             self.metrics.foreign_ended(self.machine.neighbors.ids[origin], answer.outcome.value)
-            self.visitors.send_back(ref, answer, origin)
+            self.foreign_requests.send_back(ref, answer, origin)
             return
         self.metrics.home_ended(answer)
-        log_request(self.reception.answered(ref, answer), answer)
+        log_request(self.home_requests.answered(ref, answer), answer)
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
-        self._make_room()
-
-    def _accepted(self, _: ev.Accepted) -> None:
-        """A journal's place: complete before anything is told."""
-        if self._held.total_bytes > self._roomy_bytes:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Answers that are kept give way to whatever else is held, at once where that is more than
-        since the last report; where it is less, they may take the room with the next one."""
-        self._roomy_bytes = taken_bytes = self._held.total_bytes
-        self._freed.note(taken_bytes)
-        self.names.make_room(self._held.limit_bytes - taken_bytes)
+        self.room.make()
 
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
-        self.names.expire(self.now_s)
-        self._make_room()
-        held_bytes = self.held_bytes
-        self._freed.note(held_bytes)
-        self._freed.give_back(held_bytes, time.monotonic())
+        self.room.on_report(self.now_s)
         self._tell_condition()
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
@@ -345,7 +323,7 @@ class NodeShell:
             neighbor=y,
             cluster=cluster,
             url=url,
-            outbox=self._outboxes[y],
+            emulated_link=self._emulated[y],
             away_max=self.machine.settings.away_limit,
             agreement=self.peers.agreements[y],
             timers=self.timers,

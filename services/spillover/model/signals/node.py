@@ -3,6 +3,7 @@ no other place names a metric. All carry the label `cluster` besides those liste
 
 from __future__ import annotations
 
+from spillover.model.signals.signal import LOOP_LAG as LOOP_LAG  # noqa: PLC0414 - nodes have it too
 from spillover.model.signals.signal import Signal
 
 DURATION_BUCKETS_S = (

@@ -104,7 +104,7 @@ class SimMember:
                 self.machine.running.add(partition)
                 commands.append(ev.RunHandler(partition, epoch, math.inf))
         self._carry_out(commands)
-        self.feed(ev.Woke())
+        self.feed(ev.TimerFired())
 
     def silence(self) -> None:
         """The process is gone; another life of the node may follow."""
@@ -148,7 +148,7 @@ class SimMember:
         if due_s != self._wake_s or self._finished:
             return  # an earlier one has come between
         self._wake_s = math.inf
-        self._handle(ev.Woke(), max(due_s, self._now_s))
+        self._handle(ev.TimerFired(), max(due_s, self._now_s))
 
     def _carry_out(self, commands: list[Any]) -> None:
         for command in commands:

@@ -23,7 +23,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.visit import State
+from spillover.core.overflow.visit import VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
@@ -155,7 +155,7 @@ class Checker:
                 self._ended(cluster, life, command, now_s)
         if isinstance(event, _PLACING):
             visit = cluster.machine.register.visits.get(event.ref)
-            if visit is not None and visit.state is State.QUEUED:
+            if visit is not None and visit.state is VisitState.QUEUED:
                 life.tickets += 1
                 life.line.append((life.tickets, event.ref))
                 life.places[event.ref] = life.tickets
@@ -191,7 +191,7 @@ class Checker:
             if first == ref:
                 return
             visit = visits.get(first)
-            if visit is not None and visit.state is State.QUEUED:
+            if visit is not None and visit.state is VisitState.QUEUED:
                 late = visits[ref].request.id if ref in visits else ref
                 what = f"{late} is started before {visit.request.id}, which queued earlier"
                 self._fail(what, now_s, cluster)

@@ -90,7 +90,7 @@ class FaultyCluster(SimCluster):
         """What has reached the paused cluster."""
         self._services: dict[int, Service] = {}
         self._clients: dict[int, Callable[[], None]] = {}
-        self.visitors: dict[Leg, None] = {}
+        self.foreign_requests: dict[Leg, None] = {}
         """Connections on which neighbors wait here, in the order in which they came."""
         self._peers: list[tuple[FaultyCluster, int, tuple[Channel, Channel]]] = []
         self.links: list[PeerLink] = []
@@ -228,7 +228,7 @@ class FaultyCluster(SimCluster):
         """The machine takes the instant it was to be woken for, or a later one if it slept."""
         now_s = self.clock.now_s()
         self._handling = True
-        self._handle(ev.Woke(), due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
+        self._handle(ev.TimerFired(), due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
         while self._inbox:
             self._handle(self._inbox.popleft(), now_s)
         self._handling = False
@@ -243,7 +243,7 @@ class FaultyCluster(SimCluster):
         for link, listener in zip(self.links, self.listeners, strict=True):
             link.close()
             listener.close()
-        for leg in self.visitors:
+        for leg in self.foreign_requests:
             leg.link.reset(leg)
         for reader, (_, _, (out, _)) in zip(self.readers, self._peers, strict=True):
             if reader is not None:
@@ -251,8 +251,9 @@ class FaultyCluster(SimCluster):
                 out.send(partial(listener.ended, number), None, may_be_lost=False)
         unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
         clients = [*self._clients.values(), *unread]
-        for held in (self._clients, self._kernel, self.visitors, self._services, self._waiting):
-            held.clear()
+        held = (self._clients, self._kernel, self.foreign_requests, self._services, self._waiting)
+        for each in held:
+            each.clear()
         for on_lost in clients:
             on_lost()
 

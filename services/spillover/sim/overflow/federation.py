@@ -57,7 +57,7 @@ class SimCluster:
             ev.Refuse: self._refuse,
             ev.Reply: self._reply,
             ev.Publish: lambda command: self._tell(command.report),
-            ev.Beat: lambda _: self._tell(None),
+            ev.Heartbeat: lambda _: self._tell(None),
         }
         self._arm()
 
@@ -105,7 +105,7 @@ class SimCluster:
     def _wake(self, armed_s: float) -> None:
         if armed_s == self._wake_s:
             self._wake_s = float("inf")
-            self.feed(ev.Woke())
+            self.feed(ev.TimerFired())
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class SimCluster:
     def _tell(self, report: LoadReport | None) -> None:
         self.reports += len(self.peers)
         for y, peer in enumerate(self.peers):
-            event = ev.Heard(self.mirror[y], report)
+            event = ev.ReportReceived(self.mirror[y], report)
             self._world.at(self._world.now_s + self._delays_s[y], peer.feed, event)
 
 

@@ -100,7 +100,7 @@ class Listener:
         if stream == self._stream:
             self._heard = True
             self._last_s = self._world.now_s
-            self._own.feed(ev.Heard(self._link.neighbor, report))
+            self._own.feed(ev.ReportReceived(self._link.neighbor, report))
 
     def _break_off(self, stream: int) -> None:
         if stream != self._stream:

@@ -152,7 +152,7 @@ class PeerLink:
         """The request is there. Where no process listens the kernel says so; one that stands still
         reads it later."""
         if self._there.alive:
-            self._there.visitors[leg] = None
+            self._there.foreign_requests[leg] = None
             self._there.deliver(self._read, leg)
         else:
             refused = partial(self._tell, leg, ev.ForwardRefused(leg.command.ref))
@@ -160,7 +160,7 @@ class PeerLink:
 
     def _read(self, leg: Leg) -> None:
         if leg.over:
-            self._there.visitors.pop(leg, None)
+            self._there.foreign_requests.pop(leg, None)
             return
         command = leg.command
         leg.arrived_s = self._world.now_s
@@ -181,7 +181,7 @@ class PeerLink:
 
     def _send_back(self, leg: Leg, deliver: partial[None]) -> None:
         if leg.over:
-            self._there.visitors.pop(leg, None)
+            self._there.foreign_requests.pop(leg, None)
         else:
             broken = partial(self._leave, leg, ev.ForwardLost(leg.command.ref))
             leg.back = self._back.send(deliver, broken)
@@ -193,7 +193,7 @@ class PeerLink:
         self._leave(leg, ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s))
 
     def _leave(self, leg: Leg, event: Any) -> None:
-        self._there.visitors.pop(leg, None)
+        self._there.foreign_requests.pop(leg, None)
         self._tell(leg, event)
 
     def reset(self, leg: Leg) -> None:
@@ -208,8 +208,8 @@ class PeerLink:
 
     def _abandon(self, leg: Leg) -> None:
         """Nobody is there to take an answer: one that has not left never does."""
-        if leg in self._there.visitors:
-            del self._there.visitors[leg]
+        if leg in self._there.foreign_requests:
+            del self._there.foreign_requests[leg]
             if leg.back is not None:
                 leg.back.withdraw()
             if leg.there is not None:
@@ -222,7 +222,7 @@ class PeerLink:
             self._cancel_later(leg)
 
     def _cancel_read(self, leg: Leg) -> None:
-        if leg in self._there.visitors and leg.there is not None:
+        if leg in self._there.foreign_requests and leg.there is not None:
             self._there.feed(ev.CancelAsked(leg.there))
         else:
             self._cancel_later(leg)

@@ -26,7 +26,7 @@ OnProgress: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServerPlan:
     """The fewest servers found, alone and networked; `judged` is how many runs that took."""
 
     cluster_ids: tuple[ClusterId, ...]
@@ -80,7 +80,7 @@ class Planner:
         asked = {arrival.cluster for arrival in schedule}
         self._asked = [cluster in asked for cluster in topology.cluster_ids]
 
-    def plan(self) -> Plan:
+    def plan(self) -> ServerPlan:
         """Raises InputError where no number of servers keeps the limit."""
         p99_ms = self._judged(self._most, networked=False)
         worst_ms = max(p99_ms)
@@ -94,7 +94,7 @@ class Planner:
             )
         isolated = self._isolated()
         networked = self._networked(isolated)
-        return Plan(
+        return ServerPlan(
             self._topology.cluster_ids,
             isolated,
             networked,

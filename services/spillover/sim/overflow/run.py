@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from spillover.core.overflow.reporting import BEAT_S
+from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
@@ -132,7 +132,7 @@ def check_length(topology: Topology, last_s: float) -> None:
 
     Counted are a report of each cluster over each of its links, and its own turn, each period.
     """
-    period_s = min(topology.gossip_period_ms / 1e3, BEAT_S)
+    period_s = min(topology.gossip_period_ms / 1e3, HEARTBEAT_S)
     at_once = len(topology.clusters) + 2 * len(topology.links)
     if last_s * at_once / period_s > REPORTS_MAX:
         longest_s = REPORTS_MAX / at_once * period_s

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from spillover.model.extras import check_extra
 from spillover.tools.bench.machine import describe_machine
-from spillover.tools.bench.model import BenchResult, Plan, Stage
+from spillover.tools.bench.model import BenchPlan, BenchResult, Stage
 from spillover.tools.bench.session import Session
 
 BENCHES = {
@@ -36,7 +36,7 @@ _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
 """By benchmark and extra. Peers that are missing are left out of the comparison."""
 
 
-def run_bench(name: str, plan: Plan, say: Callable[[str], None]) -> BenchResult:
+def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchResult:
     """Run one of `BENCHES`. Raises InputError if a package is missing or `plan.case` names
     nothing, RunError if something that is measured fails."""
     check_extra("a benchmark", "bench", *_PACKAGES)

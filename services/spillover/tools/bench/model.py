@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchPlan:
     """How a benchmark is run."""
 
     runs: int = 5
@@ -106,7 +106,7 @@ class BenchResult:
     """All of one benchmark."""
 
     name: str
-    plan: Plan
+    plan: BenchPlan
     machine: dict[str, Any]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]

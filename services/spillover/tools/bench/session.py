@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spillover.model.errors import InputError, RunError
-from spillover.tools.bench.model import Figure, Plan, Row, Side, Stage, Value
+from spillover.tools.bench.model import BenchPlan, Figure, Row, Side, Stage, Value
 
 
 class Session:
     """Collects what the stages find. `say` gets each line of progress."""
 
-    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: BenchPlan, say: Callable[[str], None]) -> None:
         self.plan = plan
         self.say = say
         self.rows: list[Row] = []

@@ -25,7 +25,7 @@ _END_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What is to be computed, and where to."""
 
     names: Sequence[str]
@@ -38,7 +38,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """What became of the figures of a plan, by name."""
 
     computed: dict[str, Record] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Listener(Protocol):
     def failed(self, name: str, reason: str) -> None: ...
 
 
-def run_plan(plan: Plan, listener: Listener, outcome: Outcome) -> None:
+def run_plan(plan: RunPlan, listener: Listener, outcome: RunOutcome) -> None:
     """Compute the figures of a plan. A figure that fails does not keep the others from being
     computed; an interrupt ends at once, and `outcome` and the directory hold what is finished."""
     waiting = []
@@ -132,11 +132,11 @@ def _workers(count: int, directory: Path) -> Iterator[list[_Worker]]:
 
 
 def _feed(
-    plan: Plan,
+    plan: RunPlan,
     waiting: list[str],
     workers: list[_Worker],
     listener: Listener,
-    outcome: Outcome,
+    outcome: RunOutcome,
 ) -> None:
     rest = iter(waiting)
     for worker in workers:
@@ -150,14 +150,16 @@ def _feed(
                 _hand_out(plan, worker, rest, listener)
 
 
-def _hand_out(plan: Plan, worker: _Worker, rest: Iterator[str], listener: Listener) -> None:
+def _hand_out(plan: RunPlan, worker: _Worker, rest: Iterator[str], listener: Listener) -> None:
     worker.name = next(rest, None)
     if worker.name is not None:
         listener.started(worker.name)
         worker.connection.send(Task(worker.name, plan.effort, plan.seed, plan.directory))
 
 
-def _hear(plan: Plan, worker: _Worker, name: str, listener: Listener, outcome: Outcome) -> None:
+def _hear(
+    plan: RunPlan, worker: _Worker, name: str, listener: Listener, outcome: RunOutcome
+) -> None:
     """Take one piece of news from a worker; without a figure afterwards, it is free."""
     try:
         news = worker.connection.recv()

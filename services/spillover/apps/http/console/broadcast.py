@@ -14,7 +14,7 @@ from spillover.live.process.logs import OncePerPeriod
 
 LISTENERS_MAX = 32
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 """So often a listener hears something, even if there is nothing new: the page can tell a service
 that is silent from one that is gone."""
 
@@ -78,7 +78,7 @@ class Broadcast:
         seen = 0
         while not self._closed:
             try:
-                async with asyncio.timeout(BEAT_S), self._news:
+                async with asyncio.timeout(HEARTBEAT_S), self._news:
                     await self._news.wait_for(lambda: self._closed or self._number > seen)  # noqa: B023
             except TimeoutError:
                 yield BEAT

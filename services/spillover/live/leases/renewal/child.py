@@ -18,7 +18,7 @@ from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import ProgressGuard
 from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent, Parent
-from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.renewal.rounds import Rounds
 
 BEGIN, END, NOW = b"b", b"e", b"n"
@@ -37,7 +37,7 @@ class Renewal:
     """One process's work."""
 
     def __init__(
-        self, plan: Plan, memory: LeaseMemory, link: socket.socket, parent: Parent | NoParent
+        self, plan: RenewalPlan, memory: LeaseMemory, link: socket.socket, parent: Parent | NoParent
     ) -> None:
         self._plan = plan
         self._memory = memory
@@ -136,13 +136,13 @@ class Renewal:
             return  # full, or closed: the next read tells
 
 
-def read_plan(link: socket.socket) -> Plan:
+def read_plan(link: socket.socket) -> RenewalPlan:
     """Its length in ten digits, then itself. Raises EOFError if the member ended before that."""
     size = _exactly(link, 10)
-    return Plan(**json.loads(_exactly(link, int(size))))
+    return RenewalPlan(**json.loads(_exactly(link, int(size))))
 
 
-def pack_plan(plan: Plan) -> bytes:
+def pack_plan(plan: RenewalPlan) -> bytes:
     """What `read_plan` reads."""
     text = json.dumps(plan.as_dict()).encode()
     return b"%010d" % len(text) + text

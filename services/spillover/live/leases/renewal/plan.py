@@ -6,7 +6,7 @@ Plain values only. How it is made from a group's settings is in `settings`.
 from __future__ import annotations
 
 
-class Plan:
+class RenewalPlan:
     """All of it, with the URL's password, which is why it is no argument of the command line."""
 
     __slots__ = (

@@ -24,7 +24,7 @@ from spillover.live.leases.renewal.child import BEGIN, END, NOW
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.lease import Lease
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
-from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.renewal.spawn import PROCESS, Worker, start_process, start_thread
 from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
@@ -70,7 +70,7 @@ class LeaseRenewer:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RenewalPlan,
         on_event: Callable[[Any], None],
         *,
         on_lag: Callable[[float], None] = lambda _: None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.memory import LeaseMemory
-from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, run_script
 
 Pairs = list[tuple[int, int]]
@@ -18,7 +18,7 @@ Pairs = list[tuple[int, int]]
 class Rounds:
     """The renewals of one member, one after another."""
 
-    def __init__(self, plan: Plan, memory: LeaseMemory) -> None:
+    def __init__(self, plan: RenewalPlan, memory: LeaseMemory) -> None:
         self._plan = plan
         self._memory = memory
         self._connection = RespConnection(

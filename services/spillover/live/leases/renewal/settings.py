@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from spillover.core.leases.records import check_name
 from spillover.live.leases.redis_values import GroupKeys
-from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.scripts import load_script
 from spillover.live.redis.connection import check_options
 from spillover.model.errors import InputError
@@ -29,7 +29,7 @@ def make_plan(
     rule: str = "guarded",
     balance: str = "count",
     max_progress_ms: float | None = None,
-) -> Plan:
+) -> RenewalPlan:
     """`max_progress_ms`: how long a handler that reports progress may be silent; None: for ever.
     Raises InputError."""
     check_name("lease member", "node", node)
@@ -49,7 +49,7 @@ def make_plan(
         incarnation,
         round(times.max_lease_ms),
     )
-    return Plan(
+    return RenewalPlan(
         address=parse_address(url),
         keys=list(GroupKeys.of(group).hashes),
         script=script.text,

@@ -14,7 +14,7 @@ import spillover
 from spillover.live.leases.renewal.child import Renewal, pack_plan
 from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.parent import NoParent
-from spillover.live.leases.renewal.plan import Plan
+from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError
 
@@ -71,7 +71,7 @@ class Worker:
         return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def start_process(plan: Plan, memory: LeaseMemory) -> Worker:
+def start_process(plan: RenewalPlan, memory: LeaseMemory) -> Worker:
     """Raises OSError if none can be started."""
     ours, theirs = socket.socketpair()
     with theirs:
@@ -89,7 +89,7 @@ def start_process(plan: Plan, memory: LeaseMemory) -> Worker:
     return worker
 
 
-def start_thread(plan: Plan, memory: LeaseMemory) -> Worker:
+def start_thread(plan: RenewalPlan, memory: LeaseMemory) -> Worker:
     """The same work in this process: late whenever this process is busy. Raises RunError if there
     is no room for a thread."""
     ours, theirs = socket.socketpair()

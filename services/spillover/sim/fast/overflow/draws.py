@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillover.sim.fast.compile import inlined, inner
-from spillover.sim.fast.overflow.state import State
+from spillover.sim.fast.overflow.state import KernelState
 
 WORDS = 624
 SHIFT = 397
@@ -42,7 +42,7 @@ def _tempered(word: int) -> int:
 
 
 @inlined
-def _word(s: State, x: int) -> int:
+def _word(s: KernelState, x: int) -> int:
     """32 random bits of cluster x."""
     cluster = s.clusters[x]
     if cluster.twister_at >= WORDS:
@@ -54,7 +54,7 @@ def _word(s: State, x: int) -> int:
 
 
 @inner
-def draw(s: State, x: int) -> float:
+def draw(s: KernelState, x: int) -> float:
     """Uniform in [0, 1) with 53 bits, as `random.Random.random`."""
     upper = _word(s, x) >> 5
     lower = _word(s, x) >> 6

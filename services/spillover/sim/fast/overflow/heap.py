@@ -7,11 +7,11 @@ happens in the order made. What an event means is not known here.
 from __future__ import annotations
 
 from spillover.sim.fast.compile import inlined
-from spillover.sim.fast.overflow.state import State
+from spillover.sim.fast.overflow.state import KernelState
 
 
 @inlined
-def push(s: State, at_s: float, what: int) -> None:
+def push(s: KernelState, at_s: float, what: int) -> None:
     """Let `what` happen at `at_s`."""
     run = s.run[0]
     heap = s.under.heap
@@ -33,7 +33,7 @@ def push(s: State, at_s: float, what: int) -> None:
 
 
 @inlined
-def pop(s: State) -> int:
+def pop(s: KernelState) -> int:
     """Take out the next event: what it is. When it was due is left in `run`."""
     run = s.run[0]
     heap = s.under.heap

@@ -35,7 +35,7 @@ from spillover.sim.fast.overflow.queue import (
 )
 from spillover.sim.fast.overflow.reporting import hear_first, report_in_turn
 from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
-from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, State
+from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
 
 GOES_ON = 0
 NEEDS_ROOM = 1
@@ -43,7 +43,7 @@ OVER = 2
 
 
 @inlined
-def forward(s: State, slot: int, x: int, y: int) -> None:
+def forward(s: KernelState, slot: int, x: int, y: int) -> None:
     """Hand it to the neighbor at place y."""
     run, under = s.run[0], s.under
     one, cluster = under.slots[slot], s.clusters[x]
@@ -59,7 +59,7 @@ def forward(s: State, slot: int, x: int, y: int) -> None:
 
 
 @inner
-def hand_on(s: State, slot: int, x: int, problem: int) -> bool:
+def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
     """No server is free: ask the policy, and forward if it says so."""
     choice = choose(s, slot, x, problem)
     if choice == KEEP:
@@ -69,14 +69,14 @@ def hand_on(s: State, slot: int, x: int, problem: int) -> bool:
 
 
 @inlined
-def problem_at(s: State, slot: int, x: int) -> int:
+def problem_at(s: KernelState, slot: int, x: int) -> int:
     """What speaks against joining the queue of cluster x, or FREE."""
     one = s.under.slots[slot]
     return objection(s.clusters[x], one.depth, one.deadline_s - s.run[0].now_s)
 
 
 @inlined
-def arrive_home(s: State, request: int) -> None:
+def arrive_home(s: KernelState, request: int) -> None:
     """`_arrived` and `_place_new`, from a client."""
     run = s.run[0]
     x = s.requests.home[request]
@@ -95,7 +95,7 @@ def arrive_home(s: State, request: int) -> None:
 
 
 @inlined
-def arrive_forwarded(s: State, slot: int) -> None:
+def arrive_forwarded(s: KernelState, slot: int) -> None:
     """`_arrived` and `_place_new`, from a neighbor."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
@@ -116,7 +116,7 @@ def arrive_forwarded(s: State, slot: int) -> None:
 
 
 @inlined
-def come_back(s: State, slot: int) -> int:
+def come_back(s: KernelState, slot: int) -> int:
     """What was away is at the cluster before in the path again: that cluster."""
     one = s.under.slots[slot]
     one.depth -= 1
@@ -127,7 +127,7 @@ def come_back(s: State, slot: int) -> int:
 
 
 @inlined
-def place_again(s: State, slot: int) -> None:
+def place_again(s: KernelState, slot: int) -> None:
     """`_forward_refused` and `_place_again`: decide again, without that neighbor."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
@@ -150,7 +150,7 @@ def place_again(s: State, slot: int) -> None:
 
 
 @inlined
-def go_on(s: State, slot: int) -> None:
+def go_on(s: KernelState, slot: int) -> None:
     """The event that a request under way has waited for."""
     under = s.under
     one = under.slots[slot]
@@ -172,7 +172,7 @@ def go_on(s: State, slot: int) -> None:
 
 
 @inlined
-def expire(s: State, request: int) -> None:
+def expire(s: KernelState, request: int) -> None:
     """`_woke`, for the deadline of one request: at its home and wherever else it is held."""
     under = s.under
     slot = s.requests.slot[request]
@@ -195,7 +195,7 @@ def expire(s: State, request: int) -> None:
 
 
 @kernel
-def begin(s: State) -> None:
+def begin(s: KernelState) -> None:
     """Order the first report of each cluster, which falls on a random phase
     (`core.overflow.reporting`).
     """
@@ -204,7 +204,7 @@ def begin(s: State) -> None:
 
 
 @kernel
-def advance(s: State, events: int) -> int:
+def advance(s: KernelState, events: int) -> int:
     """Let at most so many things happen; whether it goes on, needs room for more, or is over."""
     run, requests = s.run[0], s.requests
     count = len(requests.time_s)

@@ -9,7 +9,7 @@ import math
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.rules import learn
-from spillover.sim.fast.overflow.state import NOBODY, State
+from spillover.sim.fast.overflow.state import NOBODY, KernelState
 
 DONE = 1
 EXPIRED = 2
@@ -30,7 +30,7 @@ OVERDUE = 6
 
 
 @inlined
-def take_slot(s: State, request: int, deadline_s: float) -> int:
+def take_slot(s: KernelState, request: int, deadline_s: float) -> int:
     """A slot for a request that has come to its home."""
     run, under = s.run[0], s.under
     run.slots_free -= 1
@@ -51,7 +51,7 @@ def take_slot(s: State, request: int, deadline_s: float) -> int:
 
 
 @inlined
-def give_back(s: State, slot: int) -> None:
+def give_back(s: KernelState, slot: int) -> None:
     """Nothing of this request is under way any more."""
     run = s.run[0]
     s.under.free[run.slots_free] = slot
@@ -59,7 +59,7 @@ def give_back(s: State, slot: int) -> None:
 
 
 @inlined
-def end(s: State, request: int, outcome: int, at_s: float) -> None:
+def end(s: KernelState, request: int, outcome: int, at_s: float) -> None:
     """The home's client has its answer at `at_s`."""
     run = s.run[0]
     s.requests.outcome[request] = outcome
@@ -68,7 +68,7 @@ def end(s: State, request: int, outcome: int, at_s: float) -> None:
 
 
 @inlined
-def end_done(s: State, slot: int, at_s: float) -> None:
+def end_done(s: KernelState, slot: int, at_s: float) -> None:
     """The same for a request that was served, with its figures."""
     one = s.under.slots[slot]
     s.requests.system_time_ms[one.request] = one.total_s * 1e3
@@ -77,7 +77,7 @@ def end_done(s: State, slot: int, at_s: float) -> None:
 
 
 @inlined
-def start(s: State, slot: int, x: int) -> None:
+def start(s: KernelState, slot: int, x: int) -> None:
     """Run it on a free server of cluster x. Of unlike servers behind one queue the fastest."""
     one, cluster = s.under.slots[slot], s.clusters[x]
     service_s = cluster.work_s
@@ -95,7 +95,7 @@ def start(s: State, slot: int, x: int) -> None:
 
 
 @inlined
-def free_server(s: State, slot: int, x: int) -> None:
+def free_server(s: KernelState, slot: int, x: int) -> None:
     """What ran is no longer running there."""
     s.clusters[x].free += 1
     if len(s.kind_s):
@@ -103,7 +103,7 @@ def free_server(s: State, slot: int, x: int) -> None:
 
 
 @inlined
-def enqueue(s: State, slot: int, x: int) -> None:
+def enqueue(s: KernelState, slot: int, x: int) -> None:
     """Join the end of the queue."""
     slots, cluster = s.under.slots, s.clusters[x]
     one = slots[slot]
@@ -121,7 +121,7 @@ def enqueue(s: State, slot: int, x: int) -> None:
 
 
 @inlined
-def unqueue(s: State, slot: int, x: int) -> None:
+def unqueue(s: KernelState, slot: int, x: int) -> None:
     """Leave the queue, from any place in it."""
     slots, cluster = s.under.slots, s.clusters[x]
     one = slots[slot]
@@ -137,7 +137,7 @@ def unqueue(s: State, slot: int, x: int) -> None:
 
 
 @inner
-def serve_queue(s: State, x: int) -> None:
+def serve_queue(s: KernelState, x: int) -> None:
     """Start what waits longest while a server is free."""
     run, cluster = s.run[0], s.clusters[x]
     while cluster.free > 0 and cluster.waiting > 0:
@@ -152,7 +152,7 @@ def serve_queue(s: State, x: int) -> None:
 
 
 @inner
-def finish(s: State, slot: int) -> None:
+def finish(s: KernelState, slot: int) -> None:
     """A service has ended: answer, learn from it, serve the next."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
@@ -177,7 +177,7 @@ def finish(s: State, slot: int) -> None:
 
 
 @inlined
-def answer(s: State, slot: int, at_s: float) -> None:
+def answer(s: KernelState, slot: int, at_s: float) -> None:
     """The visit at the present depth of the path ends, its answer leaves at `at_s`."""
     one = s.under.slots[slot]
     if one.depth > 0:

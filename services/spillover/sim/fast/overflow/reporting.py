@@ -15,11 +15,11 @@ from __future__ import annotations
 from spillover.policy.overflow.acceptance import accept_probability, neighborhood_reject_probability
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.state import State
+from spillover.sim.fast.overflow.state import KernelState
 
 
 @inlined
-def has_arrived(s: State, at_s: float, made: int) -> bool:
+def has_arrived(s: KernelState, at_s: float, made: int) -> bool:
     """Whether what was due at `at_s` comes before the event that is handled, or is it."""
     run = s.run[0]
     if at_s == run.now_s:
@@ -28,7 +28,7 @@ def has_arrived(s: State, at_s: float, made: int) -> bool:
 
 
 @inner
-def refresh(s: State, link: int) -> None:
+def refresh(s: KernelState, link: int) -> None:
     """Take over the newest report that has arrived over this link, if there is a newer one."""
     end = s.links[link]
     sender = s.clusters[end.peer]
@@ -49,7 +49,7 @@ def refresh(s: State, link: int) -> None:
 
 
 @inlined
-def _believe(s: State, link: int, number: int) -> None:
+def _believe(s: KernelState, link: int, number: int) -> None:
     """One that does not hear us accepts nothing from us, whatever it says of itself."""
     end, table = s.links[link], s.table
     sender = s.clusters[end.peer]
@@ -62,7 +62,7 @@ def _believe(s: State, link: int, number: int) -> None:
 
 
 @inner
-def publish(s: State, x: int) -> None:
+def publish(s: KernelState, x: int) -> None:
     """Report (P, R) and the queue to every neighbor."""
     run, cluster, table = s.run[0], s.clusters[x], s.table
     start, stop = cluster.links_from, cluster.links_to
@@ -90,13 +90,13 @@ def publish(s: State, x: int) -> None:
 
 
 @inlined
-def first_heard(s: State, link: int) -> int:
+def first_heard(s: KernelState, link: int) -> int:
     """The event that the first report has come over this link. Negative: it belongs to no slot."""
     return -1 - len(s.clusters) - link
 
 
 @inner
-def hear_first(s: State, link: int) -> None:
+def hear_first(s: KernelState, link: int) -> None:
     """The owner of the link hears its neighbor from now on, and says so."""
     x = s.links[link].owner
     s.table.known[link] = True
@@ -105,7 +105,7 @@ def hear_first(s: State, link: int) -> None:
 
 
 @inner
-def report_in_turn(s: State, x: int) -> None:
+def report_in_turn(s: KernelState, x: int) -> None:
     """The periodic report of cluster x, which orders the next."""
     run = s.run[0]
     publish(s, x)

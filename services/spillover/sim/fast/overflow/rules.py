@@ -19,7 +19,7 @@ from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.reporting import refresh
-from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, State
+from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
 
 PAPER = list(CHOOSERS).index("paper")
 TWO_CHOICE = list(CHOOSERS).index("two-choice")
@@ -78,7 +78,7 @@ def learn(cluster: Any, service_s: float) -> None:
 
 
 @inner
-def mark_eligible(s: State, slot: int, x: int) -> None:
+def mark_eligible(s: KernelState, slot: int, x: int) -> None:
     """Neighbors that accept, have not refused this visit, and have not had the request."""
     cluster, under, table = s.clusters[x], s.under, s.table
     depth = under.slots[slot].depth
@@ -95,7 +95,7 @@ def mark_eligible(s: State, slot: int, x: int) -> None:
 
 
 @inner
-def choose(s: State, slot: int, x: int, problem: int) -> int:
+def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
     """The neighbor to hand the request to, by its place among the neighbors of x, or KEEP;
     `problem` is what speaks against its joining the queue."""
     cluster, table, run = s.clusters[x], s.table, s.run[0]

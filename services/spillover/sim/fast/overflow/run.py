@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spillover.core.overflow.reporting import BEAT_S
+from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.model.ids import ClusterId
 from spillover.model.request import Outcome
 from spillover.model.schedule import Schedule
@@ -35,7 +35,7 @@ from spillover.sim.fast.overflow.arrivals import ArrivalArrays, arrays_of
 from spillover.sim.fast.overflow.kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow.rules import check_policy
-from spillover.sim.fast.overflow.state import Requests, State, grown, make_state
+from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
 
@@ -175,7 +175,7 @@ def _empty_requests(arrivals: ArrivalArrays) -> Requests:
     )
 
 
-def _first_state(topology: Topology, requests: Requests, seed: int, *, shared: bool) -> State:
+def _first_state(topology: Topology, requests: Requests, seed: int, *, shared: bool) -> KernelState:
     if not shared:
         return make_state(topology, requests, seed)
     kinds = server_kinds(topology)
@@ -186,7 +186,7 @@ def _first_state(topology: Topology, requests: Requests, seed: int, *, shared: b
     )
 
 
-def _run(state: State, on_progress: Callable[[int], None] | None) -> State:
+def _run(state: KernelState, on_progress: Callable[[int], None] | None) -> KernelState:
     while True:
         status = advance(state, EVENTS_AT_ONCE)
         if on_progress is not None:
@@ -197,12 +197,12 @@ def _run(state: State, on_progress: Callable[[int], None] | None) -> State:
             state = grown(state)
 
 
-def _beats(state: State) -> int:
+def _beats(state: KernelState) -> int:
     """Signs of life between reports, which tell nothing here but are counted with them."""
     run = state.run[0]
-    if run["period_s"] <= BEAT_S:
+    if run["period_s"] <= HEARTBEAT_S:
         return 0
-    return int(run["end_s"] / BEAT_S) * len(state.links)
+    return int(run["end_s"] / HEARTBEAT_S) * len(state.links)
 
 
 def _by_home(

@@ -134,7 +134,7 @@ class Requests(NamedTuple):
     hops: NDArray[np.int16]
 
 
-class State(NamedTuple):
+class KernelState(NamedTuple):
     """All that the kernel is given."""
 
     run: Records
@@ -150,7 +150,7 @@ class State(NamedTuple):
     kind_free: NDArray[np.int64]
 
 
-def make_state(topology: Topology, requests: Requests, seed: int) -> State:
+def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
     """The state before anything has happened, with the streams that the full engine draws from."""
     run = np.zeros(1, RUN)
     run["policy"] = list(CHOOSERS).index(topology.policy)
@@ -180,10 +180,10 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> State:
     depths, words = int(run["max_hops"][0]) + 2, 1 + (degree_max >> TRIED_SHIFT)
     under = _make_under(SLOTS_AT_FIRST, depths, words, events_besides)
     nothing = np.empty(0), np.empty(0, np.int64)
-    return State(run, clusters, links, table, reports, twisters, under, requests, *nothing)
+    return KernelState(run, clusters, links, table, reports, twisters, under, requests, *nothing)
 
 
-def grown(state: State) -> State:
+def grown(state: KernelState) -> KernelState:
     """The same state with room for twice as many requests under way."""
     run, old = state.run, state.under
     had = len(old.slots)

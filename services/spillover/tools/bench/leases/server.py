@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillover.live.redis.connection import open_client
 from spillover.testbed.redis import RedisPlace, redis_at
-from spillover.testbed.watchdog import Keeper
+from spillover.testbed.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -24,7 +24,7 @@ TIMEOUT_S = 5.0
 def own_redis(session: Session) -> Iterator[RedisPlace]:
     """It keeps nothing on disk and ends with the block, or with the benchmark. Raises InputError
     if there is no redis-server, RunError if it does not start."""
-    with Keeper() as keeper, redis_at(None, keeper) as place:
+    with Watchdog() as watchdog, redis_at(None, watchdog) as place:
         session.note(f"redis-server {place.version}, on loopback, nothing kept on disk")
         yield place
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spillover.model.errors import RunError
-from spillover.testbed.watchdog import Keeper, end_group
+from spillover.testbed.watchdog import Watchdog, end_group
 from spillover.tools.demo.leases.plan import LeasePlan
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
@@ -89,7 +89,7 @@ class Members:
         url: str,
         group: str,
         directory: Path,
-        keeper: Keeper,
+        watchdog: Watchdog,
         on_line: OnLine,
     ) -> None:
         self.all: dict[str, Member] = {}
@@ -97,7 +97,7 @@ class Members:
         self._url = url
         self._group = group
         self._directory = directory
-        self._keeper = keeper
+        self._keeper = watchdog
         self._on_line = on_line
         self._listening: list[asyncio.Task[None]] = []
 

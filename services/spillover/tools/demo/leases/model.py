@@ -11,7 +11,7 @@ from typing import Any
 
 from spillover.tools.demo.leases.checking import StreamCheck
 from spillover.tools.demo.leases.late_writes import LateWrites
-from spillover.tools.demo.leases.ownership import START, Mark, Standstill, Story
+from spillover.tools.demo.leases.ownership import START, Mark, OwnershipStory, Standstill
 from spillover.tools.demo.leases.plan import FROZEN, JOINED, KILLED, RESUMED, LeasePlan
 from spillover.tools.demo.leases.watching import Look
 
@@ -50,7 +50,7 @@ class LeaseDemoResult:
     applied_s: float
     """When the last record was seen to have been applied."""
     marks: list[Mark]
-    story: Story
+    story: OwnershipStory
     """Up to `ended_s`."""
     looks: list[Look]
     checks: list[StreamCheck]

@@ -67,7 +67,7 @@ class Standstill:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class OwnershipStory:
     """All of it, in order of time."""
 
     spans: list[Span]
@@ -104,7 +104,7 @@ class Story:
 
 def tell_story(
     lines: Iterable[Mapping[str, Any]], marks: Sequence[Mark], end_s: float, partitions: int
-) -> Story:
+) -> OwnershipStory:
     """Everything up to `end_s`; lines may come in any order, as from many pipes."""
     telling = _Telling(marks)
     ordered: list[tuple[float, int, Any]] = [(mark.at_s, 0, mark) for mark in marks]
@@ -182,13 +182,13 @@ class _Telling:
                 self._close(span, at_s, "taken")
             self._begin(partition, node, int(line["epoch"]), at_s)
 
-    def end(self, end_s: float, partitions: int) -> Story:
+    def end(self, end_s: float, partitions: int) -> OwnershipStory:
         for span in list(self._open.values()):
             self._close(span, end_s, RUNNING)
         served = {p for p, span in self._ended.items() if span.end == RUNNING}
         idle = [partition for partition in range(partitions) if partition not in served]
         spans = sorted(self._spans, key=lambda span: (span.partition, span.from_s))
-        return Story(spans, self._standstills, idle, self._fewest_moves)
+        return OwnershipStory(spans, self._standstills, idle, self._fewest_moves)
 
     def _begin(self, partition: int, node: str, epoch: int, at_s: float) -> None:
         before = self._ended.get(partition)

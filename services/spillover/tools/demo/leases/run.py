@@ -20,14 +20,19 @@ from typing import Any
 
 from spillover.model.errors import InputError, RunError
 from spillover.testbed.redis import RedisPlace, open_sync_client, redis_at
-from spillover.testbed.watchdog import Keeper
+from spillover.testbed.watchdog import Watchdog
 from spillover.tools.demo.leases.checking import check_streams, remove_keys
 from spillover.tools.demo.leases.display import LeaseDisplay, View
 from spillover.tools.demo.leases.filling import Portion, write, writer_count
 from spillover.tools.demo.leases.late_writes import Ghost, LateWrites
 from spillover.tools.demo.leases.members import Members
 from spillover.tools.demo.leases.model import LeaseDemoResult, MemberResult
-from spillover.tools.demo.leases.ownership import Mark, Story, tell_story, with_applied_gaps
+from spillover.tools.demo.leases.ownership import (
+    Mark,
+    OwnershipStory,
+    tell_story,
+    with_applied_gaps,
+)
 from spillover.tools.demo.leases.plan import FROZEN, JOINED, KILLED, RESUMED, Disturbance, LeasePlan
 from spillover.tools.demo.leases.watching import Watch
 
@@ -44,13 +49,13 @@ def run_lease_demo(plan: LeasePlan, display: LeaseDisplay) -> LeaseDemoResult:
     """Run it all in real time. Raises InputError without a usable Redis; RunError if a process
     fails, or the members do not finish within the plan's limit; KeyboardInterrupt."""
     began_s = time.monotonic()
-    with Keeper() as keeper, redis_at(plan.redis, keeper) as place:
+    with Watchdog() as watchdog, redis_at(plan.redis, watchdog) as place:
         _check_version(place)
         directory = Path(tempfile.mkdtemp(prefix="spillover-leases-"))
-        keeper.watch_directory(directory)
+        watchdog.watch_directory(directory)
         group = f"demo-{uuid.uuid4().hex[:8]}"
         try:
-            run = _Run(plan, place, group, directory, keeper, display)
+            run = _Run(plan, place, group, directory, watchdog, display)
             run.phase("redis", time.monotonic() - began_s)
             return _interruptibly(run.go())
         finally:
@@ -114,7 +119,7 @@ class _Run:
         place: RedisPlace,
         group: str,
         directory: Path,
-        keeper: Keeper,
+        watchdog: Watchdog,
         display: LeaseDisplay,
     ) -> None:
         self._plan = plan
@@ -123,7 +128,9 @@ class _Run:
         self._display = display
         self._lease_s = plan.max_lease_ms / 1000.0
         self._watch = Watch(place.url, group, plan.streams)
-        self._members = Members(plan, place.url, group, directory, keeper, self._watch.lines.append)
+        self._members = Members(
+            plan, place.url, group, directory, watchdog, self._watch.lines.append
+        )
         self._marks: list[Mark] = []
         self._late = LateWrites()
         self._ghosts: dict[str, Ghost] = {}
@@ -358,7 +365,7 @@ class _Run:
             finished_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         )
 
-    def _member_results(self, marks: list[Mark], story: Story) -> list[MemberResult]:
+    def _member_results(self, marks: list[Mark], story: OwnershipStory) -> list[MemberResult]:
         fates = {mark.node: mark.kind for mark in marks if mark.kind != RESUMED}
         took = [span.node for span in story.spans]
         return [

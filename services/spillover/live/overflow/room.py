@@ -1,0 +1,47 @@
+"""The bytes that a node holds: answers that are kept give way to all else, and memory that is free
+goes back to the system. What may be held the machine decides (`core.overflow.held`).
+"""
+
+from __future__ import annotations
+
+from spillover.core.overflow.events import Accepted
+from spillover.core.overflow.held import Held
+from spillover.core.overflow.idempotency import IdempotencyTable
+from spillover.live.engine.moving import Moving
+from spillover.live.process.allocator import FreedMemory
+
+
+class Room:
+    """Room for what comes in, made of answers that are kept."""
+
+    def __init__(self, held: Held, moving: Moving, kept: IdempotencyTable) -> None:
+        self._held = held
+        self._moving = moving
+        self._kept = kept
+        self._freed = FreedMemory()
+        self._made_bytes = 0
+        """Up to here answers that are kept have given way already."""
+
+    @property
+    def held_bytes(self) -> int:
+        """All that counts for `held_limit_bytes`."""
+        return self._held.request_bytes + self._moving.bytes + self._kept.kept_bytes
+
+    def on_accepted(self, _: Accepted) -> None:
+        """One more request is held: at once, if that is more than since the last report."""
+        if self._held.total_bytes > self._made_bytes:
+            self.make()
+
+    def make(self) -> None:
+        """Have answers give way to what is held now, or let them take what has become free."""
+        self._made_bytes = taken_bytes = self._held.total_bytes
+        self._freed.note(taken_bytes)
+        self._kept.make_room(self._held.limit_bytes - taken_bytes)
+
+    def on_report(self, now_s: float) -> None:
+        """Now and then: drop what has been kept for long enough, and give back what is free."""
+        self._kept.expire(now_s)
+        self.make()
+        held_bytes = self.held_bytes
+        self._freed.note(held_bytes)
+        self._freed.give_back(held_bytes, now_s)
