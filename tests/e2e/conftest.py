@@ -148,9 +148,9 @@ class Running:
                 found[words[words.index("--cluster") + 1]] = pid
         return found
 
-    def ready(self) -> dict[str, str]:
+    def ready(self, within_s: float = READY_S) -> dict[str, str]:
         """The line of `up --json`, once it is there; the url of each cluster."""
-        until(lambda: self.stdout.endswith("\n") or self.process.poll() is not None, READY_S)
+        until(lambda: self.stdout.endswith("\n") or self.process.poll() is not None, within_s)
         assert self.process.poll() is None, self.stderr
         self.look()
         urls: dict[str, str] = json.loads(self.stdout)["clusters"]
@@ -227,11 +227,13 @@ def _starting(where: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def up(start) -> Callable[..., tuple[Running, dict[str, str]]]:
-    """`up(topology, *options, cwd=...)`: a testbed that is ready, and its urls."""
+    """`up(topology, *options, within_s=..., cwd=...)`: a testbed that is ready, and its urls."""
 
-    def up_it(topology: str, *options: str, **where: Any) -> tuple[Running, dict[str, str]]:
+    def up_it(
+        topology: str, *options: str, within_s: float = READY_S, **where: Any
+    ) -> tuple[Running, dict[str, str]]:
         bed = start(*SPILLOVER, "up", topology, "--json", *options, **where)
-        return bed, bed.ready()
+        return bed, bed.ready(within_s)
 
     return up_it
 

@@ -6,7 +6,8 @@ Starved means late, not lost: all that waits is bounded by the deadline alone, w
 what 64 clients can queue. What ends otherwise is kept whole: its answer, when it was sent and how
 long it took, what each cluster knows of it, and the last words in their logs.
 
-SPILLOVER_STARVED_REQUESTS is how many (default: what SPILLOVER_SOAK_S allows for).
+SPILLOVER_STARVED_REQUESTS is how many (default: what SPILLOVER_SOAK_S allows for), and
+SPILLOVER_STARVED_FIRST the first life's number and seed, to go on where another soak ended.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ LIFE_REQUESTS = 20_000
 BUSY, BUSY_S = 6, 600
 """Processes that only spin, and for how long if nobody ends them."""
 SPIN = f"import time\nend = time.monotonic() + {BUSY_S}\nwhile time.monotonic() < end: pass"
+READY_S = 300.0
+"""For a start, which is not what is looked at here."""
 CLIENTS = 64
 HOT_S, HOT_SHARE = (0.5, 8.0), 0.75
 """One home in turn gets most of the load for so long, another time in each life: more than it can
@@ -161,16 +164,17 @@ def test_starved_of_cpu(tmp_path, monkeypatch, start, up, ask, until, held, is_b
     kept = tmp_path / "not_200.jsonl"
     lives = -(-requests // LIFE_REQUESTS)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    for number in range(lives):
+    first = int(os.environ.get("SPILLOVER_STARVED_FIRST", "0"))
+    for number in range(first, first + lives):
         is_cold = number % 2 == 0
         bytecode = tmp_path / f"bytecode-{number // 2}"  # written by the first of two
         monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(bytecode))
         busy = [start(sys.executable, "-c", SPIN) for _ in range(BUSY)]
         began_s = time.monotonic()
-        bed, urls = up("ring5", "--seed", str(number), "--no-restart")
+        bed, urls = up("ring5", "--seed", str(number), "--no-restart", within_s=READY_S)
         ready_s = time.monotonic() - began_s
         logs = json.loads(bed.stdout)["logs"]
-        count = min(LIFE_REQUESTS, requests - number * LIFE_REQUESTS)
+        count = min(LIFE_REQUESTS, requests - (number - first) * LIFE_REQUESTS)
         life = Life(number, urls, logs, count, soak, is_cold)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(life.run())
