@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import (
-    GIVEN_UP_AFTER_S,
     WITHDRAWN_KEPT_MAX,
     EmulatedLink,
     Faults,
 )
+from spillover.model.faults import GIVEN_UP_AFTER_S
 
 FAR_S = 1e9
 """Where driven clocks begin: beyond the real one, so that the loop itself rings nothing."""

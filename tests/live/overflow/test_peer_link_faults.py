@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow import link
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
@@ -223,7 +224,7 @@ def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
 
 def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
     """It may have overtaken its forward, or not have got through; once found it is done."""
-    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.002)
+    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.002)
 
     async def main():
         async with linked() as ends:
@@ -239,7 +240,7 @@ def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
 
 def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
     """After a bounded number of attempts, those that the link loses included."""
-    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.002)
+    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.002)
 
     async def main():
         async with linked() as ends:
@@ -249,7 +250,7 @@ def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
             ends.link.ask_cancel(1)
             ends.emulated_link.set_faults(loss=0.0)
             await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == peer_link.CANCEL_ATTEMPTS_MAX - 1
+            assert len(ends.neighbor.cancels) == link.CANCEL_ATTEMPTS_MAX - 1
             assert not ends.events
 
     nodes.run(main)
@@ -257,7 +258,7 @@ def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
 
 def test_nobody_cancels_what_has_been_answered(nodes, monkeypatch):
     """An answer that comes between two attempts ends them."""
-    monkeypatch.setattr(peer_link, "CANCEL_AGAIN_S", 0.05)
+    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.05)
 
     async def main():
         async with linked() as ends:
@@ -301,7 +302,7 @@ def test_what_is_given_up_with_a_silent_neighbor(nodes):
             await nodes.until(lambda: ends.neighbor.forwards)
             ends.emulated_link.set_faults(cut=True)
             ends.forward(2)
-            ends.link._give_up()
+            ends.link._break_off()  # of a stream on which nothing came
             assert ends.events == [ev.ForwardLost(1), ev.ForwardRefused(2)]
             ends.emulated_link.set_faults(cut=False)
             ends.forward(3)

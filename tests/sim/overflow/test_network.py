@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
-from spillover.live.overflow.emulated_link import GIVEN_UP_AFTER_S as LIVE_GIVEN_UP_AFTER_S
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.model.faults import LinkFault
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.network import GIVEN_UP_AFTER_S, Channel, build_channels
+from spillover.sim.overflow.network import Channel, build_channels
 
 FAR_S = 2.0**30
 """Where the link's clock begins: beyond the real one, so that the loop itself rings nothing."""
@@ -78,9 +77,8 @@ STEPS = st.lists(
 
 
 @given(st.integers(0, 2), STEPS)
-def test_a_channel_does_what_the_live_outbox_does(delay_s, steps):
+def test_a_channel_does_what_the_live_emulated_link_does(delay_s, steps):
     """The same messages are delivered, lost and dropped, in the same order and second."""
-    assert GIVEN_UP_AFTER_S == LIVE_GIVEN_UP_AFTER_S
     sent = Sent(float(delay_s))
     loop = asyncio.new_event_loop()
     timers, now_s, ended, parcels = Timers(loop), FAR_S, [], []

@@ -29,9 +29,7 @@ from random import Random
 from typing import NamedTuple
 
 from spillover.live.engine.timers import Timer, Timers
-
-GIVEN_UP_AFTER_S = 5.0
-"""How long a message that should have left waits for a cut link to heal."""
+from spillover.model.faults import GIVEN_UP_AFTER_S
 
 WITHDRAWN_KEPT_MAX = 64
 """Withdrawn messages that may be kept in line before they are swept out, if they are the most."""

@@ -5,8 +5,10 @@ emulated link of this direction, which has the delay and the faults; the neighbo
 same with its answers and reports.
 
 A cancel that somebody waits for is a call of its own, since closing the connection would close the
-way for the answer too, and the answer tells what came of it. Nothing relies on the cancel to come
-through: it is tried a few times, and what became of the forward is told by the forward alone.
+way for the answer too, and the answer tells what came of it.
+
+What becomes of a forward, when a cancel is sent again and what silence means are the rules of
+`core.overflow.link`, which are obeyed here.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from random import Random
 from typing import Any
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow import link
+from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
@@ -28,20 +32,11 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.http.connection import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
-from spillover.live.overflow.emulated_link import GIVEN_UP_AFTER_S, EmulatedLink, Parcel
+from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.faults import GIVEN_UP_AFTER_S
 from spillover.model.ids import ClusterId
-from spillover.policy.backoff import backoff_s
-
-STREAM_SILENCE_S = 2.5
-"""A stream on which nothing arrives for this long, beyond the link's delay both ways, is broken off
-and opened anew. The machine has long made the neighbor unknown; this is about what it holds: if it
-says nothing on the new stream either, that is given up, some 5 s after its last sign of life. Long,
-since a neighbor that was only slow may still answer."""
-
-RETRY_FIRST_S = 0.05
-RETRY_LONGEST_S = 1.0
 
 CONNECTIONS_WARM = 8
 
@@ -50,10 +45,6 @@ CONNECTIONS_SPARE = 16
 
 CANCELS_AT_ONCE_MAX = 64
 """Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
-
-CANCEL_ATTEMPTS_MAX = 5
-CANCEL_AGAIN_S = 0.1
-"""Until the second attempt; doubles with each. A cancel may overtake its forward, or be lost."""
 
 CANCEL_TIMEOUT_S = 2.0
 
@@ -70,10 +61,10 @@ _log = logging.getLogger(__name__)
 OnForward = Callable[[str], None]
 
 
-class _Away:
-    """One forward, from the decision until something has come back."""
+class _Way:
+    """What carries one forward, from the decision until something has come back."""
 
-    __slots__ = ("asked", "cancels", "command", "decided_s", "parcel")
+    __slots__ = ("asked", "command", "decided_s", "parcel")
 
     def __init__(self, command: ev.Forward, decided_s: float) -> None:
         self.command = command
@@ -81,8 +72,6 @@ class _Away:
         self.parcel: Parcel | None = None
         self.asked: OutgoingRequest | None = None
         """None as long as it has not left."""
-        self.cancels = 0
-        """How often its cancel was sent."""
 
 
 class PeerLink:
@@ -114,7 +103,7 @@ class PeerLink:
         self._emulated_link = emulated_link
         self._agreement = agreement
         self._timers = timers
-        self._random = random
+        self._machine = LinkMachine(neighbor, random)
         self._feed = feed
         self._on_forward = on_forward
         connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
@@ -125,11 +114,19 @@ class PeerLink:
             writes=writes,
             moving=moving,
         )
-        self._away: dict[int, _Away] = {}
+        self._ways: dict[int, _Way] = {}
         self._cancels_asked = 0
-        self._cancels_waiting: deque[_Away] = deque()
-        self._heard = False
+        self._cancels_waiting: deque[int] = deque()
         self._malformed = False
+        self._interpreters: dict[type, Callable[[Any], None]] = {
+            link.Send: self._send,
+            link.LetGo: self._let_go,
+            link.Ended: self._ended,
+            link.SendCancel: self._send_cancel,
+            link.CancelLater: self._cancel_later,
+            link.GiveUp: lambda command: self._obey(link.GivenUp(command.ref)),
+            link.Tell: lambda command: self._feed(command.event),
+        }
 
     async def warm(self) -> None:
         """Open some connections ahead of need. A neighbor that is not there yet is no error."""
@@ -141,9 +138,9 @@ class PeerLink:
             )
 
     async def close(self) -> None:
-        for away in self._away.values():
-            if away.parcel is not None:
-                away.parcel.withdraw()
+        for way in self._ways.values():
+            if way.parcel is not None:
+                way.parcel.withdraw()
         self._cancels_waiting.clear()
         await self._client.close()
 
@@ -162,129 +159,111 @@ class PeerLink:
             return stranger
         return self._client.request(method, path, body=body, timeout_s=timeout_s)
 
-    # --- requests -----------------------------------------------------------------------------
+    # --- what the cluster says ----------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        away = self._away[command.ref] = _Away(command, time.monotonic())
-        away.parcel = self._emulated_link.send(partial(self._send, away), partial(self._lose, away))
+        self._ways[command.ref] = _Way(command, time.monotonic())
+        self._obey(link.HandedOver(command.ref))
 
     def recall(self, ref: int) -> None:
-        """Cancel a forward whose answer nobody waits for: unsent it never leaves, else its
-        connection is closed, which is how the neighbor learns of it."""
-        away = self._away.pop(ref, None)
-        if away is None:
-            return  # it has come back, and what came is on its way to the machine
-        if away.asked is not None:
-            away.asked.cancel()
-        elif away.parcel is not None:
-            away.parcel.withdraw()
-        self._on_forward("recalled")
+        """Cancel a forward whose answer nobody waits for."""
+        self._obey(link.Recalled(ref))
 
     def ask_cancel(self, ref: int) -> None:
-        """Cancel a forward whose answer is waited for: unsent it never leaves and comes back as
-        refused, else the neighbor is asked to cancel it, and its answer is what it comes to."""
-        away = self._away.get(ref)
-        if away is None or away.cancels:
-            return
-        if away.asked is None and away.parcel is not None and away.parcel.withdraw():
-            del self._away[ref]
-            self._end("recalled", ev.ForwardRefused(ref))
-        else:
-            self._cancel(away)
+        """Cancel a forward whose answer is waited for."""
+        self._obey(link.CancelAsked(ref))
 
-    def _send(self, away: _Away) -> None:
-        command = away.command
+    # --- what the machine says ----------------------------------------------------------------
+
+    def _obey(self, event: Any) -> None:
+        for command in self._machine.handle(event):
+            self._interpreters[type(command)](command)
+
+    def _send(self, command: link.Send) -> None:
+        way = self._ways[command.ref]
+        lose = partial(self._obey, link.Broken(command.ref))
+        way.parcel = self._emulated_link.send(partial(self._leave, way), lose)
+
+    def _let_go(self, command: link.LetGo) -> None:
+        way = self._ways[command.ref]
+        if way.asked is not None:
+            way.asked.cancel()
+        elif way.parcel is not None:
+            way.parcel.withdraw()
+
+    def _ended(self, command: link.Ended) -> None:
+        del self._ways[command.ref]
+        self._on_forward(command.how)
+        if command.event is not None:
+            self._feed(command.event)
+
+    def _send_cancel(self, command: link.SendCancel) -> None:
+        failed = partial(self._obey, link.CancelFailed(command.ref))
+        self._emulated_link.send(partial(self._post_cancel, command.ref), failed)
+
+    def _cancel_later(self, command: link.CancelLater) -> None:
+        due = link.CancelDue(command.ref)
+        self._timers.at(time.monotonic() + command.pause_s, lambda _: self._obey(due))
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _leave(self, way: _Way) -> None:
+        command = way.command
+        self._machine.handle(link.Left(command.ref))
         remaining_s = command.deadline_s - time.monotonic()
         body = wire.encode_forward(command.request, self._agreement.caller, remaining_s)
-        came_back = partial(self._came_back, away)
-        away.asked = self._client.send(
+        came_back = partial(self._came_back, way)
+        way.asked = self._client.send(
             "POST", wire.FORWARD_PATH, came_back, body=body, timeout_s=None
         )
 
-    def _lose(self, away: _Away) -> None:
-        """The link has lost it: as after a reset, whether it arrived is not known here."""
-        if self._away.pop(away.command.ref, None) is not None:
-            self._end("lost", ev.ForwardLost(away.command.ref))
-
-    def _came_back(self, away: _Away, came_to: Response | BaseException) -> None:
-        ref = away.command.ref
-        if self._away.pop(ref, None) is None:
+    def _came_back(self, way: _Way, came_to: Response | BaseException) -> None:
+        ref = way.command.ref
+        if not self._machine.awaits(ref):
             return
         if isinstance(came_to, Response):
-            self._end(*self._read(ref, away.decided_s, came_to))
+            self._obey(self._read(ref, way.decided_s, came_to))
         elif isinstance(came_to, NotDelivered):
-            self._end("refused", ev.ForwardRefused(ref))
+            self._obey(link.Refused(ref))
         else:
             _log.debug(Message("request lost", neighbor=self.cluster, reason=str(came_to)))
-            self._end("lost", ev.ForwardLost(ref))
+            self._obey(link.Broken(ref))
 
-    def _end(self, outcome: str, event: Any) -> None:
-        self._on_forward(outcome)
-        self._feed(event)
-
-    def _read(self, ref: int, decided_s: float, response: Response) -> tuple[str, Any]:
+    def _read(
+        self, ref: int, decided_s: float, response: Response
+    ) -> link.Refused | link.Broken | link.Answered:
         if response.status in REFUSAL_STATUSES:
-            return "refused", ev.ForwardRefused(ref)
+            return link.Refused(ref)
         if response.status != 200:
-            return "lost", ev.ForwardLost(ref)
+            return link.Broken(ref)
         try:
             answer, stay = wire.decode_answer(response.body)
         except wire.MalformedMessage as malformed:
             self._complain("answered", malformed)
-            return "lost", ev.ForwardLost(ref)
+            return link.Broken(ref)
         round_trip_s = max(0.0, response.received_s - response.sent_s - stay.held_s)
         leg_s = (response.sent_s - decided_s) + round_trip_s / 2 + stay.reading_s
         return_leg_s = stay.answer_delay_s + round_trip_s / 2
-        return "answered", ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
-
-    def _give_up(self) -> None:
-        """The neighbor fell silent and says nothing on a new connection either: frozen, cut off,
-        or gone without a word. What it holds is lost; what has not left surely is not there."""
-        for ref in list(self._away):
-            away = self._away.pop(ref, None)
-            if away is None:
-                continue  # recalled by what came of the one before
-            if away.asked is not None:
-                away.asked.cancel()
-                self._end("lost", ev.ForwardLost(ref))
-            elif away.parcel is not None:
-                away.parcel.withdraw()
-                self._end("refused", ev.ForwardRefused(ref))
+        return link.Answered(ref, ev.ForwardAnswered(ref, answer, leg_s, return_leg_s))
 
     # --- cancels ------------------------------------------------------------------------------
 
-    def _cancel(self, away: _Away) -> None:
-        """Send the next attempt, if the forward is still unanswered."""
-        if self._awaits(away):
-            away.cancels += 1
-            again = partial(self._cancel_later, away)
-            self._emulated_link.send(partial(self._post_cancel, away), again)
-
-    def _awaits(self, away: _Away) -> bool:
-        return self._away.get(away.command.ref) is away
-
-    def _cancel_later(self, away: _Away) -> None:
-        """This attempt came to nothing: the forward was overtaken, has just ended, or the way is
-        bad. Which of these, its own answer tells."""
-        if away.cancels < CANCEL_ATTEMPTS_MAX and self._awaits(away):
-            pause_s = CANCEL_AGAIN_S * 2.0 ** (away.cancels - 1)
-            self._timers.at(time.monotonic() + pause_s, lambda _: self._cancel(away))
-
-    def _post_cancel(self, away: _Away) -> None:
+    def _post_cancel(self, ref: int) -> None:
         if self._cancels_asked >= CANCELS_AT_ONCE_MAX:
-            self._cancels_waiting.append(away)
-        elif self._awaits(away):
+            self._cancels_waiting.append(ref)
+        elif self._machine.awaits(ref):
             self._cancels_asked += 1
-            body = wire.encode_cancel(away.command.request.id, self._agreement.caller)
+            name = self._ways[ref].command.request.id
+            body = wire.encode_cancel(name, self._agreement.caller)
             told = self._client.request(
                 "POST", wire.CANCEL_PATH, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
-            told.add_done_callback(partial(self._cancel_told, away))
+            told.add_done_callback(partial(self._cancel_told, ref))
 
-    def _cancel_told(self, away: _Away, told: asyncio.Future[Response]) -> None:
+    def _cancel_told(self, ref: int, told: asyncio.Future[Response]) -> None:
         self._cancels_asked -= 1
         if not _found(told):
-            self._cancel_later(away)
+            self._obey(link.CancelFailed(ref))
         while self._cancels_waiting and self._cancels_asked < CANCELS_AT_ONCE_MAX:
             self._post_cancel(self._cancels_waiting.popleft())
 
@@ -292,14 +271,14 @@ class PeerLink:
 
     async def listen(self) -> None:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
-        attempt = 0
         told = ""
         query = f"?{self._agreement.query()}"
         path = wire.REPORTS_PATH + query
         while True:
-            self._heard = self._malformed = False
+            self._malformed = False
+            self._obey(link.StreamBegun())
             try:
-                silence_s = STREAM_SILENCE_S + 2 * self._emulated_link.delay_s
+                silence_s = self._machine.silence_s(self._emulated_link.delay_s)
                 await self._client.stream_lines(path, self._hear, silence_s=silence_s)
                 reason = "the stream was ended"
             except StreamRefused as refused:
@@ -308,20 +287,24 @@ class PeerLink:
                     self._agreement.turned_away(refused.headers)
             except PeerError as error:
                 reason = str(error)
-                if not self._heard:
+                if not self._machine.has_heard:
                     self._agreement.unanswered()
-            if self._heard:
-                attempt = 0
-                self._feed(ev.LinkDown(self.neighbor))
-            else:
-                self._give_up()
+            pause_s = self._break_off()
             reason = reason.replace(query, "")
-            if self._heard or reason != told:
+            if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
-            pause_s = backoff_s(attempt, RETRY_FIRST_S, RETRY_LONGEST_S, self._random.random())
-            attempt += 1
             await asyncio.sleep(pause_s)
+
+    def _break_off(self) -> float:
+        """The stream has ended: how long to wait before the next one."""
+        pause_s = 0.0
+        for command in self._machine.handle(link.StreamEnded()):
+            if isinstance(command, link.Reconnect):
+                pause_s = command.pause_s
+            else:
+                self._interpreters[type(command)](command)
+        return pause_s
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -329,8 +312,8 @@ class PeerLink:
         except wire.MalformedMessage as malformed:
             self._complain("reports", malformed)
             return
-        if not self._heard:
-            self._heard = True
+        if not self._machine.has_heard:
+            self._obey(link.StreamHeard())
             self._agreement.heard()
         self._feed(ev.ReportReceived(self.neighbor, report))
 

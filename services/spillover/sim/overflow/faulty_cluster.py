@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
 from spillover.model.faults import ClusterFault, Direction
 from spillover.model.ids import ClusterId
@@ -120,9 +121,9 @@ class FaultyCluster(SimCluster):
         self.links, self.listeners = [], []
         self.readers = [None] * len(self._peers)
         for y, (peer, mirror, ways) in enumerate(self._peers):
-            link = PeerLink(self._world, self, peer, y, mirror, ways)
+            link = PeerLink(self._world, self, peer, mirror, ways, LinkMachine(y, random))
             self.links.append(link)
-            self.listeners.append(Listener(self._world, self, peer, link, ways, random))
+            self.listeners.append(Listener(self._world, self, peer, link, ways))
 
     # --- what reaches it ----------------------------------------------------------------------
 

@@ -1,19 +1,17 @@
 """How one cluster hears the reports of a neighbor where things go wrong: on a stream that may end.
 
-As in `live.overflow.peer_link`: a stream on which nothing comes for STREAM_SILENCE_S is broken off
-and opened anew, and if nothing comes on the new one either, what the neighbor holds is given up.
-What was sent on an earlier stream is not heard any more.
+When it is broken off and opened anew is the rule of `core.overflow.link`. What was sent on an
+earlier stream is not heard any more.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.link import Reconnect, StreamBegun, StreamEnded, StreamHeard
 from spillover.model.load import LoadReport
-from spillover.policy.backoff import backoff_s
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel
 from spillover.sim.overflow.peer_link import PeerLink
@@ -21,16 +19,9 @@ from spillover.sim.overflow.peer_link import PeerLink
 if TYPE_CHECKING:
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
 
-STREAM_SILENCE_S = 2.5
-"""Beyond the link's delay both ways. This and the next two as in `live.overflow.peer_link`."""
-
-RETRY_FIRST_S = 0.05
-RETRY_LONGEST_S = 1.0
-
 
 class Listener:
-    """`own` listens to `there`, for one life of `own`. `random` draws the pauses before a stream is
-    opened anew."""
+    """`own` listens to `there`, for one life of `own`."""
 
     def __init__(
         self,
@@ -39,19 +30,16 @@ class Listener:
         there: FaultyCluster,
         link: PeerLink,
         channels: tuple[Channel, Channel],
-        random: Random,
     ) -> None:
         self._world = world
         self._own = own
         self._there = there
         self._link = link
         self._out, self._back = channels
-        self._random = random
+        link.on_reconnect(self.reconnect)
         self._stream = 0
         """Number of the stream that is open or being opened; what belongs to another is void."""
-        self._heard = False
         self._last_s = 0.0
-        self._attempt = 0
 
     def begin(self) -> None:
         """Have a stream open already, as in a federation that has run for a while."""
@@ -80,12 +68,12 @@ class Listener:
 
     def _new_stream(self) -> None:
         self._stream += 1
-        self._heard = False
+        self._link.obey(StreamBegun())
         self._last_s = self._world.now_s
         self._watch(self._stream)
 
     def _watch(self, stream: int) -> None:
-        silence_s = STREAM_SILENCE_S + 2 * self._out.delay_s
+        silence_s = self._link.machine.silence_s(self._out.delay_s)
         self._world.at(self._last_s + silence_s, self._own.deliver, self._look, stream, silence_s)
 
     def _look(self, stream: int, silence_s: float) -> None:
@@ -98,23 +86,19 @@ class Listener:
 
     def _read(self, stream: int, report: LoadReport | None) -> None:
         if stream == self._stream:
-            self._heard = True
             self._last_s = self._world.now_s
-            self._own.feed(ev.ReportReceived(self._link.neighbor, report))
+            self._link.obey(StreamHeard())
+            self._own.feed(ev.ReportReceived(self._link.machine.neighbor, report))
 
     def _break_off(self, stream: int) -> None:
         if stream != self._stream:
             return
         self.close()
-        if self._heard:
-            self._attempt = 0
-            self._own.feed(ev.LinkDown(self._link.neighbor))
-        else:
-            self._link.give_up()
-        draw = self._random.random()
-        pause_s = backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)
-        self._attempt += 1
-        at_s = self._world.now_s + pause_s
+        self._link.obey(StreamEnded())
+
+    def reconnect(self, command: Reconnect) -> None:
+        """Of the link's machine."""
+        at_s = self._world.now_s + command.pause_s
         self._world.at(at_s, self._own.deliver, self._again, self._stream)
 
     def _again(self, stream: int) -> None:

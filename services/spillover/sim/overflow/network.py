@@ -25,14 +25,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spillover.model.faults import Direction, LinkFault
+from spillover.model.faults import GIVEN_UP_AFTER_S, Direction, LinkFault
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, stream
-
-GIVEN_UP_AFTER_S = 5.0
-"""How long a message that should be there waits for a cut link to heal; as in
-`live.overflow.emulated_link`.
-"""
 
 HELD_BACK_S_MAX = 0.2
 """How much later a report may come that others overtake: four periods of the paper's."""

@@ -1,9 +1,5 @@
-"""The way from one cluster to a neighbor where things go wrong: what `live.overflow.peer_link` is
-there.
-
-Each request handed over stands on a connection of its own, from the decision until an answer comes
-back on it or it breaks. What was surely not accepted, and what is lost, comes out as it does live
-(decision 0008); cancels that are waited for are tried again in the same rhythm.
+"""The way from one cluster to a neighbor where things go wrong: carries out what the machine of the
+link says (`core.overflow.link`), as `live.overflow.peer_link` does, over channels.
 
 A connection that is closed is noticed at the other end a link's delay later, and not at all over a
 link that stays cut.
@@ -11,20 +7,19 @@ link that stays cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow import link
+from spillover.core.overflow.link import LinkMachine
 from spillover.model.request import Answer, Refusal
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel, Parcel
 
 if TYPE_CHECKING:
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
-
-CANCEL_ATTEMPTS_MAX = 5
-CANCEL_AGAIN_S = 0.1
-"""Until the second attempt; doubles with each. As in `live.overflow.peer_link`."""
 
 
 class Leg:
@@ -33,7 +28,6 @@ class Leg:
     __slots__ = (
         "arrived_s",
         "back",
-        "cancels",
         "command",
         "link",
         "over",
@@ -54,108 +48,115 @@ class Leg:
         """The ref of the visit at the neighbor."""
         self.over = False
         """Its sender does not wait for it any more."""
-        self.cancels = 0
 
 
 class PeerLink:
-    """From `own` to `there`, which is its neighbor number `neighbor`, for one life of `own`.
-    `mirror` is what it is there."""
+    """From `own` to `there`, for one life of `own`, whose number is `mirror` there."""
 
     def __init__(
         self,
         world: World,
         own: FaultyCluster,
         there: FaultyCluster,
-        neighbor: int,
         mirror: int,
         channels: tuple[Channel, Channel],
+        machine: LinkMachine,
     ) -> None:
         self._world = world
         self._own = own
         self._there = there
-        self.neighbor = neighbor
         self.mirror = mirror
         self._out, self._back = channels
-        self._away: dict[int, Leg] = {}
+        self.machine = machine
+        self._legs: dict[int, Leg] = {}
+        self._interpreters: dict[type, Callable[[Any], None]] = {
+            link.Send: self._send,
+            link.LetGo: lambda command: self._hang_up(self._legs[command.ref]),
+            link.Ended: self._ended,
+            link.SendCancel: self._send_cancel,
+            link.CancelLater: self._cancel_later,
+            link.GiveUp: lambda command: self.obey(link.GivenUp(command.ref)),
+            link.Tell: lambda command: self._own.feed(command.event),
+        }
 
     def __len__(self) -> int:
         """Requests that are away."""
-        return len(self._away)
+        return len(self._legs)
 
     # --- the sender ---------------------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        leg = self._away[command.ref] = Leg(self, command, self._world.now_s)
-        lost = partial(self._tell, leg, ev.ForwardLost(command.ref))
-        leg.way = self._out.send(partial(self._arrive, leg), lost)
+        self._legs[command.ref] = Leg(self, command, self._world.now_s)
+        self.obey(link.HandedOver(command.ref))
 
     def recall(self, ref: int) -> None:
-        leg = self._away.pop(ref, None)
-        if leg is not None:
-            self._hang_up(leg)
+        self.obey(link.Recalled(ref))
 
     def ask_cancel(self, ref: int) -> None:
-        leg = self._away.get(ref)
-        if leg is None or leg.cancels:
-            return
-        if leg.way is not None and leg.way.withdraw():
-            self._end(leg, ev.ForwardRefused(ref))
-        else:
-            self._cancel(leg)
+        self.obey(link.CancelAsked(ref))
 
-    def give_up(self) -> None:
-        """The neighbor says nothing for too long: what it holds is lost, what is not there yet
-        surely is not accepted."""
-        for leg in list(self._away.values()):
-            if leg.over:
-                continue  # recalled by what came of the one before
-            ref = leg.command.ref
-            del self._away[ref]
-            is_there = not (leg.way is not None and leg.way.waiting)
-            self._hang_up(leg)
-            self._own.feed(ev.ForwardLost(ref) if is_there else ev.ForwardRefused(ref))
+    def obey(self, event: Any) -> None:
+        """Do what the machine says of this event."""
+        for command in self.machine.handle(event):
+            self._interpreters[type(command)](command)
+
+    def on_reconnect(self, reconnect: Callable[[link.Reconnect], None]) -> None:
+        """Have this opened anew when the machine says so."""
+        self._interpreters[link.Reconnect] = reconnect
 
     def close(self) -> None:
         """The sender dies, and all of its connections are closed."""
-        for leg in self._away.values():
+        for leg in self._legs.values():
             self._hang_up(leg)
-        self._away.clear()
+        self._legs.clear()
+
+    def _send(self, command: link.Send) -> None:
+        leg = self._legs[command.ref]
+        leg.way = self._out.send(partial(self._arrive, leg), partial(self._lost, leg))
 
     def _hang_up(self, leg: Leg) -> None:
         leg.over = True
         if leg.way is None or not leg.way.withdraw():
             self._out.send(partial(self._closed, leg), None, may_be_lost=False)
 
+    def _ended(self, command: link.Ended) -> None:
+        self._legs.pop(command.ref).over = True
+        if command.event is not None:
+            self._own.feed(command.event)
+
+    def _lost(self, leg: Leg) -> None:
+        ref = leg.command.ref
+        self.machine.handle(link.Left(ref))
+        self._tell(leg, link.Broken(ref))
+
     def _tell(self, leg: Leg, event: Any) -> None:
-        self._own.deliver(self._end, leg, event)
+        self._own.deliver(self._heard_of, leg, event)
 
-    def _end(self, leg: Leg, event: Any) -> None:
+    def _heard_of(self, leg: Leg, event: Any) -> None:
         if not leg.over:
-            leg.over = True
-            del self._away[leg.command.ref]
-            self._own.feed(event)
+            self.obey(event)
 
-    def _cancel(self, leg: Leg) -> None:
-        if not leg.over:
-            leg.cancels += 1
-            again = partial(self._cancel_later, leg)
-            self._out.send(partial(self._cancel_arrived, leg), again)
+    def _send_cancel(self, command: link.SendCancel) -> None:
+        leg = self._legs[command.ref]
+        again = partial(self._heard_of, leg, link.CancelFailed(command.ref))
+        self._out.send(partial(self._cancel_arrived, leg), again)
 
-    def _cancel_later(self, leg: Leg) -> None:
-        if not leg.over and leg.cancels < CANCEL_ATTEMPTS_MAX:
-            pause_s = CANCEL_AGAIN_S * 2.0 ** (leg.cancels - 1)
-            self._world.at(self._world.now_s + pause_s, self._own.deliver, self._cancel, leg)
+    def _cancel_later(self, command: link.CancelLater) -> None:
+        at_s = self._world.now_s + command.pause_s
+        due = link.CancelDue(command.ref)
+        self._world.at(at_s, self._own.deliver, self._heard_of, self._legs[command.ref], due)
 
     # --- the neighbor -------------------------------------------------------------------------
 
     def _arrive(self, leg: Leg) -> None:
         """The request is there. Where no process listens the kernel says so; one that stands still
         reads it later."""
+        self.machine.handle(link.Left(leg.command.ref))
         if self._there.alive:
             self._there.foreign_requests[leg] = None
             self._there.deliver(self._read, leg)
         else:
-            refused = partial(self._tell, leg, ev.ForwardRefused(leg.command.ref))
+            refused = partial(self._tell, leg, link.Refused(leg.command.ref))
             self._back.send(refused, refused, may_be_lost=False)
 
     def _read(self, leg: Leg) -> None:
@@ -177,20 +178,21 @@ class PeerLink:
         self._send_back(leg, came_back)
 
     def _refuse(self, leg: Leg, _: Refusal) -> None:
-        self._send_back(leg, partial(self._leave, leg, ev.ForwardRefused(leg.command.ref)))
+        self._send_back(leg, partial(self._leave, leg, link.Refused(leg.command.ref)))
 
     def _send_back(self, leg: Leg, deliver: partial[None]) -> None:
         if leg.over:
             self._there.foreign_requests.pop(leg, None)
         else:
-            broken = partial(self._leave, leg, ev.ForwardLost(leg.command.ref))
+            broken = partial(self._leave, leg, link.Broken(leg.command.ref))
             leg.back = self._back.send(deliver, broken)
 
     def _came_back(self, leg: Leg, answer: Answer, answered_s: float) -> None:
         """Each takes the time by its own clock."""
         leg_s = (leg.arrived_s - leg.sent_s) * self._own.clock.rate
         return_s = (self._world.now_s - answered_s) * self._there.clock.rate
-        self._leave(leg, ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s))
+        answered = ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s)
+        self._leave(leg, link.Answered(leg.command.ref, answered))
 
     def _leave(self, leg: Leg, event: Any) -> None:
         self._there.foreign_requests.pop(leg, None)
@@ -200,7 +202,7 @@ class PeerLink:
         """The neighbor has died with the request: its kernel breaks the connection."""
         if leg.back is not None:
             leg.back.withdraw()
-        lost = partial(self._tell, leg, ev.ForwardLost(leg.command.ref))
+        lost = partial(self._tell, leg, link.Broken(leg.command.ref))
         self._back.send(lost, None, may_be_lost=False)
 
     def _closed(self, leg: Leg) -> None:
@@ -219,10 +221,10 @@ class PeerLink:
         if self._there.alive:
             self._there.deliver(self._cancel_read, leg)
         else:
-            self._cancel_later(leg)
+            self._heard_of(leg, link.CancelFailed(leg.command.ref))
 
     def _cancel_read(self, leg: Leg) -> None:
         if leg in self._there.foreign_requests and leg.there is not None:
             self._there.feed(ev.CancelAsked(leg.there))
         else:
-            self._cancel_later(leg)
+            self._heard_of(leg, link.CancelFailed(leg.command.ref))

@@ -1,0 +1,356 @@
+"""The machine of one link to a neighbor: what is away over it, and what becomes of that.
+
+Theory of operation. A request that is handed over stands on a connection of its own until something
+comes back on it. As long as it has not left, it surely is not there; afterwards only an answer or a
+refusal tells, and where neither will come it is lost: it may have run (decision 0008). So each
+forward ends in exactly one of four ways, whatever else happens to it.
+
+- *answered*, or *refused*: the neighbor has said so, or it surely was not delivered;
+- *lost*: it had left, and its connection broke or the neighbor fell silent for good;
+- *recalled*: its sender does not wait for it any more, or took it back before it had left.
+
+A cancel that somebody waits for overtakes its forward or is lost now and then. Nothing relies on
+it: it is sent a few times, and what became of the forward is told by the forward alone.
+
+The neighbor's reports come on a stream. One on which nothing comes for `silence_s` is broken off
+and opened anew; one on which nothing comes at all means that what the neighbor holds is given up.
+
+Shells give events in and obey commands in their order. What a connection, a delay or a message is
+they alone know: one with sockets in `live.overflow`, one with channels in `sim.overflow`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.policy.backoff import backoff_s
+
+STREAM_SILENCE_S = 2.5
+"""A stream on which nothing arrives for this long, beyond the link's delay both ways, is broken off
+and opened anew. The machine of the cluster has long made the neighbor unknown; this is about what
+it holds: if it says nothing on the new stream either, that is given up, some 5 s after its last
+sign of life. Long, since a neighbor that was only slow may still answer.
+"""
+
+RETRY_FIRST_S = 0.05
+RETRY_LONGEST_S = 1.0
+"""Pauses before a stream is opened anew."""
+
+CANCEL_ATTEMPTS_MAX = 5
+CANCEL_AGAIN_S = 0.1
+"""Until the second attempt; doubles with each. A cancel may overtake its forward, or be lost."""
+
+ANSWERED, REFUSED, LOST, RECALLED = "answered", "refused", "lost", "recalled"
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """The cluster gives this request to the neighbor."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Left:
+    """The forward is out of our hands: the neighbor may have it."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Answered:
+    """The neighbor's answer is there, as the cluster hears of it."""
+
+    ref: int
+    event: ev.ForwardAnswered
+
+
+@dataclass(slots=True)
+class Refused:
+    """The neighbor surely has not accepted it: it says so, or was not reached."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Broken:
+    """The link has lost the forward, or its connection broke: no answer will come."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Recalled:
+    """Nobody waits for the answer any more."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class CancelAsked:
+    """Cancel the forward; the answer is waited for."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class CancelFailed:
+    """An attempt came to nothing: the forward was overtaken, has just ended, or the way is bad.
+    Which of these, the forward's own end tells."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class CancelDue:
+    """The pause of a `CancelLater` is over."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class GivenUp:
+    """The answer to `GiveUp`: how far the forward got is to be settled now."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class StreamBegun:
+    """A stream of reports is asked for."""
+
+
+@dataclass(slots=True)
+class StreamHeard:
+    """Something has come on the stream."""
+
+
+@dataclass(slots=True)
+class StreamEnded:
+    """The stream was ended, broke, fell silent or could not be opened."""
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Send:
+    """Have the forward leave; tell `Left` when it does."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class LetGo:
+    """Take the forward back if it has not left, else close its connection, which is how the
+    neighbor learns of it."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Ended:
+    """The forward has ended in one of four ways; the cluster hears `event`, if there is one."""
+
+    ref: int
+    how: str
+    event: Any = None
+
+
+@dataclass(slots=True)
+class SendCancel:
+    """Send one attempt to cancel the forward; tell `CancelFailed` if it comes to nothing."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class CancelLater:
+    """Tell `CancelDue` after this pause."""
+
+    ref: int
+    pause_s: float
+
+
+@dataclass(slots=True)
+class GiveUp:
+    """Tell `GivenUp`. One at a time: what comes of one may recall the next."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class Tell:
+    """The cluster hears of this event."""
+
+    event: Any
+
+
+@dataclass(slots=True)
+class Reconnect:
+    """Open the stream anew after this pause."""
+
+    pause_s: float
+
+
+class _Away:
+    """One forward that is away."""
+
+    __slots__ = ("cancels", "has_left")
+
+    def __init__(self) -> None:
+        self.has_left = False
+        self.cancels = 0
+        """How often its cancel was sent."""
+
+
+class LinkMachine:
+    """The link to the neighbor with this index. `random` draws the pauses of the stream."""
+
+    def __init__(self, neighbor: int, random: Random) -> None:
+        self.neighbor = neighbor
+        self._random = random
+        self._away: dict[int, _Away] = {}
+        self.has_heard = False
+        """Whether anything has come on the present stream."""
+        self._attempt = 0
+        self._out: list[Any] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            HandedOver: self._handed_over,
+            Left: self._left,
+            Answered: self._answered,
+            Refused: self._refused,
+            Broken: self._broken,
+            Recalled: self._recalled,
+            CancelAsked: self._cancel_asked,
+            CancelFailed: self._cancel_failed,
+            CancelDue: self._cancel_due,
+            GivenUp: self._given_up,
+            StreamBegun: self._stream_begun,
+            StreamHeard: self._stream_heard,
+            StreamEnded: self._stream_ended,
+        }
+
+    def __len__(self) -> int:
+        """How many forwards are away."""
+        return len(self._away)
+
+    def awaits(self, ref: int) -> bool:
+        """Whether this forward is still away."""
+        return ref in self._away
+
+    @staticmethod
+    def silence_s(delay_s: float) -> float:
+        """How long nothing may come on a stream over a link of this delay."""
+        return STREAM_SILENCE_S + 2 * delay_s
+
+    def next_deadline(self) -> float:
+        """Pauses are commands: nothing is ever due here."""
+        return math.inf
+
+    def handle(self, event: Any, _: float = 0.0) -> list[Any]:
+        """What is to be done about the event, in this order. What has ended is no news."""
+        self._handlers[type(event)](event)
+        commands, self._out = self._out, []
+        return commands
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        for away in self._away.values():
+            assert 0 <= away.cancels <= CANCEL_ATTEMPTS_MAX
+            assert away.has_left or not away.cancels
+
+    # --- forwards -----------------------------------------------------------------------------
+
+    def _handed_over(self, event: HandedOver) -> None:
+        self._away[event.ref] = _Away()
+        self._out.append(Send(event.ref))
+
+    def _left(self, event: Left) -> None:
+        if (away := self._away.get(event.ref)) is not None:
+            away.has_left = True
+
+    def _answered(self, event: Answered) -> None:
+        self._end(event.ref, ANSWERED, event.event)
+
+    def _refused(self, event: Refused) -> None:
+        self._end(event.ref, REFUSED, ev.ForwardRefused(event.ref))
+
+    def _broken(self, event: Broken) -> None:
+        self._end(event.ref, LOST, ev.ForwardLost(event.ref))
+
+    def _end(self, ref: int, how: str, event: Any) -> None:
+        if self._away.pop(ref, None) is not None:
+            self._out.append(Ended(ref, how, event))
+
+    def _recalled(self, event: Recalled) -> None:
+        if self._away.pop(event.ref, None) is not None:
+            self._out.append(LetGo(event.ref))
+            self._out.append(Ended(event.ref, RECALLED))
+
+    def _given_up(self, event: GivenUp) -> None:
+        """The neighbor is frozen, cut off, or gone without a word. What it holds is lost; what has
+        not left surely is not there."""
+        ref = event.ref
+        if (away := self._away.pop(ref, None)) is None:
+            return
+        self._out.append(LetGo(ref))
+        if away.has_left:
+            self._out.append(Ended(ref, LOST, ev.ForwardLost(ref)))
+        else:
+            self._out.append(Ended(ref, REFUSED, ev.ForwardRefused(ref)))
+
+    # --- cancels ------------------------------------------------------------------------------
+
+    def _cancel_asked(self, event: CancelAsked) -> None:
+        """Unsent it never leaves and comes back as refused, else the neighbor is asked to cancel
+        it, and its answer is what it comes to."""
+        ref = event.ref
+        away = self._away.get(ref)
+        if away is None or away.cancels:
+            return
+        if away.has_left:
+            away.cancels = 1
+            self._out.append(SendCancel(ref))
+        else:
+            del self._away[ref]
+            self._out.append(LetGo(ref))
+            self._out.append(Ended(ref, RECALLED, ev.ForwardRefused(ref)))
+
+    def _cancel_failed(self, event: CancelFailed) -> None:
+        away = self._away.get(event.ref)
+        if away is not None and away.cancels < CANCEL_ATTEMPTS_MAX:
+            self._out.append(CancelLater(event.ref, CANCEL_AGAIN_S * 2.0 ** (away.cancels - 1)))
+
+    def _cancel_due(self, event: CancelDue) -> None:
+        if (away := self._away.get(event.ref)) is not None:
+            away.cancels += 1
+            self._out.append(SendCancel(event.ref))
+
+    # --- the stream of reports ----------------------------------------------------------------
+
+    def _stream_begun(self, _: StreamBegun) -> None:
+        self.has_heard = False
+
+    def _stream_heard(self, _: StreamHeard) -> None:
+        self.has_heard = True
+
+    def _stream_ended(self, _: StreamEnded) -> None:
+        """A stream that never spoke tells that the neighbor is silent."""
+        if self.has_heard:
+            self._attempt = 0
+            self._out.append(Tell(ev.LinkDown(self.neighbor)))
+        else:
+            for ref in self._away:
+                self._out.append(GiveUp(ref))
+        draw = self._random.random()
+        self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
+        self._attempt += 1

@@ -1,0 +1,174 @@
+"""The machine of a link: each forward ends exactly once, as a dumb twin says, whatever happens."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow import link
+from spillover.model.request import Answer, Outcome
+
+NEIGHBOR = 3
+refs = st.integers(1, 6)
+
+
+def answered(ref):
+    return ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0)
+
+
+class LinkUnderTest(RuleBasedStateMachine):
+    """A few forwards, each of them once; what is known of each is kept in plain sets."""
+
+    def __init__(self):
+        super().__init__()
+        self.machine = link.LinkMachine(NEIGHBOR, Random(1))
+        self.next_ref = 0
+        self.away, self.left, self.cancels = [], set(), {}
+        self.pauses = []
+        """Cancels that are to be sent again."""
+        self.has_heard = False
+        self.ends = {}
+
+    def tell(self, event, expected):
+        """The commands are these, in this order."""
+        assert self.machine.handle(event) == expected
+
+    def end(self, ref, how):
+        self.away.remove(ref)
+        assert ref not in self.ends
+        self.ends[ref] = how
+
+    @rule()
+    def hand_over(self):
+        self.next_ref += 1
+        self.tell(link.HandedOver(self.next_ref), [link.Send(self.next_ref)])
+        self.away.append(self.next_ref)
+
+    @rule(ref=refs)
+    def leave(self, ref):
+        self.tell(link.Left(ref), [])
+        if ref in self.away:
+            self.left.add(ref)
+
+    @rule(ref=refs, how=st.sampled_from([link.ANSWERED, link.REFUSED, link.LOST]))
+    def come_back(self, ref, how):
+        """Also twice, or after it was recalled: that is no news."""
+        event, heard = {
+            link.ANSWERED: (link.Answered(ref, answered(ref)), answered(ref)),
+            link.REFUSED: (link.Refused(ref), ev.ForwardRefused(ref)),
+            link.LOST: (link.Broken(ref), ev.ForwardLost(ref)),
+        }[how]
+        if ref in self.away:
+            self.tell(event, [link.Ended(ref, how, heard)])
+            self.end(ref, how)
+        else:
+            self.tell(event, [])
+
+    @rule(ref=refs)
+    def recall(self, ref):
+        if ref in self.away:
+            self.tell(link.Recalled(ref), [link.LetGo(ref), link.Ended(ref, link.RECALLED)])
+            self.end(ref, link.RECALLED)
+        else:
+            self.tell(link.Recalled(ref), [])
+
+    @rule(ref=refs)
+    def ask_cancel(self, ref):
+        """Once for each: what has not left comes back as refused, and never leaves."""
+        if ref not in self.away or self.cancels.get(ref):
+            self.tell(link.CancelAsked(ref), [])
+        elif ref in self.left:
+            self.tell(link.CancelAsked(ref), [link.SendCancel(ref)])
+            self.cancels[ref] = 1
+        else:
+            refused = link.Ended(ref, link.RECALLED, ev.ForwardRefused(ref))
+            self.tell(link.CancelAsked(ref), [link.LetGo(ref), refused])
+            self.end(ref, link.RECALLED)
+
+    @rule(ref=refs)
+    def an_attempt_fails(self, ref):
+        """Five are made in all, with pauses of 0.1, 0.2, 0.4 and 0.8 s between them."""
+        attempts = self.cancels.get(ref, 0)
+        if not attempts or ref in self.pauses:
+            return
+        if ref in self.away and attempts < 5:
+            pause_s = 0.1 * [1, 2, 4, 8][attempts - 1]
+            self.tell(link.CancelFailed(ref), [link.CancelLater(ref, pause_s)])
+            self.pauses.append(ref)
+        else:
+            self.tell(link.CancelFailed(ref), [])
+
+    @rule(data=st.data())
+    def a_pause_is_over(self, data):
+        if not self.pauses:
+            return
+        ref = data.draw(st.sampled_from(self.pauses))
+        self.pauses.remove(ref)
+        if ref in self.away:
+            self.tell(link.CancelDue(ref), [link.SendCancel(ref)])
+            self.cancels[ref] += 1
+        else:
+            self.tell(link.CancelDue(ref), [])
+
+    @rule(speaks=st.booleans())
+    def a_stream_begins(self, speaks):
+        self.tell(link.StreamBegun(), [])
+        if speaks:
+            self.tell(link.StreamHeard(), [])
+        self.has_heard = speaks
+
+    @rule(recalled=refs)
+    def a_stream_ends(self, recalled):
+        """One that spoke only makes the neighbor unknown; after one that did not, what the neighbor
+        holds is lost and what has not left is refused, but for what is recalled in between."""
+        *commands, last = self.machine.handle(link.StreamEnded())
+        assert isinstance(last, link.Reconnect)
+        assert 0.0 <= last.pause_s <= 1.0
+        if self.has_heard:
+            assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
+            return
+        assert commands == [link.GiveUp(ref) for ref in self.away]
+        for number, command in enumerate(commands):
+            ref = command.ref
+            if number == 1:
+                self.recall(recalled)
+            if ref not in self.away:
+                self.tell(link.GivenUp(ref), [])
+                continue
+            how = link.LOST if ref in self.left else link.REFUSED
+            event = (ev.ForwardLost if ref in self.left else ev.ForwardRefused)(ref)
+            self.tell(link.GivenUp(ref), [link.LetGo(ref), link.Ended(ref, how, event)])
+            self.end(ref, how)
+
+    @invariant()
+    def it_knows_what_is_away(self):
+        self.machine.check()
+        assert len(self.machine) == len(self.away)
+        for ref in range(1, self.next_ref + 1):
+            assert self.machine.awaits(ref) == (ref in self.away)
+
+
+TestLink = LinkUnderTest.TestCase
+
+
+def test_pauses_before_a_stream_grow_until_one_has_spoken():
+    """From at most 0.05 s to at most 1 s, each drawn anew."""
+    machine = link.LinkMachine(0, Random(1))
+    longest = []
+    for _ in range(12):
+        machine.handle(link.StreamBegun())
+        longest.append(machine.handle(link.StreamEnded())[-1].pause_s)
+    assert longest[0] <= 0.05
+    assert 0.4 <= max(longest) <= 1.0
+    machine.handle(link.StreamBegun())
+    machine.handle(link.StreamHeard())
+    assert machine.handle(link.StreamEnded())[-1].pause_s <= 0.05
+
+
+def test_a_slow_link_may_be_silent_for_longer():
+    """By the way there and back."""
+    assert link.LinkMachine.silence_s(0.0) == 2.5
+    assert link.LinkMachine.silence_s(0.4) == 3.3
