@@ -20,8 +20,9 @@ LINK_ACTIONS = ("link", "cut", "heal")
 FAULT_ACTIONS = CLUSTER_ACTIONS + LINK_ACTIONS
 
 GIVEN_UP_AFTER_S = 5.0
-"""How long a message that is due waits for a cut link to heal, emulated and simulated alike: so long
-does the kernel wait for what nobody acknowledges before it gives up a connection."""
+"""How long a message that is due waits for a cut link to heal, emulated and simulated alike: so
+long does the kernel wait for what nobody acknowledges before it gives up a connection.
+"""
 
 Direction: TypeAlias = tuple[ClusterId, ClusterId]
 """Of a link: from the first to the second."""
