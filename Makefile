@@ -4,13 +4,14 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo testbed test soak dashboards reference lock format clean
+.PHONY: help demo testbed check test soak dashboards reference lock format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
-	@echo "make test    style, types, then pytest in two passes, tests/run.sh (ARGS=... for pytest)"
+	@echo "make check   style, types, import rules and the tests that start no process: a minute or so"
+	@echo "make test    style, types, then all tests in three passes, tests/run.sh (ARGS=... for pytest)"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
 	@echo "make reference   write services/docs/configuration.md anew"
@@ -23,6 +24,13 @@ demo: .venv/.complete
 
 testbed:
 	@deploy/testbed.sh $(ARGS)
+
+check: .venv/.complete
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest --only=quick --numprocesses=auto --dist=worksteal $(ARGS)
 
 test: .venv/.complete
 	$(BIN)/ruff check .

@@ -1,14 +1,14 @@
 """What all tests share: how a missing tool is met, Hypothesis without surprises, and which tests
-run side by side, which in pairs, which alone (tests/run.sh).
+run side by side, which in pairs, which alone, and which of them once more (tests/run.sh).
 
-Fixtures of one ring live in that ring's own conftest.
+Fixtures of one ring live in that ring's own conftest, what tests import in tests/support.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,10 @@ from typing import Any
 
 import hypothesis
 import pytest
+
+from support import federation
+from support import redis_server as servers
+from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -46,35 +50,116 @@ IN_PAIRS = {
 test beside them, yet no crowd; and what is to stay one after the other. Two testbeds would: where
 a node was killed, its port is the first free one for the next."""
 KINDS = ("together", "in-pairs", "alone")
+FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
+"""Directories of rules: nothing there is bound to real time."""
+REAL_SERVERS = {"redis_server", "redis_servers"}
+"""Fixtures that start processes, as the tests do that ask for them."""
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
+
+
+RUNS_A_TEST = threading.Event()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--only",
-        choices=KINDS,
-        help="the tests that do not mind others beside them, those that bear one, or those that "
-        "want the machine for themselves (default: all)",
+        choices=(*KINDS, "quick"),
+        help="the tests that do not mind others beside them, those that bear one, those that want "
+        "the machine for themselves, or of the first those that start no process and are not slow "
+        "(default: all)",
     )
+    parser.addoption(
+        "--first-failures",
+        type=Path,
+        metavar="FILE",
+        help="append to this file which tests bound to real time fail, and do not count them",
+    )
+    parser.addoption("--again", type=Path, metavar="FILE", help="the tests that this file names")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("only") == "quick":
+        sys.addaudithook(_refuse_processes)
+
+
+def _refuse_processes(event: str, _: object) -> None:
+    """Hold tests to what they say of themselves."""
+    if event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and RUNS_A_TEST.is_set():
+        raise AssertionError("it starts a process: mark it `processes`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[object]:
+    RUNS_A_TEST.set()
+    try:
+        return (yield)
+    finally:
+        RUNS_A_TEST.clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for other passes."""
-    only = config.getoption("only")
-    if only is not None:
-        config.hook.pytest_deselected(items=[item for item in items if _kind(item) != only])
-        items[:] = [item for item in items if _kind(item) == only]
+    """Mark what follows from a test's place, and leave out what is for other passes."""
+    for item in items:
+        if _kind(item) != "together":
+            item.add_marker(pytest.mark.realtime)
+        if _is_real(item) or REAL_SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.processes)
+        if item.get_closest_marker("realtime") and FAIL_AT_ONCE & set(_parts(item)):
+            raise pytest.UsageError(f"{item.nodeid}: rules are not bound to real time")
+    kept = [item for item in items if _is_asked_for(config, item)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+    only, again = config.getoption("only"), config.getoption("again")
+    if again is not None and item.nodeid not in again.read_text("utf-8").splitlines():
+        return False
+    if only == "quick":
+        left_out = item.get_closest_marker("processes") or item.get_closest_marker("slow")
+        return _kind(item) == "together" and left_out is None
+    return only is None or _kind(item) == only
+
+
+def _parts(item: pytest.Item) -> tuple[str, ...]:
+    return item.path.relative_to(TESTS).parts
+
+
+def _is_real(item: pytest.Item) -> bool:
+    return bool(ALONE & set(_parts(item)) or item.get_closest_marker("e2e"))
 
 
 def _kind(item: pytest.Item) -> str:
     """Which of KINDS: the marker `alone` says it of a test, and else its place."""
     if item.get_closest_marker("alone"):
         return "alone"
-    real = ALONE & set(item.path.relative_to(TESTS).parts) or item.get_closest_marker("e2e")
-    if not real or item.path.name in TOGETHER:
+    if not _is_real(item) or item.path.name in TOGETHER:
         return "together"
     return "in-pairs" if item.path.name in IN_PAIRS else "alone"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The exit status that tests/run.sh goes by: 1 where tests failed that are not run again, and
+    as after Ctrl-C where -x ended the run."""
+    config = session.config
+    is_part = config.getoption("only") or config.getoption("again")
+    if hasattr(config, "workerinput") or not is_part:
+        return
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and session.shouldfail:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+    stats = config.pluginmanager.get_plugin("terminalreporter").stats
+    failures = [*stats.get("failed", ()), *stats.get("error", ())]
+    realtime = [one for one in failures if "realtime" in getattr(one, "keywords", ())]
+    file = config.getoption("first_failures")
+    if file is None or not realtime:
+        return
+    with file.open("a", encoding="utf-8") as listed:
+        listed.writelines(f"{name}\n" for name in dict.fromkeys(one.nodeid for one in realtime))
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(realtime) == len(failures):
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -134,27 +219,22 @@ def require() -> Callable[[object, str], None]:
 
 @pytest.fixture(scope="session")
 def nodes() -> ModuleType:
-    """The module that starts whole nodes: `nodes.Federation(nodes.topology_of("a", "b"))`.
-
-    Tests are no package, so it is loaded by path.
-    """
-    return _load("nodes_of_tests", "federation.py")
+    """The module that starts whole nodes: `nodes.Federation(nodes.topology_of("a", "b"))`."""
+    return federation
 
 
 @pytest.fixture(scope="session")
 def waves(require: Callable[[object, str], None]) -> ModuleType:
     """The module that sends waves of large answers through a node and looks at its memory."""
-    module = _load("waves_of_tests", "waves.py")
-    require(module.CAN_LOOK, "/proc of Linux")
-    return module
+    require(large_answers.CAN_LOOK, "/proc of Linux")
+    return large_answers
 
 
 @pytest.fixture(scope="session")
 def redis_servers(require: Callable[[object, str], None]) -> ModuleType:
     """The module that starts Redis: `with redis_servers.running(tmp_path) as server`."""
-    module = _load("redis_servers_of_tests", "redis_server.py")
-    require(module.is_installed(), "redis-server on the PATH, and the extra `leases`")
-    return module
+    require(servers.is_installed(), "redis-server on the PATH, and the extra `leases`")
+    return servers
 
 
 @pytest.fixture(scope="session")
@@ -164,13 +244,3 @@ def redis_server(
     """One running server for all tests: take a group of your own, `redis_servers.new_name()`."""
     with redis_servers.running(tmp_path_factory.mktemp("redis")) as server:
         yield server
-
-
-def _load(name: str, file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module

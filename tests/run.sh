@@ -4,15 +4,30 @@
 # tests/conftest.py knows which these are. Arguments are pytest's and go to all of them:
 # `make test ARGS="tests/core -k cancel"`.
 #
-# What fails is run once more by itself, and that counts: some tests look too soon on a machine with
-# too much to do. Their first failure stays in the log, to be read and mended.
+# What fails has failed. Only tests marked `realtime`, whose limits are those of real time, are run
+# once more by themselves, and that counts; the end of the log lists those that failed at first.
 #
 # Plain .venv/bin/pytest runs all of them in one process.
 set -eu
 cd "$(dirname "$0")/.."
 
+failures=$(mktemp -d)
 status=0
 without_tests=0
+
+finish() {
+    code=$?
+    trap - EXIT
+    if [ -n "$(cat "$failures"/* 2>/dev/null)" ]; then
+        echo "spillover: these are bound to real time, and failed at first:"
+        sed 's/^/  /' "$failures"/*
+    fi
+    rm -rf "$failures"
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # Failures do not keep the next pass from running. All else does: Ctrl-C, -x, a file that cannot be
 # collected, a wrong option.
@@ -20,32 +35,38 @@ run() {
     code=0
     .venv/bin/pytest "$@" || code=$?
     case $code in
-        0) ;;
-        1) status=1 ;;
-        5) without_tests=$((without_tests + 1)) ;; # none of those asked for is of this kind
+        0 | 1 | 5) ;;
         *) exit "$code" ;;
     esac
 }
 
-# twice KIND OPTION...: the tests of this kind, and what fails of them again.
-twice() {
-    kind=$1
+# pass KIND FILE ARGUMENT...: the tests of this kind. Those listed in the file are to run again.
+pass() {
+    kind=$1 again=$failures/$1
     shift
-    run --only="$kind" "$@"
-    [ "$status" -eq 1 ] || return 0
-    echo "spillover: once more, by itself: what failed"
-    status=0
-    shift "$options"
-    run --only="$kind" --last-failed "$@"
-    failed=$((failed + status))
-    status=0
+    : >"$again"
+    run --only="$kind" --first-failures="$again" "$@"
+    case $code in
+        1) status=1 ;;
+        5) without_tests=$((without_tests + 1)) ;; # none of those asked for is of this kind
+    esac
 }
 
-failed=0
-options=2
-twice together --numprocesses=auto --dist=worksteal "$@"
-twice in-pairs --numprocesses=2 --dist=loadscope "$@"
-options=0
-twice alone "$@"
+# again KIND ARGUMENT...: what failed of it and is bound to real time, by itself.
+again() {
+    file=$failures/$1
+    shift
+    [ -s "$file" ] || return 0
+    echo "spillover: once more, by themselves: tests bound to real time"
+    run --again="$file" "$@"
+    [ "$code" -eq 0 ] || status=1
+}
+
+pass together --numprocesses=auto --dist=worksteal "$@"
+again together "$@"
+pass in-pairs --numprocesses=2 --dist=loadscope "$@"
+again in-pairs "$@"
+pass alone "$@"
+again alone "$@"
 if [ "$without_tests" -eq 3 ]; then exit 5; fi
-[ "$failed" -eq 0 ]
+exit "$status"

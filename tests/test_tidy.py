@@ -17,6 +17,10 @@ SOURCES = sorted(
     for path in (ROOT / top).rglob("*.py")
 )
 TESTS = ROOT / "tests"
+REAL_TIME = {TESTS / place for place in ("e2e", "soak")} | {
+    TESTS / "support" / place for place in ("faults", "handlers", "leases")
+}
+"""Where what is waited for may be time itself."""
 FUNCTION_LINES = 50
 TOP_LEVEL = {
     *("pyproject.toml", "requirements.lock", "Makefile", "README.md", "LICENSE", "CHANGELOG.md"),
@@ -91,11 +95,7 @@ def test_random_numbers_come_from_a_generator_that_was_handed_in(path):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        path
-        for path in SOURCES
-        if path.is_relative_to(TESTS) and not {TESTS / "e2e", TESTS / "soak"} & set(path.parents)
-    ],
+    [path for path in SOURCES if path.is_relative_to(TESTS) and not REAL_TIME & set(path.parents)],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_tests_wait_for_conditions(path):
@@ -104,6 +104,7 @@ def test_tests_wait_for_conditions(path):
     assert not [*uses(tree, "time", {"sleep"}), *uses(tree, "asyncio", {"sleep"})]
 
 
+@pytest.mark.processes
 def test_the_top_level_stays_small(require):
     """A newcomer sees at a glance where things are."""
     require((ROOT / ".git").exists(), "a git checkout")

@@ -31,6 +31,7 @@ print(json.dumps([allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]))
 DEFAULT = NodeSettings(cluster="a", servers=1, policy="paper")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("soft", "hard", "queue_limit", "allowed", "is_told"),
     [

@@ -9,6 +9,8 @@ import gc
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LARGE = 1_000_000
 """More than the direct path waits for."""
 SMALL = 100_000

@@ -224,6 +224,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.processes
 def test_a_process_that_is_killed_is_gone(with_node, nodes):
     """As `curl` after Ctrl-C, or worse."""
 

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,6 +25,7 @@ from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.signals.leases import LEASE_SIGNALS
+from support import waiting
 
 TIMES = LeaseTimes(
     normal_lease_ms=300,
@@ -32,6 +34,7 @@ TIMES = LeaseTimes(
     min_grab_ms=100,
     held_delay_ms=5,
 )
+
 PARTITIONS = 6
 LIMIT_S = 60.0
 
@@ -40,13 +43,7 @@ def works(partition, epoch, stop_event):
     stop_event.wait()
 
 
-def until(condition, limit_s=LIMIT_S):
-    pause = threading.Event()
-    to_s = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < to_s, "it did not come to that in time"
-        pause.wait(0.01)
-    return found
+until = partial(waiting.until, limit_s=LIMIT_S)
 
 
 def ask(url, method="GET", headers=()):

@@ -36,6 +36,8 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Topology
 
+pytestmark = pytest.mark.slow
+
 NEIGHBOR = f"n{uuid.uuid4().hex}"
 """Nothing that is made up is called so: reports for it would never end, and answers to it would
 leave over a link that was cut. Not a literal, since Hypothesis tries those that it finds."""

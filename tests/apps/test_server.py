@@ -18,6 +18,7 @@ from spillover.live.overflow import wire
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import InputError
 from spillover.model.request import Request
+from support import HANDLERS
 
 PROGRAM = """
 import asyncio, logging, sys
@@ -58,9 +59,8 @@ class Process:
         self.url = f"http://127.0.0.1:{port}"
 
     def start(self):
-        directory = Path(__file__).parent
         self.process = subprocess.Popen(
-            self.command, stdin=self.stdin, stderr=self.stderr, cwd=directory
+            self.command, stdin=self.stdin, stderr=self.stderr, cwd=HANDLERS
         )
 
     async def __aenter__(self):
@@ -107,6 +107,7 @@ class Process:
             self.process.stdin.close()
 
 
+@pytest.mark.processes
 def test_sigterm_finishes_what_is_under_way(nodes):
     """New work is refused, the old is answered, and the status is 0, without a word."""
 
@@ -125,6 +126,7 @@ def test_sigterm_finishes_what_is_under_way(nodes):
     nodes.run(main)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", ["idle", "twice", "stdin"])
 def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
     """Idle, at a second signal, or with its standard input: whatever is under way."""
@@ -156,6 +158,7 @@ def test_it_ends_at_once_where_nothing_is_to_wait_for(nodes, how):
     nodes.run(main)
 
 
+@pytest.mark.processes
 def test_a_standard_input_that_cannot_be_watched_has_ended(nodes):
     """Started with none at all, a node that is to end with it does so."""
 
@@ -168,6 +171,7 @@ def test_a_standard_input_that_cannot_be_watched_has_ended(nodes):
     nodes.run(main)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("workers", ["thread", "process"])
 def test_work_that_hangs_does_not_hold_up_the_end(nodes, workers):
     """A thread that never returns is left behind, a process is killed."""
@@ -196,6 +200,7 @@ async def draining(node):
         return True
 
 
+@pytest.mark.processes
 def test_worker_processes_end_with_a_node_that_is_killed(nodes):
     """Even SIGKILL leaves none behind."""
 
@@ -240,6 +245,7 @@ def one_cluster(tmp_path):
     return file, url
 
 
+@pytest.mark.processes
 def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
     """They find each other there, requests and answers go that way, and both sockets end well."""
     public = {cluster: free_port() for cluster in "ab"}
@@ -282,6 +288,7 @@ def test_neighbors_at_a_socket_of_their_own(nodes, tmp_path):
     nodes.run(main)
 
 
+@pytest.mark.processes
 def test_logs_as_json(nodes, tmp_path):
     """Each line is an object with the cluster in it; those about requests, where they are asked
     for, have the request's name and trace."""
@@ -304,6 +311,7 @@ def test_logs_as_json(nodes, tmp_path):
     nodes.run(main)
 
 
+@pytest.mark.processes
 def test_a_full_disk_for_logs_harms_nobody(nodes, tmp_path, require):
     """Requests are answered as ever, and the node ends with status 0."""
     full = Path("/dev/full")
@@ -345,6 +353,7 @@ async def in_the_log(nodes, path, words):
     await nodes.until(lambda: words in path.read_text())
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("fetched", [False, True])
 def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path, fetched):
     """Which is said, as is what was lost; once they are fetched it ends at once."""
@@ -379,6 +388,7 @@ def test_results_that_nobody_fetches_hold_up_the_end_for_a_while(nodes, tmp_path
     assert others == ([] if fetched else ["lost 2 results that nobody has fetched"])
 
 
+@pytest.mark.processes
 def test_a_result_that_comes_during_the_end_can_still_be_fetched(nodes, tmp_path):
     """Its time counts from when it came; who waits for it gets it."""
     file, url = one_cluster(tmp_path)

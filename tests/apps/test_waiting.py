@@ -357,6 +357,7 @@ def test_an_asynchronous_post_whose_client_leaves_goes_on(nodes):
     with_node(nodes, check)
 
 
+@pytest.mark.slow
 def test_hundreds_of_waiters_cost_little_and_no_task(nodes):
     """At most 2 KiB each besides the connection, which one has who asks without waiting too. As
     many as fit into the usual limit of open files, with both their ends here."""

@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
+from functools import partial
 
 import pytest
+
+from support import waiting
 
 LIMIT_S = 60.0
 PARTITIONS = 4
@@ -143,13 +145,7 @@ def get(url):
     return call(url)[1]
 
 
-def until(condition):
-    pause = threading.Event()
-    to_s = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < to_s, "it did not come to that in time"
-        pause.wait(0.02)
-    return found
+until = partial(waiting.until, limit_s=LIMIT_S)
 
 
 def refused(process):
@@ -285,6 +281,7 @@ def test_bad_options(lease_run, given, expected):
     assert expected in refused(lease_run(given))
 
 
+@pytest.mark.processes
 def test_help_names_the_calls_that_options_go_by():
     """Whoever sets a limit for progress has to know how a handler tells of it."""
     command = [sys.executable, "-m", "spillover", "lease", "run", "--help"]

@@ -11,6 +11,8 @@ import pytest
 
 from spillover.model import extras
 
+pytestmark = pytest.mark.processes
+
 HIDING = """
 import importlib.abc, sys
 hidden = sys.argv[1].split(",")

@@ -89,6 +89,7 @@ def test_version(capsys):
     assert ask(capsys, "--version") == f"spillover {__version__}\n"
 
 
+@pytest.mark.processes
 def test_help_comes_at_once():
     """The overview loads no command: the best of three is under half a second."""
     command = [sys.executable, "-m", "spillover", "--help"]
@@ -103,6 +104,7 @@ def test_help_comes_at_once():
 LEASES = ("sim", "leases", "--nodes", "2", "--partitions", "4", "--periods", "3", "--json")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 def test_no_room_for_the_result(unbuffered):
@@ -119,6 +121,7 @@ def test_no_room_for_the_result(unbuffered):
     assert (ended.returncode, ended.stderr) == (1, told)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_nobody_reads_the_result(unbuffered):
     """As with `| head`: exit status 1, without a word."""

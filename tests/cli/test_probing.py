@@ -76,6 +76,7 @@ def test_exact_gives_the_figures_of_the_contract(told):
     assert told(*line("exact", producers_per_consumer="7")) != figures
 
 
+@pytest.mark.slow
 def test_sim_gives_the_same_names_with_intervals(told, numba):
     """Half widths, around values that are near the model's; repeatable by its seed."""
     command = [*line("sim", objects="50000"), "--seed", "3"]
@@ -190,6 +191,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.processes
 def test_the_model_needs_no_extra_and_the_simulation_says_so():
     """Without numba and numpy: `exact` works, `sim` names the extra in one line."""
     done = subprocess.run(

@@ -49,6 +49,7 @@ def test_without_either_one_line_says_so(command, monkeypatch, capsys):
         assert VARIABLE in err
 
 
+@pytest.mark.processes
 def test_the_password_is_seen_nowhere(command, free_url):
     """Not in the processes' command lines, nor in what they say."""
     address = free_url.removeprefix("http://")

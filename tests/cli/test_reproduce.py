@@ -24,6 +24,7 @@ def _extras(require):
         require(importlib.util.find_spec(package), f"{package}, from the extras")
 
 
+@pytest.mark.processes
 def test_figures_page_and_resumption(tmp_path, capsys):
     """One object on stdout, a line for each figure on stderr; again, all is there already."""
     out = tmp_path / "new" / "figures"
@@ -80,6 +81,7 @@ def interrupted_when(condition, directory):
     return told.read_text()
 
 
+@pytest.mark.processes
 def test_ctrl_c_leaves_finished_figures(tmp_path):
     """Exit status 130; what is finished stays, of the rest there is nothing."""
     stderr = interrupted_when(lambda _, told: "membership-2: computed in" in told, tmp_path)
@@ -89,6 +91,7 @@ def test_ctrl_c_leaves_finished_figures(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_ctrl_c_while_a_worker_starts(tmp_path):
     """It goes to the worker too, which says nothing."""
@@ -134,6 +137,7 @@ def test_help_names_documents_and_figures(capsys):
     assert "lai-polak (5, 6, 7, 8, 9), leases (1), comte (9, 10, 12, 13), johnson (2, " in said
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("missing", ["matplotlib", "numba"])
 def test_without_the_extras(tmp_path, missing):
     """One line that says what to install."""

@@ -128,6 +128,7 @@ def test_options_of_azures_format_need_it(run, tmp_path):
     assert json.loads(done.out)["per_cluster"]["b"]["system_time_ms"]["mean"] is not None
 
 
+@pytest.mark.slow
 def test_runs_are_drawn(run, require, tmp_path):
     """Into the file that was named, whole or not at all."""
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
@@ -168,6 +169,7 @@ sys.exit(main(sys.argv[2:]))
 """Hides modules, as if they were not installed, and runs the command."""
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("hidden", "command", "line"),
     [

@@ -131,6 +131,7 @@ def refusal(capsys, *arguments):
     return err
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("package", ["numba", "numpy"])
 def test_without_the_extra_one_line_says_what_to_install(package):
     """In a process that cannot find the package."""

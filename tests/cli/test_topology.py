@@ -402,6 +402,7 @@ def test_paths_are_seen_from_the_compose_file(tmp_path):
     assert os.path.relpath(build["context"]).startswith(".")
 
 
+@pytest.mark.processes
 def test_help_of_the_subcommands():
     """Each says what it writes."""
     for kind in KINDS:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("redis", "psycopg", "sqlite3", "fastapi", "starlette", "uvicorn", "pydantic", "httpx")
 
 SCRIPT = f"""
@@ -16,6 +18,7 @@ print(*[name for name in {HEAVY!r} if name in sys.modules])
 """
 
 
+@pytest.mark.processes
 def test_importing_the_client_is_light():
     """In a process of its own, since this one has everything."""
     run = subprocess.run(

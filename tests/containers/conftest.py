@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.containers.lease_watch import LeaseWatch
 
 HERE = Path(__file__).parent
 
@@ -50,7 +51,9 @@ def engine(require):
 @pytest.fixture(scope="session")
 def beds(engine):
     """The module `compose_bed`, which needs testcontainers."""
-    return _module(HERE / "compose_bed.py")
+    from support.containers import compose_bed
+
+    return compose_bed
 
 
 @pytest.fixture(scope="session")
@@ -66,34 +69,6 @@ def bed(beds, tmp_path_factory):
 def watch(beds, bed):
     """The lease members of the bed, started now and watched until the end. They need some time to
     share evenly, and nothing that befalls sites concerns them."""
-    lease_watches = _module(HERE / "lease_watch.py")
     bed.compose("--profile", "leases", "up", "--detach", *beds.MEMBERS)
-    with lease_watches.LeaseWatch(beds, bed) as watch:
+    with LeaseWatch(beds, bed) as watch:
         yield watch
-
-
-@pytest.fixture(scope="session")
-def site_loads(engine):
-    """The module `site_load`."""
-    return _module(HERE / "site_load.py")
-
-
-@pytest.fixture(scope="session")
-def members(engine):
-    """The module that runs members of lease groups as processes of this machine."""
-    return _module(HERE.parent / "e2e" / "lease_members.py")
-
-
-@pytest.fixture(scope="session")
-def reckonings(engine):
-    """The module that judges such a group."""
-    return _module(HERE.parent / "e2e" / "lease_reckoning.py")
-
-
-def _module(path):
-    """Tests are no package, so it is loaded by path."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module

@@ -13,6 +13,8 @@ from functools import partial
 
 import pytest
 
+from support.containers import site_load
+
 # Lease members settle meanwhile, and have a test of their own afterwards.
 pytestmark = pytest.mark.usefixtures("watch")
 
@@ -48,8 +50,8 @@ class Course:
 class Scene:
     """One fault under load, from a federation that is well to one that is well again."""
 
-    def __init__(self, site_loads, beds, bed):
-        self._site_loads, self._beds, self._bed = site_loads, beds, bed
+    def __init__(self, beds, bed):
+        self._beds, self._bed = beds, bed
         self.course = Course()
 
     def play(self, hurt, mend, back=None):
@@ -60,8 +62,8 @@ class Scene:
 
     async def _play(self, hurt, mend, back):
         self._beds.until(self._bed.is_well, 30.0, "a federation that is well")
-        course, now_s = self.course, self._site_loads.now_s
-        async with self._site_loads.SiteLoad(self._bed.urls) as load:
+        course, now_s = self.course, site_load.now_s
+        async with site_load.SiteLoad(self._bed.urls) as load:
             self.load = load
             await load.until(
                 lambda: self._over({"b", "e"}, 0.0), 20.0, "a burst that goes both ways"
@@ -147,8 +149,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(site_loads, beds, bed):
-    return Scene(site_loads, beds, bed)
+def scene(beds, bed):
+    return Scene(beds, bed)
 
 
 def at_once():
@@ -178,18 +180,18 @@ def test_a_site_is_killed_and_started(scene, bed):
     scene.judge("killed", {"unreachable", "outcome_unknown"})
 
 
-def test_a_site_without_cpu_loses_nothing(beds, bed, site_loads):
+def test_a_site_without_cpu_loses_nothing(beds, bed):
     """A fiftieth of a core, for a while: slower, and everybody has an answer."""
 
     async def slowed():
-        async with site_loads.SiteLoad(bed.urls) as load:
+        async with site_load.SiteLoad(bed.urls) as load:
             await load.moment(0.5)
             await asyncio.to_thread(bed.throttle, SERVICE, 0.02)
-            slow_s = site_loads.now_s()
+            slow_s = site_load.now_s()
             try:
                 await load.moment(3.0)
             finally:
-                fast_s = site_loads.now_s()
+                fast_s = site_load.now_s()
                 await asyncio.to_thread(bed.throttle, SERVICE, 1.0)
             await load.moment(1.0)
             await load.end()

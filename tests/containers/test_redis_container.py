@@ -1,7 +1,7 @@
 """Lease members, processes of this machine, against Redis in a container: they share, one is
 killed, one hands over, Redis stands still and comes back empty.
 
-What must hold whatever happens is in tests/e2e/lease_reckoning.
+What must hold whatever happens is in `support.leases.reckoning`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+from support.leases import members
+from support.leases import reckoning as reckonings
 
 IMAGE = "redis:7-bookworm"
 SHORT_S = 1.0
@@ -35,7 +38,7 @@ def url(redis_container):
     return f"redis://{redis_container.get_container_host_ip()}:{port}/0"
 
 
-def test_members_share_one_is_killed_one_hands_over(members, reckonings, url, tmp_path):
+def test_members_share_one_is_killed_one_hands_over(url, tmp_path):
     """In the time that leases take to run out, and at once."""
 
     async def scenario():
@@ -57,7 +60,7 @@ def test_members_share_one_is_killed_one_hands_over(members, reckonings, url, tm
     asyncio.run(scenario())
 
 
-def test_redis_stands_still(members, reckonings, redis_container, url, tmp_path):
+def test_redis_stands_still(redis_container, url, tmp_path):
     """For less than a lease, when nothing is lost, and for longer, when all is, and comes back."""
     container = redis_container.get_wrapped_container()
 
@@ -65,14 +68,14 @@ def test_redis_stands_still(members, reckonings, redis_container, url, tmp_path)
         group = members.Group(directory=tmp_path, url=url, partitions=6, times=members.TIMES)
         async with reckonings.judged(group, "a", "b"):
             for still_s in (SHORT_S, LONG_S):
-                await _still(group, members, container, still_s)
+                await _still(group, container, still_s)
                 await group.until_even()
                 await group.until_served(since_s=members.now_s())
 
     asyncio.run(scenario())
 
 
-async def _still(group, members, container, for_s):
+async def _still(group, container, for_s):
     began_s = members.now_s()
     await asyncio.to_thread(container.pause)
     try:

@@ -182,7 +182,7 @@ def member_of():
     return Member
 
 
-@pytest.fixture(params=["redis", "twin"])
+@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.processes), "twin"])
 def tell(request):
     """`tell(partitions, story)` runs `story(group, a, b, c)` with a group and three members."""
     new_group = request.getfixturevalue(f"new_{request.param}_group")

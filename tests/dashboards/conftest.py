@@ -14,9 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from contextlib import ExitStack
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -28,6 +27,7 @@ import spillover.model.signals
 from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed.supervisor import Testbed
+from support import waiting
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "dashboards" / "grafana"
@@ -35,7 +35,7 @@ RULES = ROOT / "dashboards" / "alerts.yaml"
 
 SCRAPE_S = 0.5
 LIMIT_S = 30.0
-POLL_S = 0.1
+until = partial(waiting.until, limit_s=LIMIT_S, every_s=0.1)
 PORT_TRIES = 5
 
 
@@ -113,15 +113,6 @@ def _until():
     return until
 
 
-def until(condition, what, limit_s=LIMIT_S):
-    """What the condition gives once that is true."""
-    limit = time.monotonic() + limit_s
-    while not (value := condition()):
-        assert time.monotonic() < limit, f"not within {limit_s} s: {what}"
-        threading.Event().wait(POLL_S)
-    return value
-
-
 class Prometheus:
     """One server on loopback, with all it stores in `directory`. `jobs` has the addresses to scrape
     by job; rules fire as soon as their expression holds."""
@@ -169,7 +160,7 @@ class Prometheus:
             except httpx.TransportError:
                 return False
 
-        until(ready_or_gone, "Prometheus is ready")
+        until(ready_or_gone, what="Prometheus is ready")
         return self.process.poll() is None
 
     def get(self, path, **parameters):
@@ -227,15 +218,17 @@ class World:
         self.prometheus = Prometheus(directory, jobs, redis_servers.free_port)
         stack.callback(self.prometheus.stop)
         ask = self.prometheus.number
-        until(lambda: ask("sum(up)") == len(CLUSTERS) + 1, "Prometheus reaches all that is there")
+        until(
+            lambda: ask("sum(up)") == len(CLUSTERS) + 1, what="Prometheus reaches all that is there"
+        )
         self._load()
         # Watched from its start, so that Prometheus sees partitions come to it.
         self.n1 = self._member("n1", ports["n1"])
-        until(lambda: ask(SHARED), "members share the partitions")
+        until(lambda: ask(SHARED), what="members share the partitions")
         until(
             lambda: (ask("sum(rate(spillover_requests_total[5s]))") or 0) > LOAD_PER_S / 2, "load"
         )
-        until(lambda: (ask("min(count_over_time(up[1m]))") or 0) > 10, "some scrapes of all")
+        until(lambda: (ask("min(count_over_time(up[1m]))") or 0) > 10, what="some scrapes of all")
 
     def kill(self, cluster):
         self.testbed.nodes[cluster].process.kill()

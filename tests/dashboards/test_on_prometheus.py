@@ -72,7 +72,7 @@ def test_every_series_of_a_rule_is_there(world, rules):
 def test_what_is_shown_is_so(world, until):
     """Some numbers that are known from outside."""
     ask = world.prometheus.number
-    until(lambda: ask("sum(spillover_lease_held)") == 6, "no partition is on its way")
+    until(lambda: ask("sum(spillover_lease_held)") == 6, what="no partition is on its way")
     assert ask('spillover_lease_moves_total{node="n1"}') >= 3
     assert ask("sum(spillover_servers)") == 6
     assert ask("sum(rate(spillover_forwards_total{cluster='a', outcome='answered'}[5s]))") > 5
@@ -88,12 +88,12 @@ def test_what_has_no_panel_has_no_data_either(world, without_panel):
 def test_alerts_fire_when_somebody_dies_and_not_before(world, until, boards):
     """Load and a partition that moved are no reason for one; here no rule waits before it fires."""
     prometheus = world.prometheus
-    until(lambda: not prometheus.query("count_over_time(ALERTS[3s])"), "all is quiet")
+    until(lambda: not prometheus.query("count_over_time(ALERTS[3s])"), what="all is quiet")
     world.kill("c")
     world.n1.kill()
     awaited = {"SpilloverNodeDown", "SpilloverNeighborUnknown", "SpilloverPartitionsUnowned"}
     seen = set()
-    until(lambda: seen.update(prometheus.firing()) or awaited <= seen, f"{awaited} fire")
+    until(lambda: seen.update(prometheus.firing()) or awaited <= seen, what=f"{awaited} fire")
     assert seen - {"SpilloverLoopLag"} == awaited  # a machine may really be that busy
     unknown = 'ALERTS{alertname="SpilloverNeighborUnknown"}'
     assert {one["metric"]["neighbor"] for one in prometheus.query(unknown)} == {"c"}
@@ -105,4 +105,4 @@ def test_alerts_fire_when_somebody_dies_and_not_before(world, until, boards):
         of_alerts = [one for one in of_alerts if is_of_alerts(one)]
         for shown in [*board["annotations"]["list"], *of_alerts]:
             assert prometheus.query(asked(shown["expr"], board))
-    until(lambda: prometheus.number("min(spillover_lease_held)") == 6, "the other one has all")
+    until(lambda: prometheus.number("min(spillover_lease_held)") == 6, what="the other one has all")

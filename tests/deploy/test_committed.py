@@ -51,6 +51,7 @@ def test_kubernetes_is_what_the_command_writes_for_ring5(tmp_path):
     assert files_under(DEPLOY / "kubernetes") == files_under(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring5", "chord20"])
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_manifests_are_valid(name, version, tmp_path, require):
@@ -151,6 +152,7 @@ def wanted_by_metadata(names):
     return found
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("extras", [containers.EXTRAS, containers.EXTRAS_DASK])
 def test_the_image_gets_what_nodes_need_and_no_more(extras):
     """All of it from the lock, hashes and all: what metadata says, and what is for tests not."""
@@ -167,6 +169,7 @@ def test_the_image_gets_what_nodes_need_and_no_more(extras):
     assert all(entry in whole for entry in re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE))
 
 
+@pytest.mark.processes
 def test_a_part_of_the_lock_that_does_not_exist():
     status, lock, told = subset("base", "leeses")
     assert (status, lock) == (1, "")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 SCRIPT = Path(__file__).parents[2] / "deploy" / "netem" / "netem.sh"
 LIMIT_S = 30.0
 

@@ -21,6 +21,8 @@ from statistics import fmean
 import psutil
 import pytest
 
+from support import told_console as consoles
+
 LIMIT_MS = 40_000
 THREE = """
 name: three
@@ -227,7 +229,7 @@ def test_failures_and_refusals_are_seen(tmp_path, up, ask, until, opened, expect
         assert state["refused"] > 0
 
 
-def test_degraded_clusters_are_marked(consoles, opened, expect):
+def test_degraded_clusters_are_marked(opened, expect):
     """By a shape and a word, not by color alone; said aloud; until they are well again."""
     b = {"health": "degraded", "degraded": True, "failed_share": 0.83, "accept_probability": 0.0}
     links = [("a", "b"), ("a", "c"), ("b", "c")]
@@ -267,7 +269,7 @@ def test_degraded_clusters_are_marked(consoles, opened, expect):
         expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
 
 
-def test_what_another_version_says_of_its_health_is_no_reason_to_stop(consoles, opened, expect):
+def test_what_another_version_says_of_its_health_is_no_reason_to_stop(opened, expect):
     """A word that the page does not know is shown as well; what is known goes on."""
 
     def tell():

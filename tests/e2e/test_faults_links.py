@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from support.faults import federation as federations
+
 CUTS = {"there": ("ab", "bc"), "back": ("ba", "cb"), "both ways": ("ab", "ba", "bc", "cb")}
 """On the way from a through b to c; the one over d stays."""
 
@@ -64,7 +66,7 @@ def test_lossy_and_slow(endure):
 ORDERED = 12
 
 
-def test_order_is_kept_while_a_link_is_slow(federations, tmp_path, free_ports):
+def test_order_is_kept_while_a_link_is_slow(tmp_path, free_ports):
     """What is handed on one after the other arrives so, also over a link that becomes slow and
     fast again: what left early is never overtaken."""
     clusters = {

@@ -14,11 +14,16 @@ from random import Random
 
 import pytest
 
+from support.faults import federation as federations
+from support.faults import load as loads
+from support.faults import reckoning as reckonings
+from support.faults import resets
+
 HOUR_S = 3600
 
 
 @pytest.fixture
-def endure_alone(loads, reckonings):
+def endure_alone():
     """Start a federation, let a fault come in the middle of a load, and end it: `await
     endure_alone(ring, name, fault)`. The reckoning, in which nothing is wrong."""
 
@@ -38,7 +43,7 @@ def endure_alone(loads, reckonings):
     return endure_it
 
 
-def test_resets_in_the_middle(federations, resets, endure_alone, tmp_path, free_ports):
+def test_resets_in_the_middle(endure_alone, tmp_path, free_ports):
     """Connections from a to b and from b to c end with RST, some in the middle of an answer, on
     the other federation in the middle of a request; streams of reports among them."""
 
@@ -79,7 +84,7 @@ async def _arm(ring, ways):
         way.armed = False
 
 
-def test_logs_that_cannot_be_written(federations, endure_alone, tmp_path, free_ports):
+def test_logs_that_cannot_be_written(endure_alone, tmp_path, free_ports):
     """A full disk, and a pipe that nobody reads: handlers that fail, each with a traceback, and a
     line for each request change nothing for anyone."""
     pipe = tmp_path / "pipe"
@@ -143,7 +148,7 @@ def wall_clocks(require, tmp_path):
     return environment, set_clock
 
 
-def test_clocks_that_jump(federations, endure_alone, wall_clocks, tmp_path, free_ports):
+def test_clocks_that_jump(endure_alone, wall_clocks, tmp_path, free_ports):
     """Wall clocks go forth and back by hours under running nodes, which does not touch them; and
     one that is killed comes back in the past: its epoch goes back, and it is heard all the same."""
     environment, set_clock = wall_clocks

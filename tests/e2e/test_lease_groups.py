@@ -5,30 +5,19 @@ wall clocks that are off, ids that are taken, and a thousand claims at the same 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import shutil
-import sys
 import time
 import urllib.request
 from collections import Counter
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
 from spillover.model.lease_times import LeaseTimes
+from support.leases import members as lease_members
+from support.leases import reckoning as lease_reckoning
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-lease_members, lease_reckoning = _module("lease_members"), _module("lease_reckoning")
 now_s = lease_members.now_s
 
 HOUR_S = 3600.0

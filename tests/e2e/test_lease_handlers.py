@@ -5,22 +5,11 @@ ones keep their leases, however long they keep everything else waiting; the othe
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-lease_members, lease_reckoning = _module("lease_members"), _module("lease_reckoning")
+from support.leases import members as lease_members
+from support.leases import reckoning as lease_reckoning
 
 LEASE_S = lease_members.TIMES.max_lease_ms / 1000.0
 BUSY_S = 3.0 * LEASE_S

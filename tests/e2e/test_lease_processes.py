@@ -1,31 +1,20 @@
 """Members that die and freeze, whole or in part, each fault in a group of its own, all at once.
 
-What must hold whatever happens is in `lease_reckoning`; here is how soon partitions run again, and
-that who comes back too late is told so by the first thing it asks.
+What must hold whatever happens is in `support.leases.reckoning`; here is how soon partitions run
+again, and that who comes back too late is told so by the first thing it asks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-lease_members, lease_reckoning = _module("lease_members"), _module("lease_reckoning")
+from support.leases import members as lease_members
+from support.leases import reckoning as lease_reckoning
 
 LEASE_S = lease_members.TIMES.max_lease_ms / 1000.0
 PERIOD_S = lease_members.TIMES.normal_lease_ms / 1000.0

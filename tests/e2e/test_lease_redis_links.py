@@ -5,20 +5,9 @@ that lose, repeat, reorder and forge, or that are not to be had at all.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
 
+from support.leases import redis_faults as faults
 
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-faults = _module("lease_redis_faults")
 endure = faults.endure
 now_s = faults.now_s
 

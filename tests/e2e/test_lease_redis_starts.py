@@ -5,23 +5,11 @@ or that is not there yet, which they say and wait for, until they are told to en
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-faults = _module("lease_redis_faults")
+from support.leases import redis_faults as faults
 
 SECRET = "sesame"  # noqa: S105 - of a server that lives for seconds
 MAY_NO_SCRIPTS = ("on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha")

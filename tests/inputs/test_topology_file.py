@@ -471,6 +471,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     )
 
 
+@pytest.mark.slow
 @given(topology=topologies())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_dumped_topology_reads_back_equal(topology: Topology, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def targets(node):
     return ["--target", f"a={node.url}", "--target", f"b={node.url}", "--no-check"]
 
 
+@pytest.mark.processes
 @pytest.mark.alone  # on a busy machine it warns of requests that left late
 def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
     out = tmp_path / "out.jsonl"
@@ -52,6 +53,7 @@ def test_json_is_one_object_and_nothing_else(node, trace, tmp_path):
     assert [line["cluster"] for line in lines] == ["a", "b"]
 
 
+@pytest.mark.processes
 def test_the_table_goes_to_stderr(node, trace):
     ran = run(*targets(node), "--trace", trace, "--duration-s", "1")
     assert ran.returncode == 0
@@ -87,6 +89,7 @@ def test_time_scale_stretches_times_and_service_times(node, trace, tmp_path):
     )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_reports_what_was_measured(node, trace, number):
     command = [*COMMAND, "run", *targets(node), "--trace", trace, "--json"]

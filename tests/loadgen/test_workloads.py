@@ -46,6 +46,7 @@ def test_the_first_arrivals_of_seed_1_are_these_everywhere_and_always():
     ]
 
 
+@pytest.mark.processes
 def test_another_process_draws_the_same_schedule():
     code = (
         "import hashlib; from spillover_loadgen.workloads import bursts;"
@@ -114,6 +115,7 @@ def test_users_send_five_requests_each_on_average():
     assert count / (10 * 4000) == pytest.approx(5, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_burst_raises_the_load_from_50_to_250_requests_per_second():
     """Over 200 clusters with their bursts at the same time; the edges are left out."""
     law = replace(PAPER_BURSTS, burst_every_s=0, first_burst_s=10, burst_length_s=10)

@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
+
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.random_faults import random_faults
@@ -128,6 +130,7 @@ def drive(life, neighbors, seed):
     return given
 
 
+@pytest.mark.slow
 def test_simulated_lives_through_the_live_driver():
     """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
     seen = Counter()

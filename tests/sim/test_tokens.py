@@ -19,7 +19,7 @@ from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
 WIDE = 2.2
 
-pytestmark = pytest.mark.usefixtures("numba")
+pytestmark = [pytest.mark.usefixtures("numba"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,36 +4,29 @@ directory is collected. Processes are started as in the end-to-end tests, by the
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
+
+from support import commands, waiting
 
 if "SPILLOVER_SOAK_S" not in os.environ:
     collect_ignore_glob = ["test_*.py"]
 
-_NAME = "e2e_of_soak"
-_SPEC = importlib.util.spec_from_file_location(
-    _NAME, Path(__file__).parent.parent / "e2e" / "conftest.py"
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_E2E = importlib.util.module_from_spec(_SPEC)
-sys.modules[_NAME] = _E2E  # its dataclasses look themselves up there
-_SPEC.loader.exec_module(_E2E)
+start = commands.start
+up = commands.up
+spillover = commands.spillover
+ask = commands.ask_fixture
+held = commands.held_fixture
+is_balanced = commands.is_balanced_fixture
+free_ports = commands.free_ports_fixture
 
-start = _E2E.start
-up = _E2E.up
-spillover = _E2E.spillover
-ask = _E2E.ask_fixture
-until = _E2E.until_fixture
-held = _E2E.held_fixture
-is_balanced = _E2E.is_balanced_fixture
-free_ports = _E2E.free_ports_fixture
+
+@pytest.fixture(scope="session")
+def until():
+    return waiting.until
 
 
 @pytest.fixture(scope="session")

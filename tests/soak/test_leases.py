@@ -8,10 +8,8 @@ SPILLOVER_SOAK_SEED repeats the draws of a run; what they meet is never quite th
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -20,18 +18,12 @@ from random import Random
 
 import pytest
 
+from support.leases import members as lease_members
+from support.leases import reckoning as lease_reckoning
+
 E2E = Path(__file__).parent.parent / "e2e"
 
 
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, E2E / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-lease_members, lease_reckoning = _module("lease_members"), _module("lease_reckoning")
 now_s = lease_members.now_s
 
 NODES, PARTITIONS = "abcdef", 21

@@ -14,6 +14,8 @@ import pytest
 from spillover.testbed import owned_directory
 from spillover.testbed.owned_directory import LOCK_FILE, OwnedDirectory, remove_leftovers
 
+pytestmark = pytest.mark.processes
+
 OWNER = """
 import sys
 from spillover.testbed.owned_directory import OwnedDirectory

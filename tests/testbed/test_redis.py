@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +15,7 @@ from spillover.model.errors import InputError, RunError
 from spillover.testbed import redis as testbed_redis
 from spillover.testbed.redis import find_binary, open_sync_client, redis_at
 from spillover.testbed.watchdog import Watchdog
+from support import waiting
 
 WITHIN_S = 20.0
 SECRET = "right"  # noqa: S105 - of a server that lives for a moment
@@ -24,6 +24,7 @@ OWNER = """
 import os, signal, sys
 from spillover.testbed.watchdog import Watchdog
 from spillover.testbed.redis import open_sync_client, redis_at
+
 with Watchdog() as watchdog, redis_at(None, watchdog) as place:
     pid = open_sync_client(place.url).info("server")["process_id"]
     print(pid, watchdog._process.pid, flush=True)
@@ -31,12 +32,7 @@ with Watchdog() as watchdog, redis_at(None, watchdog) as place:
 """
 
 
-def until(condition):
-    """Wait for what `condition()` says."""
-    began_s, turn = time.monotonic(), threading.Event()
-    while not condition():
-        assert time.monotonic() - began_s < WITHIN_S
-        turn.wait(0.01)
+until = partial(waiting.until, limit_s=WITHIN_S)
 
 
 def is_alive(pid):

@@ -211,6 +211,7 @@ def visits():
     return [held for held in gc.get_objects() if type(held) is Visit]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_cancellations_leave_nothing():
     """Waves through a long queue at c, from its clients and over two hops, in any order, confirmed
     or not: no visit, place, alarm or record stays beyond its bound."""
@@ -260,6 +261,7 @@ def seconds_to_leave(length, leaving):
     return passed_s
 
 
+@pytest.mark.slow
 def test_leaving_the_middle_of_a_long_queue_is_cheap():
     """Fifty times as long, the same work: looking for the place would take fifty times the time.
     The best of three short ones, since others use this machine too."""

@@ -12,6 +12,7 @@ import pytest
 from spillover.live.engine import driver as driver_module
 from spillover.live.engine.driver import Driver
 from spillover.live.engine.timers import Timers
+from support.loop import until
 
 LIMIT_S = 20.0
 
@@ -76,18 +77,6 @@ class Bench:
     def carry_out(self, command):
         self.on_command(command)
 
-    async def until(self, condition):
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():
-                await turn()
-
-
-async def turn():
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_later(0.001, future.set_result, None)
-    await future
-
 
 def run(main):
     return asyncio.run(asyncio.wait_for(main(), LIMIT_S))
@@ -138,12 +127,12 @@ def test_the_deadline_is_armed_wherever_it_moves():
         for delay_s in (0.2, 0.02, 0.06):
             bench.machine.deadline_s = start_s + delay_s
             bench.driver.feed(Note("move"))
-        await bench.until(lambda: "woke" in bench.machine.texts())
+        await until(lambda: "woke" in bench.machine.texts())
         # The earlier wake stays armed: the machine finds nothing to do and tells its deadline.
         assert bench.machine.seen[-1] == ("woke", start_s + 0.02)
         bench.machine.deadline_s = start_s + 0.06
         bench.driver.feed(Note("still"))
-        await bench.until(lambda: bench.machine.texts().count("woke") == 2)
+        await until(lambda: bench.machine.texts().count("woke") == 2)
         assert bench.machine.seen[-1] == ("woke", start_s + 0.06)
         assert len(bench.timers) <= 1
 
@@ -159,7 +148,7 @@ def test_a_machine_that_stays_due_ends_the_node_instead_of_spinning():
         bench.machine.deadline_s = time.monotonic()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         bench.driver.feed(Note("event"))
-        await bench.until(lambda: bench.failures)
+        await until(lambda: bench.failures)
         assert "still due" in str(bench.failures[0])
 
     run(main)
@@ -175,7 +164,7 @@ def test_events_before_the_start_wake_nobody():
         driver.feed(Note("early"))
         assert len(bench.timers) == 0
         driver.start(WOKE)
-        await bench.until(lambda: "woke" in bench.machine.texts())
+        await until(lambda: "woke" in bench.machine.texts())
 
     run(main)
 
@@ -189,7 +178,7 @@ def test_after_a_long_pause_the_machine_is_told_the_true_time(monkeypatch):
         late_s = time.monotonic() - 5.0
         bench.machine.deadline_s = late_s
         bench.driver.feed(Note("paused"))
-        await bench.until(lambda: "woke" in bench.machine.texts())
+        await until(lambda: "woke" in bench.machine.texts())
         assert bench.machine.seen[-1][1] > late_s + 4.0
 
     run(main)
@@ -222,7 +211,7 @@ def test_a_machine_that_is_woken_late_is_told_so_first_and_once(monkeypatch):
             assert [at_s for _, at_s in bench.machine.seen[:2]] == [due_s, due_s]
             bench.machine.deadline_s = due_s + 0.05
             driver.feed(Note("more"))
-            await bench.until(lambda: bench.machine.texts()[-1] == "woke")
+            await until(lambda: bench.machine.texts()[-1] == "woke")
             assert len(told) == pause
             assert 0.2 < told[-1] < 5.0
 
@@ -237,7 +226,7 @@ def test_a_machine_that_is_woken_in_time_is_told_nothing():
         driver.start(WOKE)
         bench.machine.deadline_s = time.monotonic() + 0.02
         driver.feed(Note("set"))
-        await bench.until(lambda: "woke" in bench.machine.texts())
+        await until(lambda: "woke" in bench.machine.texts())
         assert told == []
 
     run(main)

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -22,19 +21,9 @@ from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
+from support.dask_clusters import FUNCTIONS, DaskCluster, Rig, result, run, runs, until
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_clusters = _module("dask_clusters_of_tests")
-DaskCluster, Rig = _clusters.DaskCluster, _clusters.Rig
-result, run, runs, until = _clusters.result, _clusters.run, _clusters.runs, _clusters.until
-FUNCTIONS = _clusters.FUNCTIONS
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="module")

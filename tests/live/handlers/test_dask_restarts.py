@@ -7,24 +7,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from spillover.live.handlers.dask import session as dask_session
 from spillover.model.request import Outcome
+from support.dask_clusters import DaskCluster, Rig, result, run, runs, until
 
-
-def _module(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_clusters = _module("dask_clusters_of_tests")
-DaskCluster, Rig = _clusters.DaskCluster, _clusters.Rig
-result, run, runs, until = _clusters.result, _clusters.run, _clusters.runs, _clusters.until
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture

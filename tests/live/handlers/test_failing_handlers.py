@@ -9,7 +9,6 @@ import importlib.util
 import json
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,9 +20,12 @@ from spillover.live.handlers.calls import RETRY_AFTER_S_MAX, SAID_LIMIT_BYTES
 from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from support import HANDLERS
+from support.dask_clusters import DaskCluster
+
+pytestmark = pytest.mark.processes
 
 MODULE = "failing_handlers_of_tests"
-HERE = Path(__file__).parent
 LIMIT_S = 60.0
 
 NOT_RUN = {
@@ -55,8 +57,8 @@ KINDS = [("say_no", "thread"), ("say_no", "process"), ("say_no_later", "thread")
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
     """As users' modules are: from the working directory."""
-    monkeypatch.chdir(HERE)
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
 
 
 def ends_of(cluster, payloads):
@@ -125,11 +127,7 @@ def test_what_an_exception_says_of_itself(function, workers):
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory, require):
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    path = HERE / "dask_clusters_of_tests.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    with module.DaskCluster(tmp_path_factory.mktemp("dask")) as cluster:
+    with DaskCluster(tmp_path_factory.mktemp("dask")) as cluster:
         yield cluster.start(workers=1)
 
 

@@ -15,12 +15,15 @@ import pytest
 from spillover.live.handlers.calls import call, spin
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.errors import InputError
+from support import HANDLERS
+
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(autouse=True)
 def handlers(monkeypatch):
     """The module of handlers, importable as users' modules are: from the working directory."""
-    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.chdir(HANDLERS)
     monkeypatch.setattr(sys, "path", [*sys.path])
     module = (
         importlib.import_module("handlers_of_tests")

@@ -20,6 +20,7 @@ from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
 from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from support.loop import turn, until
 
 LIMIT_S = 10.0
 TRACEPARENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -32,18 +33,6 @@ def run(main):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(limited())
-
-
-async def turn(delay_s=0.0):
-    loop = asyncio.get_running_loop()
-    turned = asyncio.Event()
-    loop.call_later(delay_s, turned.set)
-    await turned.wait()
-
-
-async def until(condition):
-    while not condition():
-        await turn(0.001)
 
 
 def answer(body=b"", *, status=200, type_="application/json", more=b""):

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,6 +21,9 @@ from spillover.live.handlers.python.processes import JOIN_S
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from support import HANDLERS
+
+pytestmark = pytest.mark.processes
 
 LIMIT_S = 15.0
 CHILD_S = 10.0
@@ -31,7 +33,7 @@ MEMORY_LIMIT_BYTES = 160 * 1024 * 1024
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
     """The module of handlers is in the working directory, as users' modules are."""
-    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.chdir(HANDLERS)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 

@@ -10,19 +10,21 @@ import pytest
 
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 
+NOW = datetime.now(UTC)
+
 
 def http_date(in_s):
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=in_s), usegmt=True)
+    return format_datetime(NOW + timedelta(seconds=in_s), usegmt=True)
 
 
 RETRY_AFTER = {
     "seconds": ("5", (5, 5)),
     "date": (http_date(3600), (3500, 3600)),
     "old form of a date": (
-        (datetime.now(UTC) + timedelta(hours=1)).strftime("%A, %d-%b-%y %H:%M:%S GMT"),
+        (NOW + timedelta(hours=1)).strftime("%A, %d-%b-%y %H:%M:%S GMT"),
         (3500, 3600),
     ),
-    "asctime": ((datetime.now(UTC) + timedelta(hours=1)).strftime("%c"), (3500, 3600)),
+    "asctime": ((NOW + timedelta(hours=1)).strftime("%c"), (3500, 3600)),
     "0": ("0", None),
     "negative": ("-5", None),
     "past": (http_date(-5), None),
@@ -43,7 +45,7 @@ def test_retry_after_as_it_is_written(case, zone, monkeypatch):
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        read = read_retry_after_s(written.encode("latin-1"), time.time())
+        read = read_retry_after_s(written.encode("latin-1"), NOW.timestamp())
     finally:
         monkeypatch.undo()
         time.tzset()

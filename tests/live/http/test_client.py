@@ -12,24 +12,11 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, OutcomeUnknown
+from support.loop import turn, until
 
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-async def turn():
-    """Let the loop see to everything else, sockets too."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_later(0.001, future.set_result, None)
-    await future
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():
-            await turn()
 
 
 class Peer(asyncio.Protocol):

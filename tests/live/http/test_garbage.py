@@ -11,6 +11,8 @@ import pytest
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError
 
+pytestmark = pytest.mark.slow
+
 LIMIT_BYTES = 1000
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown
+from support import loop
 
 LIMIT_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -35,18 +37,9 @@ async def serving(answer, **options):
             await client.close()
 
 
-async def turn():
-    """One of the loop's, and no more."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_soon(future.set_result, None)
-    await future
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():
-            await turn()
+turn = partial(loop.turn, 0.0)
+until = partial(loop.until, every_s=0.0)
+"""One turn of the loop, and no more: what is not there yet is what these tests are about."""
 
 
 def sent(client, **options):

@@ -28,6 +28,7 @@ from spillover.live.leases.renewal.renewer import LeaseRenewer, RenewerEnded, Re
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.lease_times import LeaseTimes
+from support.waiting import until
 
 TIMES = LeaseTimes(
     normal_lease_ms=200.0,
@@ -36,6 +37,7 @@ TIMES = LeaseTimes(
     min_grab_ms=50.0,
     held_delay_ms=1.0,
 )
+
 LEASE_S = TIMES.max_lease_ms / 1000.0
 ENTITLED_S = LEASE_S - TIMES.fence_margin_ms / 1000.0
 LIMIT_S = 20.0
@@ -99,13 +101,6 @@ class Member:
             event = self.next(ev.RenewalAnswered)
         return event
 
-    def wait_for(self, condition):
-        """Look again and again."""
-        until_s = time.monotonic() + LIMIT_S
-        while not condition():
-            assert time.monotonic() < until_s
-            threading.Event().wait(0.005)
-
 
 @pytest.fixture
 def member_at(redis_server, redis_servers):
@@ -141,7 +136,7 @@ def test_what_is_held_is_renewed_each_period(member):
     assert event.answer.held == [(1, True, False), (3, True, False)]
     assert not event.answer.displaced
     assert event.sent_s <= lease_now_s()
-    member.wait_for(lambda: first.deadline_s >= event.sent_s + ENTITLED_S - 1e-9)
+    until(lambda: first.deadline_s >= event.sent_s + ENTITLED_S - 1e-9)
     assert first.deadline_s > before_s
     first.check()
     assert member.lags
@@ -197,7 +192,7 @@ def test_a_lease_that_the_store_gave_to_another_is_lost(member, redis_server):
     with pytest.raises(Fenced) as fenced:
         lease.check()
     assert (fenced.value.partition, fenced.value.epoch) == (0, lease.epoch)
-    member.wait_for(lease.stop_event.is_set)
+    until(lease.stop_event.is_set)
 
 
 def test_a_lease_that_another_has_won_is_told_as_wanted(member, redis_server):
@@ -213,7 +208,7 @@ def test_a_holder_that_stops_keeps_its_lease_up_to_the_limit(member):
     by_s = lease_now_s() + 1.2 * LEASE_S
     member.renewer.stop(0, lease.epoch, by_s)
     assert lease.stop_event.is_set()
-    member.wait_for(lambda: lease.is_over)
+    until(lambda: lease.is_over)
     assert by_s <= lease_now_s() < by_s + LEASE_S
 
 
@@ -249,7 +244,7 @@ def test_an_expired_lease_is_never_renewed_again(member_at):
         epoch = member.win(0)
         lease = member.renewer.grant(0, epoch, lease_now_s() + 0.05)
         before = member.ask("snapshot").allocations[0]
-        member.wait_for(lambda: lease.is_over)
+        until(lambda: lease.is_over)
         member.renewer.begin()
         assert member.next(ev.RenewalAnswered).answer.held == [(0, False, False)]
         assert member.ask("snapshot").allocations[0] == before
@@ -403,7 +398,7 @@ def test_a_handler_is_told_to_stop_a_margin_before_its_lease_ends(member_at):
         assert lease.was_told
         lease.check()
         asyncio.run(lease.stop_event.wait_async())
-        member.wait_for(lambda: lease.is_over)
+        until(lambda: lease.is_over)
         assert lease.left_s == 0.0
 
 

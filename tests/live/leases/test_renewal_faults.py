@@ -20,6 +20,7 @@ import pytest
 
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.lease_times import LeaseTimes
+from support.waiting import until
 
 TIMES = {
     "normal_lease_ms": 200.0,
@@ -188,13 +189,6 @@ def is_running(pid):
     return False
 
 
-def wait_for(condition):
-    until_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < until_s
-        threading.Event().wait(0.01)
-
-
 def test_a_member_stopped_for_half_a_lease_keeps_it(member_at):
     with member_at() as member:
         since = member.stop_for(0.5 * LEASE_S)
@@ -222,7 +216,7 @@ def test_a_partition_of_a_stopped_member_is_served_by_another_and_safe(member_at
     with member_at() as member:
         os.kill(member.pid, signal.SIGSTOP)
         try:
-            wait_for(lambda: member.ask("join", "b", "i").ok and member.ask("grab", 0, "b", 1e6))
+            until(lambda: member.ask("join", "b", "i").ok and member.ask("grab", 0, "b", 1e6))
             epoch = member.ask("activate", 0, "b").epoch
         finally:
             os.kill(member.pid, signal.SIGCONT)
@@ -239,7 +233,7 @@ def test_the_renewer_ends_with_its_member(member_at, how):
         try:
             assert is_running(renewer)
             member.process.kill()
-            wait_for(lambda: not is_running(renewer))
+            until(lambda: not is_running(renewer))
         finally:
             if how == "forks":
                 os.kill(member.until("forked")["pid"], signal.SIGKILL)

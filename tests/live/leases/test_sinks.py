@@ -288,7 +288,7 @@ def redis_servers_wait():
     return wait
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.processes)])
 def connect(request):
     """With the sink's table and a table `things`, both empty."""
     connect = request.getfixturevalue(request.param)
@@ -321,6 +321,7 @@ def add(sink, lease, name, **more):
         cursor.execute(f"insert into things values ('{name}')")  # noqa: S608 - both placeholders
 
 
+@pytest.mark.processes
 def test_a_transaction_holds_with_its_checkpoint(connect):
     with sink_of(connect) as sink:
         assert sink.claim(Held(5)) is None

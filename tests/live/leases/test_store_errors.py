@@ -218,6 +218,7 @@ def test_a_call_that_is_given_up_does_not_confuse_the_next(redis_servers, redis_
     asyncio.run(story())
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("module", ["store", "hints"])
 def test_the_library_is_loaded_late_and_its_absence_told(module):
     """Importing takes no `redis`; making a store does."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from random import Random
 
 import pytest
@@ -26,6 +27,7 @@ from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.reader import StreamReader
 from spillover.live.leases.streams.records import CheckpointMoved
 from spillover.live.leases.streams.writer import StreamWriter
+from support import waiting
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 RECORDS = 1_000_000 if SOAK_S else 20_000
@@ -48,12 +50,7 @@ with StreamReader(url, group, partition, epoch, batch_records=int(sys.argv[5])) 
 """
 
 
-def until(condition):
-    """Wait for what `condition()` says."""
-    began_s, turn = time.monotonic(), threading.Event()
-    while not condition():
-        assert time.monotonic() - began_s < LIMIT_S
-        turn.wait(0.005)
+until = partial(waiting.until, limit_s=LIMIT_S)
 
 
 steps = st.lists(

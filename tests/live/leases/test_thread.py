@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
+from functools import partial
 
 import pytest
 
 from spillover.client import InputError, LeaseGroupThread, LeaseTimes, RunError, current_lease
+from support import waiting
 
 TIMES = LeaseTimes(
     normal_lease_ms=300,
@@ -20,6 +20,8 @@ TIMES = LeaseTimes(
     min_grab_ms=100,
     held_delay_ms=5,
 )
+
+
 PARTITIONS = 4
 LIMIT_S = 60.0
 
@@ -28,13 +30,7 @@ def works(partition, epoch, stop_event):
     stop_event.wait()
 
 
-def until(condition):
-    pause = threading.Event()
-    to_s = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < to_s, "it did not come to that in time"
-        pause.wait(0.01)
-    return found
+until = partial(waiting.until, limit_s=LIMIT_S)
 
 
 def member(url, group, node="a", handler=works, **settings):

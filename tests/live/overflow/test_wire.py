@@ -217,6 +217,7 @@ def test_what_is_malformed_is_called_so(decode, message):
         decode(message)
 
 
+@pytest.mark.slow
 @given(st.binary() | st.recursive(values, st.lists).map(lambda v: json.dumps(v).encode()))
 def test_no_bytes_confuse_the_decoders(message):
     """Whatever comes, it is a message or malformed."""

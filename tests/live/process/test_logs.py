@@ -172,6 +172,7 @@ def run(*arguments, **where):
     )
 
 
+@pytest.mark.processes
 def test_requests_are_logged_only_if_asked_for():
     """The rest is at any rate, on standard error."""
     quiet = run("text", stderr=subprocess.PIPE)
@@ -181,6 +182,7 @@ def test_requests_are_logged_only_if_asked_for():
     assert [json.loads(line)["message"] for line in told] == ["one request", "other"]
 
 
+@pytest.mark.processes
 def test_a_full_disk_is_no_ones_end(require):
     """Exit status 0, as if all had been written."""
     require(FULL.exists(), "/dev/full")
@@ -189,6 +191,7 @@ def test_a_full_disk_is_no_ones_end(require):
     assert (done.returncode, done.stdout) == (0, b"here\n")
 
 
+@pytest.mark.processes
 def test_a_standard_error_that_was_closed():
     """Lines go nowhere: the descriptor may by then be something else."""
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_the_default_is_a_share_and_never_too_little():
     assert default_held_limit_bytes(10**6) == HELD_BYTES_MIN
 
 
+@pytest.mark.processes
 def test_a_process_with_a_limit_of_its_own_goes_by_that():
     """As `ulimit -d` sets it."""
     code = (

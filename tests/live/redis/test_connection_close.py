@@ -101,6 +101,7 @@ def runs(loop, server, main):
 READ_ONLY = b"-READONLY You can't write against a read only replica.\r\n"
 
 
+@pytest.mark.processes
 @loops
 def test_a_link_is_closed_without_an_answer(certificate, loop):
     """That is no failure of whoever ends."""

@@ -11,6 +11,8 @@ import pytest
 
 from spillover.model.extras import how_to_get
 
+pytestmark = pytest.mark.processes
+
 TREE = {
     "spillover/sim/fast/zz_rule.py": "FACTOR = 2\n\ndef rule(x):\n    return FACTOR * x\n",
     "spillover/sim/fast/zz_model.py": (

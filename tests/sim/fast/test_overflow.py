@@ -170,6 +170,7 @@ def trace(random, topology, *, count, spread_s):
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_unlike_federations_give_the_same(fast, seed):
@@ -202,6 +203,7 @@ print(run_fast(topology, [Arrival(1.0, topology.cluster_ids[0])], 1).wall_s)
 """
 
 
+@pytest.mark.processes
 def test_the_first_run_counts_no_compiling(fast):
     """In a process that has not loaded the kernel yet, where even loading takes 0.1 s and more."""
     done = subprocess.run(

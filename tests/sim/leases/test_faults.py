@@ -80,6 +80,7 @@ def rough_scenes(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_at_most_one_may_act_whatever_goes_wrong(scene, seed):
@@ -208,6 +209,7 @@ def test_one_that_comes_back_at_once_after_a_death_waits_until_its_old_self_coun
     assert result.unowned_ms_max < LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS
 
 
+@pytest.mark.slow
 def test_a_hundred_members_that_start_at_once_stay_cheap():
     """A thousand partitions: each is challenged once and raced for by one; nothing moves."""
     result = run_leases(LeaseScene(nodes=100, partitions=1000, periods=3, start="empty"), 1)

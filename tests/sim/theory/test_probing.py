@@ -20,6 +20,8 @@ from spillover.sim.theory.queue.system import (
     fast_and_slow,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def paper(consumers=100, max_hops=3, **changes):
     """The system of section 4.1.1: lambda = mu = 0.01, messages of 1 tick, 100 producers."""

@@ -18,6 +18,8 @@ from spillover.sim.theory.erlang import erlang_b, mm1k_blocking, mm1k_distributi
 from spillover.sim.theory.tokens.graph import parts_of
 from spillover.sim.theory.tokens.rational import rational_figures
 
+pytestmark = pytest.mark.slow
+
 quarters = st.integers(1, 16).map(lambda count: count / 4)
 
 

@@ -17,6 +17,8 @@ from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.sim.theory.erlang import mm1k_blocking, mm1k_distribution
 from spillover.sim.theory.tokens.bottlenecks import bottlenecks, even_split
 
+pytestmark = pytest.mark.slow
+
 quarters = st.integers(1, 16).map(lambda count: count / 4)
 
 

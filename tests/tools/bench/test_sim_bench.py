@@ -53,6 +53,7 @@ def test_circles_have_the_neighbors_they_are_named_after(reach):
     assert len(degrees) == scale.RING
 
 
+@pytest.mark.processes
 def test_the_engines_stand_beside_their_peers(bench):
     """A row for each library, and the compiled engine is the fastest by far even so."""
     rows, _ = bench("fast engine, ring5")
@@ -63,6 +64,7 @@ def test_the_engines_stand_beside_their_peers(bench):
         assert row["ratio"] > 5
 
 
+@pytest.mark.processes
 def test_the_large_run_has_a_process_of_its_own(bench):
     """Time and memory. A quick run is called by what ran, and stands beside no limit."""
     rows, _ = bench("1 000 clusters")
@@ -96,6 +98,7 @@ def test_the_machine_tells_the_packages_that_are_measured(name, told):
     assert installed <= set(packages) <= set(catalog._MEASURED[name])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("case", "number"),
     [
@@ -128,6 +131,7 @@ def test_one_ctrl_c_ends_it_at_once(require, case, number):
             bench.kill()
 
 
+@pytest.mark.processes
 def test_the_cost_of_neighbors_is_told_beside_the_fewest(bench):
     rows, _ = bench("neighbors")
     assert [row["case"] for row in rows] == list(scale.NEIGHBORS)[1:]

@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from spillover.cli import main
 from spillover.cli.lease_demo import MEMBERS
+from support import waiting
 
 pytestmark = pytest.mark.e2e
 
@@ -27,13 +27,7 @@ WITHIN_S = 100.0
 """About 20 s on a quiet machine."""
 
 
-def until(condition, limit_s=WITHIN_S):
-    """Wait for what `condition()` says."""
-    began_s, turn = time.monotonic(), threading.Event()
-    while not (answer := condition()):
-        assert time.monotonic() - began_s < limit_s
-        turn.wait(0.02)
-    return answer
+until = partial(waiting.until, limit_s=WITHIN_S)
 
 
 def processes():

@@ -19,6 +19,8 @@ from spillover.tools.demo.report import report_page, write_report
 from spillover.tools.demo.speedup import speedups
 from spillover.tools.demo.tables import MISSING
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -11,6 +11,8 @@ import pytest
 
 from spillover.tools.reproduce import leases
 
+pytestmark = pytest.mark.slow
+
 FIGURE = leases.FIGURES[0]
 
 

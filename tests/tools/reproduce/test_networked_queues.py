@@ -15,6 +15,8 @@ from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.networked_queues import FIGURES
 from spillover_loadgen import workloads
 
+pytestmark = pytest.mark.slow
+
 EFFORT = Effort(full=False)
 
 

@@ -11,6 +11,8 @@ import pytest
 from spillover.tools.reproduce import probing
 from spillover.tools.reproduce.figure import Effort
 
+pytestmark = pytest.mark.slow
+
 FIGURES = {figure.name: figure for figure in probing.FIGURES}
 FIELDS = {
     "probes_mean",

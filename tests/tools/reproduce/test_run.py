@@ -68,6 +68,7 @@ def quiet():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("quiet")
 def test_one_that_fails_leaves_the_others(tmp_path):
     """It is told in one line; the others are complete, and not computed again."""
@@ -93,6 +94,7 @@ def test_one_that_fails_leaves_the_others(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("quiet")
 def test_an_interrupt_ends_at_once(tmp_path):
     """What is finished stays, what is not leaves nothing, and no process is left."""
@@ -105,6 +107,7 @@ def test_an_interrupt_ends_at_once(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("quiet")
 def test_a_process_that_dies_is_one_figure(tmp_path):
     """The next figure gets a new process."""

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
 import urllib.request
 import uuid
@@ -20,7 +19,9 @@ from pathlib import Path
 
 from testcontainers.compose import DockerCompose
 
-ROOT = Path(__file__).parents[2]
+from support import waiting
+
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 IMAGE = "spillover:local"
 CLUSTERS = "abcde"
@@ -35,7 +36,6 @@ LOOK_S = 0.1
 PAUSES_MAX = 5
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_never = threading.Event()
 
 
 def sh(*command, limit_s=COMMAND_S):
@@ -57,12 +57,10 @@ def get(url, body=None, limit_s=10.0):
         return json.load(answer)
 
 
-def until(condition, limit_s=30.0, what="what was waited for"):
+def until(condition, limit_s=30.0, what=""):
     """How long it took until that was so."""
     began_s = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began_s < limit_s, f"not within {limit_s:g} s: {what}"
-        _never.wait(LOOK_S)
+    waiting.until(condition, limit_s, what, every_s=LOOK_S)
     return time.monotonic() - began_s
 
 

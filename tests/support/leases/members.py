@@ -3,9 +3,9 @@ and started again by their pids, with a wall clock of their own if wanted. What 
 they say it; what their handlers do is read from the handlers' diaries.
 
 All instants are of time.monotonic(), which is the same for all processes. What must not come of it
-is in `lease_reckoning`, the handlers are `lease_handlers_of_tests`.
+is in `support.leases.reckoning`, the handlers are `lease_handlers_of_tests`.
 
-    async with lease_members.Group(directory=tmp_path, url=redis_server.url, partitions=8) as group:
+    async with members.Group(directory=tmp_path, url=redis_server.url, partitions=8) as group:
         group.spawn("a", "b", "c")
         await group.until_even()
         killed_s = group.kill("b")
@@ -35,8 +35,9 @@ from typing import Any, Self
 
 from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
+from support import HANDLERS
+from support.loop import until
 
-HERE = Path(__file__).parent
 MODULE = "python:lease_handlers_of_tests"
 LIMIT_S = 60.0
 LOOK_S = 0.02
@@ -48,6 +49,7 @@ TIMES = LeaseTimes(
     min_grab_ms=200,
     held_delay_ms=5,
 )
+
 
 MEMBER, RENEWER = "member", "renewer"
 QUIET, SERVING = ("--bind", "off"), ()
@@ -226,7 +228,7 @@ class Group:
 
     def spawn_crowd(self, *nodes: str, url: str = "") -> list[Member]:
         """All of these as members in one process, which is cheaper; `let_in` has them join."""
-        command = [sys.executable, str(HERE / "lease_handlers_of_tests.py"), url or self.url]
+        command = [sys.executable, str(HANDLERS / "lease_handlers_of_tests.py"), url or self.url]
         command += [self.name, str(self.partitions), json.dumps(asdict(self.times)), *nodes]
         return self._start(command, list(nodes), None)
 
@@ -247,7 +249,7 @@ class Group:
         log = self.directory / f"{nodes[0]}.log"
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL,
+                command, cwd=HANDLERS, env=environment, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=errors, process_group=0,
             )  # fmt: skip
         started = [Member(node, process, log) for node in nodes]
@@ -447,9 +449,7 @@ class Group:
     async def until(self, condition: Callable[[], object], limit_s: float, what: str) -> float:
         """How long it took until that was so."""
         began_s = now_s()
-        while not condition():
-            assert now_s() - began_s <= limit_s, f"not within {limit_s} s: {what}; {self.standing}"
-            await asyncio.sleep(LOOK_S)
+        await until(condition, limit_s, lambda: f"{what}; {self.standing}", every_s=LOOK_S)
         return now_s() - began_s
 
     async def until_even(self, limit_s: float = LIMIT_S) -> float:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError
+from support.loop import until
 
 PATIENCE_S = 40.0
 PAUSE_FIRST_S, PAUSE_LONGEST_S = 0.1, 1.0
@@ -92,14 +93,8 @@ class SiteLoad:
     async def until(self, condition: Any, limit_s: float, what: str) -> float:
         """How long it took until that was so; `condition()` may have to be awaited."""
         began_s = now_s()
-        while True:
-            answer = condition()
-            if asyncio.iscoroutine(answer):
-                answer = await answer
-            if answer:
-                return now_s() - began_s
-            assert now_s() - began_s < limit_s, f"not within {limit_s:.1f} s: {what}"
-            await self.moment(0.02)
+        await until(condition, limit_s, what, every_s=0.02)
+        return now_s() - began_s
 
     async def moment(self, for_s: float) -> None:
         """Let the load go on for so long."""

@@ -4,40 +4,29 @@ way to it that may be broken, and another, healthy server for what the handlers 
     def test_it(endure): endure({"paused": story, ...})
 
 Each story is an async function of a `World`, and all of one test run at once. What must hold in all
-of them is asked here and in `lease_reckoning`; what breaks is in the tests. No rule of leases here.
+of them is asked here and in `support.leases.reckoning`; what breaks is in the tests. No rule of
+leases here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import random
-import sys
 import traceback
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from support.leases import members as lease_members
+from support.leases import reckoning as lease_reckoning
 
-def _module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-lease_members, lease_reckoning = _module("lease_members"), _module("lease_reckoning")
 now_s = lease_members.now_s
 
 SERVING = ("--bind", "127.0.0.1:0")
@@ -103,7 +92,11 @@ class World:
     async def begins(self) -> None:
         """All run, and have shared everything out."""
         group = self.group
-        await group.until(lambda: group.is_even() or len(group.living) < len(self.nodes), 60.0, "")
+
+        def has_begun() -> bool:
+            return bool(group.is_even()) or len(group.living) < len(self.nodes)
+
+        await group.until(has_begun, 60.0, "even")
         ended = [one.log.read_text() for one in group.members.values() if not one.alive]
         assert not ended, ended
         await group.until_served(since_s=now_s())

@@ -7,11 +7,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from functools import partial
 
 import msgspec
 import uvloop
@@ -21,10 +20,11 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from support import HANDLERS, loop, waiting
 
 LIMIT_S = 60.0
+until = partial(loop.until, limit_s=LIMIT_S)
 FUNCTIONS = "dask_functions_of_tests"
-FUNCTIONS_ARE_IN = Path(__file__).parent
 
 
 def run(main):
@@ -34,14 +34,6 @@ def run(main):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(limited())
-
-
-async def until(condition):
-    loop = asyncio.get_running_loop()
-    while not condition():
-        turned = asyncio.Event()
-        loop.call_later(0.005, turned.set)
-        await turned.wait()
 
 
 class DaskCluster:
@@ -77,18 +69,18 @@ class DaskCluster:
         return self
 
     def wait_for(self, condition):
-        limit_s = time.monotonic() + LIMIT_S
-        while not condition():
+        def is_so():
             assert self.scheduler.poll() is None
-            assert time.monotonic() < limit_s
-            signal.sigtimedwait([], 0.02)
+            return condition()
 
-    def add_worker(self, *options, path=FUNCTIONS_ARE_IN):
+        waiting.until(is_so, LIMIT_S)
+
+    def add_worker(self, *options, path=HANDLERS):
         usual = ("--no-nanny", "--nthreads", "1", "--local-directory", self.directory)
         self.workers.append(self.spawn("worker", self.address, *usual, *options, path=path))
         return self.workers[-1]
 
-    def spawn(self, kind, *options, path=FUNCTIONS_ARE_IN):
+    def spawn(self, kind, *options, path=HANDLERS):
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
         with (self.directory / f"{kind}.log").open("ab") as log:
             return subprocess.Popen(

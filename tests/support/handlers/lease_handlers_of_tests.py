@@ -3,7 +3,7 @@ no fence protects. Each record has a number, one more than the checkpoint before
 that took one twice, or none, shows it.
 
 Imported by the members under test, which run in this directory; run as a program it is several
-members in one process. What the notes must not say is in `lease_reckoning`.
+members in one process. What the notes must not say is in `support.leases.reckoning`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
 
 GIVEN = json.loads(os.environ["SPILLOVER_TEST_LEASES"])
-"""What `lease_members` tells: directory, sink_url, sink, node, pace_s, progress."""
+"""What `support.leases.members` tells: directory, sink_url, sink, node, pace_s, progress."""
 
 DIRECTORY = Path(GIVEN["directory"])
 PACE_S = GIVEN["pace_s"]

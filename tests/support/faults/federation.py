@@ -2,7 +2,7 @@
 started again at its address, with what it knows of the others' addresses its own.
 
 `spillover up` would do for the start, but it gives a node up that has died. What requests come to
-is in `fault_load`, what is wrong with it in `fault_reckoning`.
+is in `support.faults.load`, what is wrong with it in `support.faults.reckoning`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import PeerError
+from support import HANDLERS
 
-HERE = Path(__file__).parent
 READY_S = 30.0
 ASK_S = 1.0
 
@@ -94,7 +94,7 @@ class Federation:
         environment |= self.environment.get(cluster, {})
         with Path(self.errors.get(cluster, self.log(cluster))).open("ab") as errors:
             self.processes[cluster] = subprocess.Popen(
-                command, cwd=HERE, env=environment,
+                command, cwd=HANDLERS, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
                 process_group=0,
             )  # fmt: skip

@@ -18,22 +18,11 @@ from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Link, Topology
+from support.loop import turn, until
+
+__all__ = ["Federation", "Node", "run", "topology_of", "turn", "until"]
 
 LIMIT_S = 10.0
-
-
-async def turn():
-    """Let the loop see to everything else, sockets too."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.call_later(0.001, future.set_result, None)
-    await future
-
-
-async def until(condition, limit_s=LIMIT_S):
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await turn()
 
 
 def topology_of(*ids, delay_ms=0.0, links=None, clusters=None, **fields):

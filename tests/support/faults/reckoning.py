@@ -34,7 +34,7 @@ FOREIGN_ENDS = ("answered", "cancelled", *FOREIGN_HELD)
 
 
 class Bed(Protocol):
-    """What is asked of a `fault_federation.Federation`."""
+    """What is asked of a `support.faults.federation.Federation`."""
 
     clusters: Any
     effects: Any

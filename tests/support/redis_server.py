@@ -15,6 +15,19 @@ import threading
 import uuid
 from contextlib import contextmanager, suppress
 
+from support.loop import until
+
+__all__ = [
+    "RedisServer",
+    "Way",
+    "WayAside",
+    "free_port",
+    "is_installed",
+    "new_name",
+    "running",
+    "until",
+]
+
 LIMIT_S = 10.0
 STARTS_MAX = 5
 
@@ -36,20 +49,6 @@ def free_port():
 def new_name():
     """A group that no other test has."""
     return f"g-{uuid.uuid4().hex[:12]}"
-
-
-async def until(condition, limit_s=LIMIT_S):
-    """Wait for what `condition()` says, or what it answers when awaited."""
-    async with asyncio.timeout(limit_s):
-        while True:
-            answer = condition()
-            if asyncio.iscoroutine(answer):
-                answer = await answer
-            if answer:
-                return answer
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.005):
-                    await asyncio.get_running_loop().create_future()
 
 
 class RedisServer:

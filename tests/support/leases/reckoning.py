@@ -2,7 +2,7 @@
 
 It goes by the notes of handlers, which no fence protects, and by the instants at which the test
 itself froze processes or cut them off; what members believe of their leases is not asked. How the
-notes are made is in `lease_handlers_of_tests`, how they are read in `lease_members`.
+notes are made is in `lease_handlers_of_tests`, how they are read in `support.leases.members`.
 """
 
 from __future__ import annotations

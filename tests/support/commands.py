@@ -1,0 +1,322 @@
+"""Commands as their users see them: started as processes with their streams in files, watched from
+outside, by HTTP on loopback and by /state, and ended by their pids. No rule of the product lives
+here. The fixtures at the end are those of whatever directory names them in its conftest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from support.waiting import until
+
+READY_S = 60.0
+SPILLOVER = (sys.executable, "-m", "spillover")
+LOADGEN = (sys.executable, "-m", "spillover_loadgen")
+PORTS = random.Random(os.getpid())
+"""Asked on and on: a test does not find the ports of the last one, whose neighbors may call yet."""
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def ask(url: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    """GET, or POST of JSON: the status and the JSON that came back, whatever the status."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers or {})  # noqa: S310 - loopback only
+    try:
+        with OPENER.open(request, timeout=10) as response:
+            return response.status, json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def _processes() -> dict[int, tuple[int, str]]:
+    """Parent and command line of each process, zombies left out."""
+    table = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    rows = (line.split(None, 3) for line in table.splitlines())
+    return {
+        int(row[0]): (int(row[1]), row[3])
+        for row in rows
+        if len(row) == 4 and not row[2].startswith("Z")
+    }
+
+
+def is_balanced(state: dict[str, Any]) -> bool:
+    """The two equations of contract section 4, written out."""
+    home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
+    ends = ("done", "failed", "expired", "cancelled", "queued", "running", "away")
+    foreign_ends = ("answered", "cancelled", "handed_on", "queued", "running")
+    return home["accepted"] == sum(home[end] for end in ends) and foreign["received"] == sum(
+        foreign[end] for end in foreign_ends
+    )
+
+
+def held(state: dict[str, Any]) -> int:
+    """How many requests the cluster has in its hands, from clients and from neighbors."""
+    home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
+    return sum(home[entry] for entry in ("queued", "running", "away")) + sum(
+        foreign[entry] for entry in ("queued", "running", "handed_on")
+    )
+
+
+@dataclass
+class Running:
+    """A command that was started, with its streams in files, and all that came of it."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    seen: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def stdout(self) -> str:
+        return (self.directory / "stdout").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return (self.directory / "stderr").read_text()
+
+    def look(self) -> dict[int, str]:
+        """The living descendants: command line by pid. All that were ever seen are remembered."""
+        table = _processes()
+        found: dict[int, str] = {}
+        parents = {self.process.pid}
+        while parents:
+            children = {pid: row for pid, row in table.items() if row[0] in parents}
+            found.update({pid: command for pid, (_, command) in children.items()})
+            parents = set(children)
+        self.seen.update(found)
+        return found
+
+    def left(self) -> dict[int, str]:
+        """What still lives of all that was seen."""
+        table = _processes()
+        return {
+            pid: command
+            for pid, command in self.seen.items()
+            if pid in table and table[pid][1] == command
+        }
+
+    def nodes(self) -> dict[str, int]:
+        """The pid of each cluster's node."""
+        found = {}
+        for pid, command in self.look().items():
+            words = command.split()
+            if "node" in words and "--cluster" in words:
+                found[words[words.index("--cluster") + 1]] = pid
+        return found
+
+    def ready(self, within_s: float = READY_S) -> dict[str, str]:
+        """The line of `up --json`, once it is there; the url of each cluster."""
+        until(lambda: self.stdout.endswith("\n") or self.process.poll() is not None, within_s)
+        assert self.process.poll() is None, self.stderr
+        self.look()
+        urls: dict[str, str] = json.loads(self.stdout)["clusters"]
+        return urls
+
+    def result(self, within_s: float = 60.0) -> dict[str, Any]:
+        """The JSON object of a command that ends well by itself."""
+        assert self.process.wait(within_s) == 0, self.stderr
+        assert self.stdout.count("\n") == 1
+        value: dict[str, Any] = json.loads(self.stdout)
+        return value
+
+    def end(self, number: int = signal.SIGINT, within_s: float = 10.0) -> int:
+        """Signal it, as a terminal does where that is SIGINT; its exit status."""
+        self.look()
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)  # Ctrl-C is for the whole process group
+        else:
+            self.process.send_signal(number)
+        return self.process.wait(within_s)
+
+    def nothing_left(self, within_s: float = 0.5) -> None:
+        """Every process that came of it has gone."""
+        until(lambda: not self.left(), within_s, f"end of {self.left()}")
+
+    def temporary_directories(self) -> list[Path]:
+        """Where the nodes that were seen had their topology from, if that is still there."""
+        words = [word for command in self.seen.values() for word in command.split()]
+        files = {Path(word) for word in words if word.endswith("/topology.yaml")}
+        return [file.parent for file in files if file.parent.exists()]
+
+    def clean_up(self) -> None:
+        self.look()
+        for pid in [self.process.pid] * (self.process.poll() is None) + list(self.left()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+        for directory in self.temporary_directories():
+            shutil.rmtree(directory)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, below those that systems give to clients."""
+    found: list[int] = []
+    while len(found) < count:
+        port = PORTS.randrange(20_000, 30_000)
+        if port in found:
+            continue
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+class Watch:
+    """The `/state` of some clusters, looked at again and again by a thread of its own."""
+
+    def __init__(self, urls: dict[str, str], period_s: float = 0.02) -> None:
+        self.history: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
+        self._urls = urls
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_forever)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def latest(self, cluster: str) -> dict[str, Any] | None:
+        seen = self.history[cluster]
+        return seen[-1][1] if seen else None
+
+    def at(self, cluster: str, time_s: float) -> dict[str, Any]:
+        """The newest state that was read no later than this instant, else the first."""
+        seen = self.history[cluster]
+        return next((state for at_s, state in reversed(seen) if at_s <= time_s), seen[0][1])
+
+    def _look_forever(self) -> None:
+        while not self._stop.wait(self._period_s):
+            for cluster, url in self._urls.items():
+                # A cluster that was killed says nothing any more.
+                with suppress(OSError, ValueError):
+                    state = ask(f"{url}/state")[1]
+                    self.history[cluster].append((time.monotonic(), state))
+
+    @property
+    def all_states(self) -> list[dict[str, Any]]:
+        return [state for seen in self.history.values() for _, state in seen]
+
+
+# --- starting them ------------------------------------------------------------------------------
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path) -> Iterator[Start]:
+    """`start(*command, cwd=..., stdin=...)`; what still runs at the end is killed by pid."""
+    yield from _starting(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_start(tmp_path_factory) -> Iterator[Start]:
+    """The same for what serves all tests of a module."""
+    yield from _starting(tmp_path_factory.mktemp("commands"))
+
+
+def _starting(where: Path) -> Iterator[Start]:
+    running: list[Running] = []
+
+    def start_it(*command: str, cwd: Path = where, stdin: int = subprocess.DEVNULL) -> Running:
+        directory = where / f"command-{len(running)}"
+        directory.mkdir()
+        with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
+            process = subprocess.Popen(
+                command, cwd=cwd, stdin=stdin, stdout=out, stderr=err, process_group=0
+            )
+        running.append(Running(process, directory))
+        return running[-1]
+
+    yield start_it
+    for one in running:
+        one.clean_up()
+
+
+@pytest.fixture
+def up(start) -> Callable[..., tuple[Running, dict[str, str]]]:
+    """`up(topology, *options, within_s=..., cwd=...)`: a testbed that is ready, and its urls."""
+
+    def up_it(
+        topology: str, *options: str, within_s: float = READY_S, **where: Any
+    ) -> tuple[Running, dict[str, str]]:
+        bed = start(*SPILLOVER, "up", topology, "--json", *options, **where)
+        return bed, bed.ready(within_s)
+
+    return up_it
+
+
+@pytest.fixture
+def generate(start) -> Callable[..., Running]:
+    """`generate(urls, *options)`: the load generator under way, with `--json`."""
+
+    def generate_it(urls: dict[str, str], *options: str) -> Running:
+        targets = [word for c, url in urls.items() for word in ("--target", f"{c}={url}")]
+        return start(*LOADGEN, "run", *targets, *options, "--json")
+
+    return generate_it
+
+
+@pytest.fixture
+def spillover(start):
+    """`spillover(*arguments)`: the command under way."""
+
+    def spillover_it(*arguments: str, **where: Any) -> Running:
+        return start(*SPILLOVER, *arguments, **where)
+
+    return spillover_it
+
+
+# --- the same as fixtures, which is how most tests ask for it -------------------------------------
+
+
+@pytest.fixture(name="ask", scope="session")
+def ask_fixture():
+    return ask
+
+
+@pytest.fixture(name="watch", scope="session")
+def watch_fixture():
+    return Watch
+
+
+@pytest.fixture(name="is_balanced", scope="session")
+def is_balanced_fixture():
+    return is_balanced
+
+
+@pytest.fixture(name="held", scope="session")
+def held_fixture():
+    return held
+
+
+@pytest.fixture(name="free_ports", scope="session")
+def free_ports_fixture():
+    return free_ports
