@@ -12,7 +12,8 @@ from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import dump_topology, load_topology
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.topology import POLICY_NAMES, Cluster, Link, Topology
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.policy.overflow.choosers import POLICY_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path

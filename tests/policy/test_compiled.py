@@ -1,4 +1,4 @@
-"""The same source, compiled by numba, gives the same results: what `sim/fast` will rely on."""
+"""The same source, compiled by numba, gives the same results: what `sim/fast` relies on."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from random import Random
 import pytest
 
 from spillover.policy.backoff import backoff_s
-from spillover.policy.overflow import acceptance
+from spillover.policy.overflow import admission, base, estimate
+from spillover.policy.overflow.base import NeighborLoads, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
 
-INNER = (
-    acceptance.accept_probability,
-    acceptance.neighborhood_reject_probability,
-    acceptance.pick_by_weight,
-    acceptance.pick_evenly,
-)
 ROUNDS = 400
 
 
@@ -24,12 +19,9 @@ ROUNDS = 400
 def compiled(require):
     """Compiles a function from outside; those that it calls are made known to the compiler."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from numba import njit
-    from numba.extending import register_jitable
+    from spillover.sim.fast.compile import compiled
 
-    for function in INNER:
-        register_jitable(function)
-    return njit
+    return compiled
 
 
 def knowledge(random):
@@ -53,16 +45,16 @@ def draw_of(random):
 
 def test_formulas_agree(compiled):
     """P and R, compiled and not, are the same to the last bit."""
-    fast_p = compiled(acceptance.accept_probability)
-    fast_r = compiled(acceptance.neighborhood_reject_probability)
+    fast_p = compiled(base.accept_probability)
+    fast_r = compiled(base.neighborhood_reject_probability)
     fast_wait = compiled(backoff_s)
     random = Random(1)
     for _ in range(ROUNDS):
         accept, _, _, _, known = knowledge(random)
         own = random.random()
         state = random.randrange(50), random.randrange(1, 9)
-        assert fast_p(*state) == acceptance.accept_probability(*state)
-        plain = acceptance.neighborhood_reject_probability(own, accept.tolist(), known.tolist())
+        assert fast_p(*state) == base.accept_probability(*state)
+        plain = base.neighborhood_reject_probability(own, accept.tolist(), known.tolist())
         assert fast_r(own, accept, known) == plain
         wait = random.randrange(80), 0.05, 1.0, random.random()
         assert fast_wait(*wait) == backoff_s(*wait)
@@ -70,16 +62,16 @@ def test_formulas_agree(compiled):
 
 def test_picking_agrees(compiled):
     """By weight and evenly, with negative weights, empty arrays and the ends of the draw."""
-    fast_weight, fast_even = compiled(acceptance.pick_by_weight), compiled(acceptance.pick_evenly)
+    fast_weight, fast_even = compiled(base.pick_by_weight), compiled(base.pick_evenly)
     random = Random(2)
     for _ in range(ROUNDS):
         weights, _, _, _, eligible = knowledge(random)
         weights -= 0.3
         total = sum(weight for weight in weights.tolist() if weight > 0.0)
         draw = draw_of(random)
-        plain = acceptance.pick_by_weight(weights.tolist(), total, draw)
+        plain = base.pick_by_weight(weights.tolist(), total, draw)
         assert fast_weight(weights, float(total), draw) == plain
-        assert fast_even(eligible, draw) == acceptance.pick_evenly(eligible.tolist(), draw)
+        assert fast_even(eligible, draw) == base.pick_evenly(eligible.tolist(), draw)
 
 
 @pytest.mark.parametrize("name", CHOOSERS)
@@ -91,11 +83,46 @@ def test_choosers_agree(compiled, name):
     random = Random(3)
     for _ in range(ROUNDS):
         _, reject_near, lengths, delays_s, eligible = knowledge(random)
-        own = random.randrange(12), random.randrange(1, 6), random.random() < 0.8
-        service_s, draw = random.choice((0.0, 0.04)), draw_of(random)
+        numbers = random.randrange(12), random.randrange(1, 6), random.random() < 0.8
+        own, draw = OwnLoad(*numbers, random.choice((0.0, 0.04))), draw_of(random)
         fast_weights, weights = np.full(len(lengths), 7.0), [7.0] * len(lengths)
-        known = reject_near, lengths, delays_s, eligible
-        choice = fast(*own, service_s, *known, fast_weights, draw)
-        plain = CHOOSERS[name](*own, service_s, *(array.tolist() for array in known), weights, draw)
-        assert choice == plain
+        known = reject_near, lengths, delays_s
+        choice = fast(own, NeighborLoads(*known), eligible, fast_weights, draw)
+        near = NeighborLoads(*(tuple(array.tolist()) for array in known))
+        assert choice == CHOOSERS[name](own, near, tuple(eligible.tolist()), weights, draw)
         assert fast_weights.tolist() == weights
+
+
+def test_admission_agrees(compiled):
+    """Room, the stay and the time left are the same, the stay to the last bit."""
+    fast_takes, fast_full = compiled(admission.takes_foreign), compiled(admission.is_full)
+    fast_tells, fast_late = compiled(admission.tells_wait), compiled(admission.is_too_late)
+    fast_stay = compiled(admission.stay_s)
+    random = Random(4)
+    for _ in range(ROUNDS):
+        waiting, servers, is_home = (
+            random.randrange(9),
+            random.randrange(1, 9),
+            random.random() < 0.5,
+        )
+        assert fast_takes(servers - 1, waiting, 5) == admission.takes_foreign(
+            servers - 1, waiting, 5
+        )
+        assert fast_full(waiting, is_home, 7, 5) == admission.is_full(waiting, is_home, 7, 5)
+        assert fast_tells(waiting, servers) == admission.tells_wait(waiting, servers)
+        here_s, left_s = random.choice((0.75, random.random())), random.choice((1.0, 0.75))
+        assert fast_late(here_s, left_s, is_home) == admission.is_too_late(here_s, left_s, is_home)
+        stay = waiting, servers, random.random(), random.choice((0.0, random.random())), 0.006
+        assert fast_stay(*stay) == admission.stay_s(*stay)
+
+
+def test_estimates_agree(compiled):
+    """From a guess, also of 0, over services with pauses among them: to the last bit."""
+    fast = compiled(estimate.learned)
+    random = Random(5)
+    for _ in range(ROUNDS // 10):
+        ours = theirs = random.choice((0.0, 0.04)), 0.0
+        for number in range(1, random.randrange(2, 90)):
+            took_s = random.choice((0.0, 0.04, random.random(), 100.0))
+            ours, theirs = fast(*ours, number, took_s), estimate.learned(*theirs, number, took_s)
+            assert ours == theirs

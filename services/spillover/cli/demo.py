@@ -12,7 +12,7 @@ from typing import Any
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
-from spillover.model.topology import POLICY_NAMES
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.demo.display import Display, closing_table
 from spillover.tools.demo.model import DemoResult
 from spillover.tools.demo.report import write_report

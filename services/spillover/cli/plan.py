@@ -14,7 +14,8 @@ from rich.table import Table
 
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
-from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.model.topology import Topology
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.plan import Judge, Planner, Servers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched

@@ -16,7 +16,8 @@ from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
-from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.model.topology import Topology
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import NodeProcess, Testbed

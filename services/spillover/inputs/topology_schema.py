@@ -17,6 +17,7 @@ from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.ids import ClusterId
 from spillover.model.topology import HANDLERS_KNOWN, NOT_RUN_STATUSES, Cluster, Link, Topology
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
+from spillover.policy.overflow.choosers import POLICY_NAMES
 
 LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
 """Fields of the contract that this version does not know yet."""
@@ -58,6 +59,8 @@ def _check_servers(value: object) -> object:
 def _check_policy(value: str) -> str:
     if value == "adaptive":
         raise fault("the policy adaptive is not available in this version")
+    if value not in POLICY_NAMES:
+        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}")
     return value
 
 

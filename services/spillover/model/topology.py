@@ -32,8 +32,6 @@ NOT_RUN_STATUSES = (429, 503)
 """What a service behind `http:` answers that surely has not done the work, unless a cluster says
 otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
 
-POLICY_NAMES = ("isolated", "paper", "two-choice")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -235,9 +233,6 @@ class Topology:
 
 
 def _check_numbers(topology: Topology) -> None:
-    if topology.policy not in POLICY_NAMES:
-        names = ", ".join(POLICY_NAMES)
-        _fail("policy", f"expected one of {names}, got {topology.policy!r}")
     _at_least("gossip_period_ms", topology.gossip_period_ms, 1)
     _at_least("max_hops", topology.max_hops, 0)
     _at_least("default_deadline_ms", topology.default_deadline_ms, 1)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.admission import FOREIGN_SHARE
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal
+from spillover.policy.overflow.admission import FOREIGN_SHARE
 
 
 def refusal(commands):

@@ -34,7 +34,7 @@ def test_a_report_is_believed_and_ages(table):
     """Its values are what policies see; its age counts from when it came."""
     table.heard(0, report(1), 1.0)
     known = table.knowledge()
-    assert (known.accept, known.reject_near, known.queue_length) == ((0.5,), (0.25,), (5,))
+    assert (known.accept, *known.loads[:2]) == ((0.5,), (0.25,), (5,))
     assert (known.known, known.accepting, known.reported_s) == ((True,), (True,), (1.0,))
     (view,) = table.view(1.5)
     assert (view.alive, view.age_s, view.queue_length) == (True, 0.5, 5)

@@ -22,6 +22,23 @@ TREE = {
         "@kernel\ndef model(x):\n    return twice(x) + 1\n"
     ),
 }
+REGISTRY_TREE = {
+    "spillover/sim/fast/zz_rules.py": (
+        "def rule(x):\n    return 2 * x\n\ndef rival(x):\n    return 5 * x\n"
+    ),
+    "spillover/sim/fast/zz_registry.py": (
+        "from spillover.sim.fast.zz_rules import rival, rule\nRULES = [rule, rival]\n"
+    ),
+    "spillover/sim/fast/zz_model.py": (
+        "from spillover.sim.fast.compile import inlined, kernel\n"
+        "from spillover.sim.fast.zz_registry import RULES\n\n"
+        "def either(one, other):\n"
+        "    @inlined\n    def choose(x):\n        return one(x) if x < 4 else other(x)\n"
+        "    return choose\n\n"
+        "choose = either(*RULES)\n\n"
+        "@kernel\ndef model(x):\n    return choose(x)\n"
+    ),
+}
 SHOW = (
     "import spillover, sys; spillover.__path__.append(sys.argv[1])\n"
     "import spillover.sim.fast as fast; fast.__path__.append(sys.argv[1] + '/sim/fast')\n"
@@ -30,14 +47,18 @@ SHOW = (
 )
 
 
+def write(directory, tree):
+    for name, text in tree.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 @pytest.fixture
 def show(require, tmp_path):
     """Runs the little model in a process of its own: its result, and whether it was kept."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    for name, text in TREE.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write(tmp_path, TREE)
 
     def run(cache=tmp_path / "cache"):
         # Python's own cache of the module would go by size and time, which stay the same here.
@@ -62,6 +83,16 @@ def test_what_is_kept_is_used_until_a_callee_changes(show, tmp_path):
     rule.write_text(TREE["spillover/sim/fast/zz_rule.py"].replace("2", "5"))
     os.utime(rule, (stamp.st_atime, stamp.st_mtime))
     assert show() == (76, 0)
+
+
+def test_what_is_kept_is_not_used_where_a_registry_has_changed(show, tmp_path):
+    """No function is written there: only which of them is called has changed."""
+    write(tmp_path, REGISTRY_TREE)
+    assert show() == (6, 0)
+    assert show() == (6, 1)
+    registry = tmp_path / "spillover/sim/fast/zz_registry.py"
+    registry.write_text(registry.read_text().replace("[rule, rival]", "[rival, rule]"))
+    assert show() == (15, 0)
 
 
 def test_without_a_place_to_keep_it_all_works(show, tmp_path):

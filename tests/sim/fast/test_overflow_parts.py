@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
 
-from spillover.core.fifo import Fifo
-from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.decider import Decider
-from spillover.core.overflow.health import Health
-from spillover.core.overflow.held import Held
-from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.servers import Servers
-from spillover.core.overflow.settings import NodeSettings
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.statistics import summarize
-from spillover.policy.overflow import choosers
 from spillover.sim.engine.world import stream
 from spillover.sim.overflow.run import run_overflow
 
@@ -61,51 +51,6 @@ def test_draws_are_those_of_the_machines(fast, topology):
     for column, cluster in ((0, "a"), (1, "d")):
         random = stream(7, f"node/{cluster}")
         assert found[:, column].tolist() == [random.random() for _ in range(1500)]
-
-
-def test_formulas_of_the_core_agree(fast):
-    """The stay and the running mean, which stand in the kernel once more: the same bits."""
-    import numpy as np
-
-    from spillover.sim.fast.overflow import rules as overflow_rules
-    from spillover.sim.fast.overflow.state import CLUSTER
-
-    random = Random(1)
-    for _ in range(200):
-        servers, delivery_s = random.randrange(1, 9), random.choice((0.0, 0.006))
-        service_s = random.choice((0.0, 0.04))
-        settings = NodeSettings(
-            cluster="a", servers=servers, policy="paper", service_s=service_s, delivery_s=delivery_s
-        )
-        neighbors = Neighbors("a", [], [], 0.05)
-        decider = Decider(
-            "paper",
-            neighbors,
-            random,
-            service_s=service_s,
-            records_max=1,
-        )
-        admission = Admission(
-            settings,
-            Fifo(),
-            Servers(servers),
-            decider,
-            health=Health(),
-            neighbors=neighbors,
-            held=Held(),
-        )
-        ours = np.zeros(1, CLUSTER).view(np.recarray)[0]
-        ours.servers, ours.service_s, ours.delivery_s = servers, service_s, delivery_s
-        for _ in range(random.randrange(90)):
-            took_s = random.choice((0.0, 0.04, random.random(), 100.0))
-            decider.served(took_s)
-            overflow_rules.learn.py_func(ours, took_s)
-        assert (ours.service_s, ours.variance_s2) == (
-            decider.service_s,
-            decider._service_variance_s2,
-        )
-        waiting = random.randrange(100)
-        assert overflow_rules.stay_s.py_func(ours, waiting) == admission._stay_s(waiting, 0.0)
 
 
 def test_arrays_are_as_good_as_a_list(fast, topology):
@@ -214,11 +159,3 @@ def test_arrays_that_make_no_sense(fast, topology):
         fast.run_fast(topology, ArrivalArrays(np.zeros(2), np.zeros(3, np.int32)), 1)
     with pytest.raises(InputError, match="cluster: expected 0 to 4"):
         fast.run_fast(topology, ArrivalArrays(np.zeros(1), np.array([5])), 1)
-
-
-def test_a_policy_that_is_not_compiled_is_refused(fast, topology, monkeypatch):
-    """Rather than decided by another rule."""
-    monkeypatch.setitem(choosers.CHOOSERS, "newest", choosers.CHOOSERS["paper"])
-    monkeypatch.setattr("spillover.model.topology.POLICY_NAMES", ("newest",))
-    with pytest.raises(InputError, match="got 'newest': use --engine full"):
-        fast.run_fast(replace(topology, policy="newest"), [], 1)

@@ -15,7 +15,7 @@ from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_s
 from spillover.core.overflow.events import Drain, PolicySet, Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
-from spillover.model.topology import POLICY_NAMES
+from spillover.policy.overflow.choosers import POLICY_NAMES
 
 
 class PolicyBody(StrictBody):

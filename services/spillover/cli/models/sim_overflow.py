@@ -19,7 +19,8 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
-from spillover.model.topology import POLICY_NAMES, Topology
+from spillover.model.topology import Topology
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.shared import SHARED
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
 from spillover_loadgen.terminal import listed, open_console, say

@@ -9,8 +9,6 @@ held until their answer comes.
 
 from __future__ import annotations
 
-import math
-
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
@@ -20,14 +18,14 @@ from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
-from spillover.policy.overflow.acceptance import accept_probability
-
-FOREIGN_SHARE = 0.75
-"""Of the time left: a neighbor's request is taken only if it fits into this share, so that under
-overload requests of the own clients still find room."""
-
-SPREAD = 2.0
-"""Standard deviations of the wait that are left as a margin before a deadline."""
+from spillover.policy.overflow.admission import (
+    is_full,
+    is_too_late,
+    stay_s,
+    takes_foreign,
+    tells_wait,
+)
+from spillover.policy.overflow.base import accept_probability
 
 
 class Admission:
@@ -83,7 +81,7 @@ class Admission:
             return False
         if self.elsewhere_first:
             return self.invites and servers.ready
-        return servers.free > 0 or len(self._queue) < self._settings.foreign_limit
+        return takes_foreign(servers.free, len(self._queue), self._settings.foreign_limit)
 
     @property
     def accept_probability(self) -> float:
@@ -111,20 +109,19 @@ class Admission:
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Why the visit should not join the queue; None if it may."""
-        settings = self._settings
+        settings, is_home = self._settings, visit.is_home
         waiting = len(self._queue)
         if self.draining:
             return Refusal.DRAINING
-        if self._servers.down or not (visit.is_home or self._servers.working):
+        if self._servers.down or not (is_home or self._servers.working):
             return Refusal.NO_SERVERS
-        if not visit.is_home and self.elsewhere_first:
+        if not is_home and self.elsewhere_first:
             return Refusal.DEGRADED
-        if waiting >= (settings.queue_limit if visit.is_home else settings.foreign_limit):
+        if is_full(waiting, is_home, settings.queue_limit, settings.foreign_limit):
             return Refusal.QUEUE_FULL
-        # A short queue says little about the wait, which then depends on what runs just now.
-        if waiting >= settings.servers:
-            share = 1.0 if visit.is_home else FOREIGN_SHARE
-            if self._stay_s(waiting, now_s) > share * (visit.deadline_s - now_s):
+        if tells_wait(waiting, settings.servers):
+            left_s = visit.deadline_s - now_s
+            if is_too_late(self._stay_s(waiting, now_s), left_s, is_home):
                 return Refusal.TOO_LATE
         return None
 
@@ -134,13 +131,8 @@ class Admission:
         return self._servers.rest_s(now_s) + served_s
 
     def _stay_s(self, waiting: int, now_s: float) -> float:
-        """How long a request that joins now will be here, with a margin: the wait is a sum of
-        services, so that its spread grows with the root of their number, and its own service has a
-        spread too. Servers that work in step take the queue in rounds, the last one unfinished."""
-        service_s = self._decider.service_s
-        working = max(1, self._servers.working)
-        services = math.sqrt((waiting + 1) / working**2 + 1)
-        spread_s = SPREAD * self._decider.service_spread_s * services
-        wait_s = (waiting + working) * service_s / working
-        stay_s = wait_s + service_s + spread_s + self._settings.delivery_s
-        return stay_s + self._servers.rest_s(now_s)
+        """How long a request that joins now will be here, with a margin."""
+        decider, servers = self._decider, self._servers
+        working, delivery_s = max(1, servers.working), self._settings.delivery_s
+        service_s, spread_s = decider.service_s, decider.service_spread_s
+        return stay_s(waiting, working, service_s, spread_s, delivery_s) + servers.rest_s(now_s)

@@ -12,22 +12,13 @@ from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
-from spillover.policy.overflow.acceptance import KEEP
+from spillover.policy.overflow.base import KEEP, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
-
-SERVICE_WEIGHT = 1 / 64
-"""Weight of the newest service time in the running mean: admission needs a steady one."""
-
-GUESS_WEIGHT = 4
-"""How many services the first guess of the mean is worth."""
-
-OUTLIER = 8.0
-"""One service counts as at most this many times the usual: what a process that was stopped for
-seconds reports is a pause, not a service. A real change is still followed within some tens."""
+from spillover.policy.overflow.estimate import learned
 
 
 class Decider:
-    """One cluster's decisions. It reads the neighbors' table and writes only the story.
+    """One cluster's decisions. It reads the neighbors' table and writes only the history.
 
     `service_s` is the running mean of the service times that `served` was told, from the first
     guess given, and `service_spread_s` their running standard deviation.
@@ -94,23 +85,29 @@ class Decider:
         known = self._neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
-        choice = self._choose(
-            queue_length,
-            servers,
-            may_keep,
-            self.service_s,
-            known.reject_near,
-            known.queue_length,
-            known.delays_s,
-            eligible,
-            self._weights,
-            draw,
+        own = OwnLoad(queue_length, servers, may_keep, self.service_s)
+        choice = self._choose(own, known.loads, eligible, self._weights, draw)
+        self.log.add(
+            Decision(
+                now_s,
+                visit.request.id,
+                _outcome(choice, visit, objection),
+                choice,
+                self.policy,
+                queue_length,
+                servers,
+                servers,
+                len(visit.request.path),
+                may_keep,
+                self.service_s,
+                draw,
+                known,
+                objection,
+                eligible,
+                tuple(self._weights),
+                health,
+            )
         )
-        outcome = _outcome(choice, visit, objection)
-        of_policy = (self.policy, queue_length, servers, servers, len(visit.request.path))
-        reasons = (known, objection, eligible, tuple(self._weights), health)
-        told = (*of_policy, may_keep, self.service_s, draw, *reasons)
-        self.log.add(Decision(now_s, visit.request.id, outcome, choice, *told))
         if choice != KEEP:
             self._neighbors.probe(choice)
         return choice
@@ -133,12 +130,9 @@ class Decider:
         waited for the end any more, or it failed late: without the long ones the mean would be too
         low."""
         self._served += 1
-        weight = max(SERVICE_WEIGHT, 1.0 / (self._served + GUESS_WEIGHT))
-        usual_s = self.service_s + self.service_spread_s
-        off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - self.service_s
-        self.service_s += off_s * weight
-        grown_s2 = self._service_variance_s2 + off_s * off_s * weight
-        self._service_variance_s2 = (1.0 - weight) * grown_s2
+        self.service_s, self._service_variance_s2 = learned(
+            self.service_s, self._service_variance_s2, self._served, service_s
+        )
 
     def _eligible(
         self,

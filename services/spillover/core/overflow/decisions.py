@@ -1,7 +1,7 @@
 """Decision records: why a request was started, kept, handed on or refused, in full.
 
 A record holds what the decision was made from, so that it can be made again from the record alone
-(`choosers` with the same arguments and draw). They are kept in `story`.
+(`policy.overflow.choosers` with the same arguments and draw). They are kept in `history`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spillover.core.overflow.health import WELL
 from spillover.core.overflow.neighbors import Knowledge
 from spillover.model.ids import RequestId
 from spillover.model.request import Refusal
-from spillover.policy.overflow.acceptance import accept_probability, neighborhood_reject_probability
+from spillover.policy.overflow.base import accept_probability, neighborhood_reject_probability
 
 STARTED = "started"
 KEPT = "kept"
@@ -66,17 +66,17 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
     unknown, `reason` where nothing spoke against keeping it.
     """
-    known = decision.knowledge
+    known, loads = decision.knowledge, decision.knowledge.loads
     accept = decision.accept_probability
     reject = neighborhood_reject_probability(accept, known.accept, known.known)
     neighbors = [
         {
             "id": neighbor_id,
             "accept_probability": known.accept[y],
-            "neighborhood_accept_probability": 1.0 - known.reject_near[y],
-            "queue_length": known.queue_length[y],
+            "neighborhood_accept_probability": 1.0 - loads.reject_near[y],
+            "queue_length": loads.queue_length[y],
             "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
-            "delay_ms": known.delays_s[y] * 1e3,
+            "delay_ms": loads.delays_s[y] * 1e3,
             "alive": known.known[y],
             "degraded": known.degraded[y],
             "eligible": decision.eligible[y] if decision.eligible else None,

@@ -47,7 +47,7 @@ from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Refusal
-from spillover.policy.overflow.acceptance import KEEP
+from spillover.policy.overflow.base import KEEP
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
-from spillover.policy.overflow.acceptance import neighborhood_reject_probability
+from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
@@ -37,10 +37,9 @@ BEATS_MISSED_MIN = 2
 class Knowledge:
     """All that was known of the neighbors at one instant, by index. Never changes once made."""
 
-    delays_s: tuple[float, ...]
+    loads: NeighborLoads
+    """What policies are given."""
     accept: tuple[float, ...]
-    reject_near: tuple[float, ...]
-    queue_length: tuple[int, ...]
     reported_s: tuple[float, ...]
     known: tuple[bool, ...]
     accepting: tuple[bool, ...]
@@ -110,10 +109,10 @@ class Neighbors:
         if self._knowledge is None:
             well = [a and not d for a, d in zip(self.accepting, self.degraded, strict=True)]
             self._knowledge = Knowledge(
-                tuple(self.delays_s),
+                NeighborLoads(
+                    tuple(self.reject_near), tuple(self.queue_length), tuple(self.delays_s)
+                ),
                 tuple(self.accept),
-                tuple(self.reject_near),
-                tuple(self.queue_length),
                 tuple(self.reported_s),
                 tuple(self.known),
                 tuple(self.accepting),

@@ -1,1 +1,1 @@
-"""Where a request goes when no server is free, and when work fails: formulas and nothing else."""
+"""Where a request goes when no server is free, who may wait, and when work fails: formulas."""

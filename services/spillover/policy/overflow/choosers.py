@@ -1,16 +1,14 @@
-"""The overflow policies by the names that users write. A rival is one function and one line."""
+"""The registry of overflow policies, by the names that users write. A rival is one line here."""
 
 from __future__ import annotations
 
-from spillover.policy.overflow.acceptance import (
-    Chooser,
-    choose_isolated,
-    choose_paper,
-    choose_two_choice,
-)
+from spillover.policy.overflow import isolated, paper, two_choice
+from spillover.policy.overflow.base import Chooser
 
 CHOOSERS: dict[str, Chooser] = {
-    "isolated": choose_isolated,
-    "paper": choose_paper,
-    "two-choice": choose_two_choice,
+    "isolated": isolated.choose,
+    "paper": paper.choose,
+    "two-choice": two_choice.choose,
 }
+
+POLICY_NAMES = tuple(CHOOSERS)

@@ -4,7 +4,7 @@
 
     @compiled
     def kernel(...): ...                       # may call policy functions by their plain names
-    choose = compiled(choose_paper)            # or compile a policy function by itself
+    choose = compiled(paper.choose)            # or compile a policy function by itself
 
 No kernel and no rule of any model belongs here. That numba is installed the package has checked.
 """
@@ -114,12 +114,14 @@ def _values_read(function: FunctionType) -> list[Any]:
 
 
 def _digest(function: FunctionType, callees: list[Any]) -> str:
-    """Of all that machine code is made from: source files, and constants that are read."""
+    """Of all that machine code is made from: source files, constants that are read, and which
+    function is called where one of several could be, as from a registry."""
     functions = [function, *(_plain(callee) for callee in callees)]
     digest = hashlib.sha256()
     for path in sorted({__file__, *(f.__code__.co_filename for f in functions)}):
         digest.update(Path(path).read_bytes())
     for reader in functions:
+        digest.update(f"{reader.__module__}.{reader.__qualname__}".encode())
         constants = [v for v in _values_read(reader) if isinstance(v, int | float | str | tuple)]
         digest.update(repr(constants).encode())
     return digest.hexdigest()[:16]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from spillover.policy.overflow.acceptance import KEEP
+from spillover.policy.overflow.base import KEEP
 from spillover.sim.fast.compile import inlined, inner, kernel
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import pop, push

@@ -12,7 +12,8 @@ report on.
 
 from __future__ import annotations
 
-from spillover.policy.overflow.acceptance import accept_probability, neighborhood_reject_probability
+from spillover.policy.overflow.admission import takes_foreign
+from spillover.policy.overflow.base import accept_probability, neighborhood_reject_probability
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.state import KernelState
@@ -68,7 +69,7 @@ def publish(s: KernelState, x: int) -> None:
     start, stop = cluster.links_from, cluster.links_to
     for link in range(start, stop):
         refresh(s, link)
-    accepting = cluster.free > 0 or cluster.waiting < cluster.foreign_limit
+    accepting = takes_foreign(cluster.free, cluster.waiting, cluster.foreign_limit)
     accept = accept_probability(cluster.waiting, cluster.servers) if accepting else 0.0
     reject = neighborhood_reject_probability(
         accept, table.accept[start:stop], table.known[start:stop]

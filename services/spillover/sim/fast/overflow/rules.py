@@ -1,29 +1,23 @@
-"""What a cluster of the kernel admits, learns and chooses.
+"""What a cluster of the kernel admits, learns and chooses: by the formulas of `policy.overflow`,
+compiled.
 
-Choosing is the policy functions, compiled. `core.overflow.admission` and `core.overflow.decider`
-are objects, which cannot be compiled: their two formulas stand here once more, operation by
-operation in the same order, with the constants of the core; `tests/sim/fast` holds them against the
-core's.
+Here is only how they are fed from records, and how the policy of a run is found by its number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from spillover.core.overflow.admission import FOREIGN_SHARE, SPREAD
-from spillover.core.overflow.decider import GUESS_WEIGHT, OUTLIER, SERVICE_WEIGHT
-from spillover.model.errors import InputError
-from spillover.policy.overflow.acceptance import choose_isolated, choose_paper, choose_two_choice
+from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
+from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.policy.overflow.estimate import learned
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.reporting import refresh
 from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
-
-PAPER = list(CHOOSERS).index("paper")
-TWO_CHOICE = list(CHOOSERS).index("two-choice")
-_POLICIES = ("isolated", "paper", "two-choice")
 
 FREE = 0
 """No objection: the request may join the queue."""
@@ -31,50 +25,57 @@ QUEUE_FULL = 1
 TOO_LATE = 2
 
 
-def check_policy(policy: str) -> None:
-    """Raise InputError unless the kernel knows this policy; a new one is a line in `choose`."""
-    if policy not in _POLICIES:
-        names = ", ".join(_POLICIES)
-        expected = f"expected one of {names} with --engine fast, got {policy!r}: use --engine full"
-        raise InputError("--policy", "", expected)
-
-
-@inlined
-def stay_s(cluster: Any, waiting: int) -> float:
-    """How long a request that joins now will be here, with a margin (`core.overflow.admission`)."""
-    servers = cluster.servers
-    services = math.sqrt((waiting + 1) / servers**2 + 1)
-    spread_s = SPREAD * math.sqrt(cluster.variance_s2) * services
-    wait_s = (waiting + servers) * cluster.service_s / servers
-    return float(wait_s + cluster.service_s + spread_s + cluster.delivery_s)
-
-
 @inlined
 def objection(cluster: Any, depth: int, left_s: float) -> int:
     """Why a request with `left_s` seconds left should not join the queue, or FREE. Depth 0 is its
-    home, where it may use the whole queue and all of its time."""
+    home."""
     is_home = depth == 0
     waiting = cluster.waiting
-    if waiting >= (cluster.queue_limit if is_home else cluster.foreign_limit):
+    if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):
         return QUEUE_FULL
-    if waiting >= cluster.servers:
-        share = 1.0 if is_home else FOREIGN_SHARE
-        if stay_s(cluster, waiting) > share * left_s:
+    if tells_wait(waiting, cluster.servers):
+        spread_s = math.sqrt(cluster.variance_s2)
+        here_s = stay_s(waiting, cluster.servers, cluster.service_s, spread_s, cluster.delivery_s)
+        if is_too_late(here_s, left_s, is_home):
             return TOO_LATE
     return FREE
 
 
 @inlined
 def learn(cluster: Any, service_s: float) -> None:
-    """A server took this time: move the running mean and variance (`core.overflow.decider`)."""
+    """A server took this time."""
     cluster.served += 1
-    weight = max(SERVICE_WEIGHT, 1.0 / (cluster.served + GUESS_WEIGHT))
-    usual_s = cluster.service_s + math.sqrt(cluster.variance_s2)
-    counted_s = min(service_s, OUTLIER * usual_s) if usual_s != 0.0 else service_s
-    off_s = counted_s - cluster.service_s
-    cluster.service_s += off_s * weight
-    grown_s2 = cluster.variance_s2 + off_s * off_s * weight
-    cluster.variance_s2 = (1.0 - weight) * grown_s2
+    mean_s, variance_s2 = learned(cluster.service_s, cluster.variance_s2, cluster.served, service_s)
+    cluster.service_s = mean_s
+    cluster.variance_s2 = variance_s2
+
+
+def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callable[..., int]:
+    """A chooser by number: this one if it is asked for, else one of the others."""
+
+    @inlined
+    def by_number(
+        wanted: int, own: OwnLoad, near: NeighborLoads, eligible: Any, weights: Any, draw: float
+    ) -> int:
+        if wanted == number:
+            return choose(own, near, eligible, weights, draw)
+        return others(wanted, own, near, eligible, weights, draw)
+
+    return by_number
+
+
+@inlined
+def _nobody(*_: Any) -> int:
+    """The end of the chain below: no number leads here."""
+    return KEEP
+
+
+by_policy: Callable[..., int] = _nobody
+"""by_policy(number, own, near, eligible, weights, draw): the choice of POLICY_NAMES[number].
+
+A chain of comparisons, since a kernel can call no function that it finds at run time."""
+for _number, _chooser in enumerate(CHOOSERS.values()):
+    by_policy = _or_else(_number, inlined(_chooser), by_policy)
 
 
 @inner
@@ -109,20 +110,10 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    arguments = (
-        cluster.waiting,
-        cluster.servers,
-        problem == FREE,
-        cluster.service_s,
-        table.reject_near[start:stop],
-        table.lengths[start:stop],
-        table.delays_s[start:stop],
-        table.eligible[start:stop],
-        table.weights[start:stop],
-        draw(s, x),
+    own = OwnLoad(cluster.waiting, cluster.servers, problem == FREE, cluster.service_s)
+    near = NeighborLoads(
+        table.reject_near[start:stop], table.lengths[start:stop], table.delays_s[start:stop]
     )
-    if run.policy == PAPER:
-        return choose_paper(*arguments)
-    if run.policy == TWO_CHOICE:
-        return choose_two_choice(*arguments)
-    return choose_isolated(*arguments)
+    return by_policy(
+        run.policy, own, near, table.eligible[start:stop], table.weights[start:stop], draw(s, x)
+    )

@@ -8,9 +8,8 @@ by deadline, and deadlines themselves. Draws come from the same streams, and wha
 instant happens in the order made, with one exception: a deadline on the very instant of another
 event counts after it.
 
-Not modeled: faults, and policies unknown to `overflow_rules.choose`; with these `run_fast` raises
-InputError. `events` counts less than in the full engine, since most reports are no events here.
-System times are in order of arrival, there in order of completion.
+Not modeled: faults. `events` counts less than in the full engine, since most reports are no events
+here. System times are in order of arrival, there in order of completion.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from spillover.model.topology import Topology
 from spillover.sim.fast.overflow.arrivals import ArrivalArrays, arrays_of
 from spillover.sim.fast.overflow.kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
-from spillover.sim.fast.overflow.rules import check_policy
 from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
@@ -107,10 +105,9 @@ def run_fast(
 
     `shared`: instead of the topology's policy, one queue for all (`sim.overflow.shared`).
     InputError where the schedule does not fit the topology or is too long for it
-    (`sim.overflow.run.check_length`), or the kernel does not know the policy. `wall_s` is the
-    kernel's own time: not that of compiling it, or of loading what is compiled.
+    (`sim.overflow.run.check_length`). `wall_s` is the kernel's own time: not that of compiling it,
+    or of loading what is compiled.
     """
-    check_policy(topology.policy)
     arrivals = schedule if isinstance(schedule, ArrivalArrays) else arrays_of(schedule, topology)
     arrivals.check(topology)
     check_length(topology, float(arrivals.time_s[-1]) if len(arrivals) else 0.0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.engine.world import stream
 
 Records: TypeAlias = NDArray[Any]
@@ -44,7 +44,8 @@ RUN = np.dtype(
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
     ]
 )  # fmt: skip
-"""The counters of a run; one record. `now_made` is the number of the event that is handled."""
+"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `now_made` the number of
+the event that is handled."""
 
 CLUSTER = np.dtype(
     [
@@ -153,7 +154,7 @@ class KernelState(NamedTuple):
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
     """The state before anything has happened, with the streams that the full engine draws from."""
     run = np.zeros(1, RUN)
-    run["policy"] = list(CHOOSERS).index(topology.policy)
+    run["policy"] = POLICY_NAMES.index(topology.policy)
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
     run["deadline_s"] = topology.default_deadline_ms / 1e3
     run["period_s"] = topology.gossip_period_ms / 1e3

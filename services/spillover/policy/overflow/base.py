@@ -1,0 +1,110 @@
+"""What a policy is given and what it answers, and what several policies need.
+
+A policy is one function `choose` in a file of its own, and one line in `choosers`. It decides to
+keep a request or to hand it on, and to whom. It is asked only when no server is free, since a
+request starts at once otherwise. The same source runs in the services and, compiled, in
+`sim.fast`: so a policy keeps no state, asks no clock, makes no lists, and works alike on tuples
+and on arrays.
+
+Symbols of the paper (section II): N queue length (waiting only), m servers, P probability that a
+cluster accepts, R probability that it or one of its neighbors does; a bar is the complement.
+
+What the paper leaves open or prints wrongly, and what is done here:
+* The formula printed for R is for its complement: Rbar_k = Pbar_k * product of Pbar_y. The text
+  ("k or one of its neighbors will accept") defines R.
+* Rbar_y is older than one's own P, so that 1 - Rbar_y / Pbar_k can be negative: it counts as 0.
+* All weights can be 0: then the choice among the eligible neighbors is even. No neighbor
+  eligible: KEEP, whatever was drawn, and the caller says what to do where keeping is impossible.
+* A neighbor not heard of is *unknown*, which is not idle: not eligible, and left out of R.
+* N is what waits before the request joins, so that an empty queue always accepts (P = 1).
+* A cluster that may not keep (queue full, draining) chooses as one with P = 0: Pbar_k = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+KEEP = -1
+"""The choice to hand the request to nobody."""
+
+
+class OwnLoad(NamedTuple):
+    """What a cluster knows of itself."""
+
+    queue_length: int
+    """N: how many requests wait, before this one joins."""
+    servers: int
+    """m, at least 1."""
+    may_keep: bool
+    """False where the request cannot stay: the queue is full, the cluster drains or rests."""
+    service_s: float
+    """Running mean of the time, in seconds, that a server takes for a request."""
+
+
+class NeighborLoads(NamedTuple):
+    """What a cluster knows of its neighbors, each field by neighbor."""
+
+    reject_near: Sequence[float]
+    """Rbar_y as last reported: the probability that neither y nor any of its neighbors accepts."""
+    queue_length: Sequence[int]
+    """N_y as last reported."""
+    delays_s: Sequence[float]
+    """How long a request takes to get there, in seconds."""
+
+
+Chooser: TypeAlias = Callable[[OwnLoad, NeighborLoads, Sequence[bool], list[float], float], int]
+"""choose(own, near, eligible, weights, draw) -> index of a neighbor, or KEEP.
+
+own, near    what is known
+eligible[y]  whether this request may go to neighbor y at all
+weights[y]   buffer, written: the weights used in the choice; zeros where none were used
+draw         uniform in [0, 1), the only randomness
+"""
+
+
+def accept_probability(queue_length: int, servers: int) -> float:
+    """Returns P_k = m_k / (N_k + m_k) (section II)."""
+    return servers / (queue_length + servers)
+
+
+def neighborhood_reject_probability(
+    own_accept: float, accept: Sequence[float], known: Sequence[bool]
+) -> float:
+    """Returns Rbar_k = Pbar_k * product over the known neighbors of Pbar_y (section II)."""
+    reject = 1.0 - own_accept
+    for y in range(len(accept)):
+        if known[y]:
+            reject *= 1.0 - accept[y]
+    return reject
+
+
+def pick_by_weight(weights: Sequence[float], total: float, draw: float) -> int:
+    """Returns the index in whose share of `total` the draw falls; KEEP where no weight is
+    positive."""
+    target = draw * total
+    reached = 0.0
+    picked = KEEP
+    for y in range(len(weights)):
+        if weights[y] > 0.0:
+            picked = y
+            reached += weights[y]
+            if target < reached:
+                break
+    return picked
+
+
+def pick_evenly(eligible: Sequence[bool], draw: float) -> int:
+    """Returns one of the eligible indices, each as likely as the others; KEEP where there is
+    none."""
+    count = 0
+    for y in range(len(eligible)):
+        if eligible[y]:
+            count += 1
+    place = min(int(draw * count), count - 1)
+    for y in range(len(eligible)):
+        if eligible[y]:
+            if place == 0:
+                return y
+            place -= 1
+    return KEEP

@@ -1,0 +1,29 @@
+"""What a cluster believes of its service times: a running mean and variance, from a first guess."""
+
+from __future__ import annotations
+
+import math
+
+SERVICE_WEIGHT = 1 / 64
+"""Weight of the newest service time in the running mean: admission needs a steady one."""
+
+GUESS_WEIGHT = 4
+"""How many services the first guess of the mean is worth."""
+
+OUTLIER = 8.0
+"""One service counts as at most this many times the usual: what a process that was stopped for
+seconds reports is a pause, not a service. A real change is still followed within some tens."""
+
+
+def learned(
+    mean_s: float, variance_s2: float, served: int, service_s: float
+) -> tuple[float, float]:
+    """Returns mean and variance after one more service, which took `service_s`.
+
+    It is number `served`, from 1 on. The first variance is 0, the first mean the guess.
+    """
+    weight = max(SERVICE_WEIGHT, 1.0 / (served + GUESS_WEIGHT))
+    usual_s = mean_s + math.sqrt(variance_s2)
+    off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - mean_s
+    grown_s2 = variance_s2 + off_s * off_s * weight
+    return mean_s + off_s * weight, (1.0 - weight) * grown_s2

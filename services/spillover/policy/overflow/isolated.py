@@ -1,0 +1,20 @@
+"""Isolation: the paper's point of comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
+
+
+def choose(
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+) -> int:
+    """Never forwards."""
+    for y in range(len(weights)):
+        weights[y] = 0.0
+    return KEEP
