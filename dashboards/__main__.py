@@ -16,7 +16,7 @@ GRAFANA = Path(__file__).parent / "grafana"
 
 
 def all_boards() -> Iterator[Board]:
-    """Those of the modules in `boards/`, by name of module."""
+    """Returns those of the modules in `boards/`, by name of module."""
     for module in pkgutil.iter_modules(boards.__path__):
         yield importlib.import_module(f"{boards.__name__}.{module.name}").BOARD
 

@@ -111,7 +111,7 @@ def matrix(
     title: str, says: str, expr: str, *, rows: str, columns: str, unit: str = "short",
     width: int = 12,
 ) -> Panel:  # fmt: skip
-    """A table of one label against another."""
+    """Returns a table of one label against another."""
     panel = _dress(table.Panel(), title, says, unit, width, GRAPH_HEIGHT)
     panel.with_target(_target(Query(expr), 0).instant().format(PromQueryFormat.TABLE))
     options = {"rowField": rows, "columnField": columns, "valueField": "Value"}
@@ -124,8 +124,10 @@ def listing(
     title: str, says: str, expr: str, *, columns: dict[str, str], width: int = 12,
     height: int = GRAPH_HEIGHT, nothing: str = "Nothing.",
 ) -> Panel:  # fmt: skip
-    """A table of the series there are now. `columns` are what it shows of the labels and Value, in
-    this order, each with its heading; the first one sorts. `nothing` stands where there is none."""
+    """Returns a table of the series there are now. `columns` are what it shows of the labels and
+    Value, in this order, each with its heading; the first one sorts. `nothing` stands where there
+    is none.
+    """
     panel = _dress(table.Panel(), title, says, "none", width, height).no_value(nothing)
     panel.with_target(_target(Query(expr), 0).instant().format(PromQueryFormat.TABLE))
     options = {

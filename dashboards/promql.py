@@ -35,14 +35,16 @@ class Scope:
     label: str
 
     def of(self, signal: Signal, matchers: str = "", *, suffix: str = "") -> str:
-        """The series of the chosen ones; `suffix` is that of a histogram: _bucket, _sum, _count."""
+        """Returns the series of the chosen ones; `suffix` is that of a histogram: _bucket, _sum,
+        _count.
+        """
         chosen = f'{self.label}=~"${self.label}"'
         return f"{signal.name}{suffix}{{{', '.join(filter(None, (chosen, matchers)))}}}"
 
     def rate(
         self, signal: Signal, matchers: str = "", *, suffix: str = "", over: str = RATE
     ) -> str:
-        """A counter per second."""
+        """Returns a counter per second."""
         return f"rate({self.of(signal, matchers, suffix=suffix)}[{over}])"
 
     def increase(
@@ -62,8 +64,9 @@ class Scope:
         return f"{sums} / {counts}"
 
     def process(self, metric: str, signal: Signal) -> str:
-        """A metric that every Prometheus client has of its process and that does not bear our
-        label: got from the signal of the same process."""
+        """Returns a metric that every Prometheus client has of its process and that does not bear
+        our label: got from the signal of the same process.
+        """
         ours = f"group by (instance, {self.label}) ({self.of(signal)})"
         return f"{metric} * on (instance) group_left ({self.label}) {ours}"
 
@@ -73,22 +76,22 @@ NODE = Scope("node")
 
 
 def total(vector: str, *by: str) -> str:
-    """The sum, for each value of the labels `by`."""
+    """Returns the sum, for each value of the labels `by`."""
     return _aggregate("sum", vector, by)
 
 
 def largest(vector: str, *by: str) -> str:
-    """The maximum, for each value of the labels `by`."""
+    """Returns the maximum, for each value of the labels `by`."""
     return _aggregate("max", vector, by)
 
 
 def least(vector: str, *by: str) -> str:
-    """The minimum, for each value of the labels `by`."""
+    """Returns the minimum, for each value of the labels `by`."""
     return _aggregate("min", vector, by)
 
 
 def number(vector: str) -> str:
-    """How many series there are: 0 where there are none, so that a panel says so."""
+    """Returns how many series there are: 0 where there are none, so that a panel says so."""
     return f"count({vector}) or vector(0)"
 
 

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> OneLineParser:
-    """The parser of the command and its own commands."""
+    """Returns the parser of the command and its own commands."""
     parser = OneLineParser(prog="spillover-loadgen", description="Open-loop load for Spillover.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = commands.add_parser(

@@ -14,7 +14,7 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}", re.ASCII)
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0."""
+    """Returns a finite number above 0."""
     value = _number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
@@ -22,7 +22,7 @@ def above_zero(text: str) -> float:
 
 
 def at_least_zero(text: str) -> float:
-    """A finite number, 0 or more."""
+    """Returns a finite number, 0 or more."""
     value = _number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
@@ -40,7 +40,7 @@ def _number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """An integer of either sign."""
+    """Returns an integer of either sign."""
     try:
         return int(text)
     except ValueError:

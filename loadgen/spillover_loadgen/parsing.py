@@ -105,7 +105,9 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def shown_default(action: argparse.Action) -> str | None:
-    """The default as help shows it; None where there is none, or none that anybody types."""
+    """Returns the default as help shows it; None where there is none, or none that anybody
+    types.
+    """
     default = action.default
     if action.required or isinstance(default, bool):
         return None

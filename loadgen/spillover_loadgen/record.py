@@ -81,7 +81,7 @@ _decode_problem = msgspec.json.Decoder(_Problem).decode
 
 
 def read_answer(status: int, body: bytes) -> tuple[Outcome, Answer | None, str | None]:
-    """What an HTTP response means: the outcome, the answer if it is `ok`, else the reason.
+    """Returns what an HTTP response means: the outcome, the answer if it is `ok`, else the reason.
 
     A 200 that is not a node's answer counts as failed with the reason `invalid_answer`.
     """

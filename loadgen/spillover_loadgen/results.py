@@ -29,7 +29,7 @@ def summary(
     duration_s: float,
     interrupted: bool = False,
 ) -> dict[str, Any]:
-    """The result of a run; `per_cluster` is by home and has every cluster in `cluster_ids`.
+    """Returns the result of a run; `per_cluster` is by home and has every cluster in `cluster_ids`.
 
     Times in milliseconds from the intended instant, of requests with the outcome `ok` only.
     Summaries and shares of nothing are None. `reasons` counts the most frequent of what the

@@ -91,7 +91,7 @@ def _add_azure_options(parser: argparse.ArgumentParser) -> None:
 def read_schedule(
     options: argparse.Namespace, cluster_ids: Sequence[ClusterId]
 ) -> tuple[Schedule, float]:
-    """The schedule that the options describe, and its length in seconds once stretched.
+    """Returns the schedule that the options describe, and its length in seconds once stretched.
 
     Raises InputError naming the option or the trace's line.
     """
@@ -108,7 +108,7 @@ def read_schedule(
 
 
 def stretched(topology: Topology, time_scale: float) -> Topology:
-    """The topology as slow as the schedule is made by --time-scale.
+    """Returns the topology as slow as the schedule is made by --time-scale.
 
     Raises InputError naming the option where a time of the topology leaves its range.
     """

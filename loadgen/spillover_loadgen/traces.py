@@ -43,7 +43,7 @@ def read_trace(
     generated_token_ms: float = 30.0,
     assign: str = ROUND_ROBIN,
 ) -> Schedule:
-    """The schedule in a CSV file; its header tells which of the two formats it has.
+    """Returns the schedule in a CSV file; its header tells which of the two formats it has.
 
     `time_s,cluster[,service_ms,type,id]` is taken as it stands. For
     `TIMESTAMP,ContextTokens,GeneratedTokens` time 0 is the first request, the service time is
@@ -91,7 +91,7 @@ class _Line:
         )
 
     def amount(self, column: str) -> float:
-        """The column's finite number of at least 0."""
+        """Returns the column's finite number of at least 0."""
         expected = "a finite number of at least 0"
         try:
             value = float(self.fields[column])

@@ -75,7 +75,7 @@ class BurstLaw:
 
     @property
     def requests_per_user(self) -> float:
-        """The mean: 5 with the paper's values."""
+        """Returns the mean: 5 with the paper's values."""
         return self.stay_s_mean * self.request_rate_max / 2
 
 
@@ -99,7 +99,7 @@ def bursts(
     seed: int,
     law: BurstLaw = PAPER_BURSTS,
 ) -> Schedule:
-    """The paper's users: they come at random, stay for a while and send requests meanwhile.
+    """Returns the paper's users: they come at random, stay for a while and send requests meanwhile.
 
     Users come to each cluster as a Poisson process whose rate is `burst_user_rate`. Each stays
     for an exponential time of mean `stay_s_mean` and sends a Poisson stream of requests whose
@@ -125,7 +125,7 @@ def bursts(
 
 
 def bursts_duration_s(cluster_count: int) -> float:
-    """How long the paper measures: 45 s for 5 clusters, 70 s for 10, 120 s for 20."""
+    """Returns how long the paper measures: 45 s for 5 clusters, 70 s for 10, 120 s for 20."""
     return 5.0 * cluster_count + 20.0
 
 
@@ -151,7 +151,7 @@ def poisson(
 
 
 def stretch(schedule: Schedule, time_scale: float) -> Schedule:
-    """The same schedule with all times and service times multiplied by `time_scale`."""
+    """Returns the same schedule with all times and service times multiplied by `time_scale`."""
     _above_zero("time_scale", time_scale)
     return [
         replace(

@@ -26,14 +26,14 @@ GENERATED_TOKENS = (math.log(40.0), 0.7, 400)
 
 
 def rate_per_s(at_s: float) -> float:
-    """How many requests come in a second at that time of the day."""
+    """Returns how many requests come in a second at that time of the day."""
     share = at_s / DAY_S
     peaks = sum(top * math.exp(-(((share - when) / width) ** 2)) for when, width, top in PEAKS)
     return RATE_NIGHT_PER_S + peaks
 
 
 def day() -> str:
-    """The file's text."""
+    """Returns the file's text."""
     random = Random(SEED)
     most_per_s = RATE_NIGHT_PER_S + sum(top for _, _, top in PEAKS)
     lines = ["TIMESTAMP,ContextTokens,GeneratedTokens"]

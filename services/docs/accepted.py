@@ -43,7 +43,7 @@ class FileProbe:
         self._documents = documents
 
     def accepts(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
-        """What the field at this path accepts, in the reader's words."""
+        """Returns what the field at this path accepts, in the reader's words."""
         kind = self._refusal(self._documents[0], path, NOT_A_KIND)
         tried = itertools.product(WRONG, self._documents)
         return in_short([self._refusal(document, path, value) for value, document in tried], kind)
@@ -63,7 +63,7 @@ class FileProbe:
 
 
 def refusal(read: Callable[[], object], field: str | int) -> str | None:
-    """What was expected of this field; None if nothing is wrong with it."""
+    """Returns what was expected of this field; None if nothing is wrong with it."""
     try:
         read()
     except InputError as error:

@@ -140,7 +140,9 @@ NUMBERS_TRIED = (-1.0, 0.0, 0.001, 1e12)
 
 
 def configuration_page() -> str:
-    """The whole page. Raises Undocumented, with a line for each thing that is not explained."""
+    """Returns the whole page. Raises Undocumented, with a line for each thing that is not
+    explained.
+    """
     sections: list[tuple[str, list[Entry], str]] = [
         (TOPOLOGY, _topology_fields(), "in the docstring below the field in model/topology.py"),
         (FAULTS + "\n" + _actions(), _fault_fields(), "in the docstring in model/faults.py"),

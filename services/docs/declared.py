@@ -35,14 +35,14 @@ class Entry:
     accepts: tuple[str, ...] = ()
 
     def gaps(self, where: str) -> Iterator[str]:
-        """What is missing, a line each; `where` says in which place to add it."""
+        """Returns what is missing, a line each; `where` says in which place to add it."""
         if not self.says:
             yield f"{self.name}: expected what it means, {where}"
         if self.default is not None and not self.why:
             yield f"{self.name}: expected why its default is {self.default}, {where}"
 
     def text(self) -> str:
-        """The entry as Markdown."""
+        """Returns the entry as Markdown."""
         default = "Required." if self.default is None else f"Default: {self.default}."
         unit = f"In {self.unit}." if self.unit else ""
         accepts = f"Accepts {', '.join(self.accepts)}." if self.accepts else ""
@@ -54,7 +54,7 @@ class Entry:
 def entry_of(
     name: str, docstring: str, default: str | None, accepts: tuple[str, ...] = ()
 ) -> Entry:
-    """An entry from the docstring of a field."""
+    """Returns an entry from the docstring of a field."""
     says, _, why = docstring.partition(WHY)
     return Entry(
         name=name,
@@ -67,7 +67,7 @@ def entry_of(
 
 
 def docstrings(owner: type) -> dict[str, str]:
-    """The docstrings below the fields of a class, by field."""
+    """Returns the docstrings below the fields of a class, by field."""
     tree = ast.parse(inspect.getsource(owner))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef))
     found = {}
@@ -82,7 +82,7 @@ def docstrings(owner: type) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """A value as one would write it in a file."""
+    """Returns a value as one would write it in a file."""
     match value:
         case None:
             return "not set"
@@ -96,12 +96,14 @@ def shown(value: object) -> str:
 
 
 def unit_of(name: str) -> str:
-    """The unit that a name ends with; empty without one."""
+    """Returns the unit that a name ends with; empty without one."""
     return next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
 
 
 def paragraphs(text: str) -> str:
-    """A docstring as Markdown: one line a paragraph, without the indentation of the source."""
+    """Returns a docstring as Markdown: one line a paragraph, without the indentation of the
+    source.
+    """
     parts = inspect.cleandoc(text.strip()).split("\n\n")
     return "\n\n".join(" ".join(part.split()) for part in parts)
 

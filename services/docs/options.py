@@ -24,7 +24,7 @@ def options_of(command: str, more: Mapping[str, Entry] | None = None) -> list[En
 
 
 def names_of(command: str) -> list[str]:
-    """How users write the arguments of a command."""
+    """Returns how users write the arguments of a command."""
     return [name_of(action) for action in _actions(_parser_of(command))]
 
 
@@ -51,7 +51,7 @@ def _entry(
 
 
 def name_of(action: argparse.Action) -> str:
-    """What users write: the long form of an option, the name of a positional argument."""
+    """Returns what users write: the long form of an option, the name of a positional argument."""
     return action.option_strings[-1] if action.option_strings else str(action.metavar)
 
 

@@ -326,7 +326,7 @@ def test_deadlines_end_in_504(nodes, deadline_ms):
 
 
 def test_a_client_that_leaves_cancels_only_what_has_no_key(nodes):
-    """Unkeyed waiting work ends as canceled, keyed work goes on to its end."""
+    """Unkeyed waiting work ends as cancelled, keyed work goes on to its end."""
 
     async def check(node):
         unkeyed = node.post({"service_ms": 5000})

@@ -96,7 +96,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def make_parser(named: str) -> OneLineParser:
-    """The parser of all commands, which knows the options of the one that is named."""
+    """Returns the parser of all commands, which knows the options of the one that is named."""
     overview = OneLineParser(
         prog="spillover", description="Queues of many sites that act like one.", epilog=EPILOG
     )

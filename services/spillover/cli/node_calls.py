@@ -30,8 +30,9 @@ class NodeCalls:
     async def call(
         self, method: str, path: str, is_answer: Callable[[dict[str, Any]], bool]
     ) -> dict[str, Any]:
-        """The object of a 2xx answer for which `is_answer` holds. A problem that the node tells
-        is a Refused."""
+        """Returns the object of a 2xx answer for which `is_answer` holds. A problem that the node
+        tells is a Refused.
+        """
         try:
             response = await self._client.request(method, path, timeout_s=ANSWER_WITHIN_S)
             told = json.loads(response.body)
@@ -61,7 +62,7 @@ class Refused(RunError):
 
 
 def is_state(told: dict[str, Any]) -> bool:
-    """Whether this may be what `/state` says."""
+    """Returns whether this may be what `/state` says."""
     neighbors = told.get("neighbors")
     return (
         all(isinstance(told.get(name), int) for name in ("servers", "busy", "queue_length"))

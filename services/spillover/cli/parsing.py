@@ -45,8 +45,9 @@ def lease_times(options: argparse.Namespace) -> LeaseTimes:
 
 
 def redis_url(given: str | None) -> str | None:
-    """The address of Redis that is given, else that of the environment, which others cannot read;
-    None without either."""
+    """Returns the address of Redis that is given, else that of the environment, which others cannot
+    read; None without either.
+    """
     return given or os.environ.get(REDIS_VARIABLE) or None
 
 
@@ -58,7 +59,7 @@ def add_log_format(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number_in(least: int, most: int) -> Callable[[str], int]:
-    """An argument type: a whole number of that range."""
+    """Returns an argument type: a whole number of that range."""
 
     def read(text: str) -> int:
         value = whole_number(text)
@@ -79,7 +80,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def origin(text: str) -> str:
-    """An origin of pages: http(s)://HOST[:PORT], or * for all."""
+    """Returns an origin of pages: http(s)://HOST[:PORT], or * for all."""
     try:
         return origin_of(text)
     except ValueError:

@@ -41,7 +41,7 @@ class Fifo(Generic[T]):
         return place
 
     def popleft(self) -> T:
-        """The longest waiting item. IndexError if nothing waits."""
+        """Returns the longest waiting item. IndexError if nothing waits."""
         while True:
             place = self._places.popleft()
             item = place.item

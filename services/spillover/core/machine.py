@@ -12,7 +12,9 @@ class Machine(Protocol):
         """Take one event in; the commands that the shell must carry out, in order."""
 
     def next_deadline(self) -> float | None:
-        """When to hand in the next `TimerFired`, None if only events can change anything."""
+        """Returns when to hand in the next `TimerFired`, None if only events can change
+        anything.
+        """
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and for alarms."""

@@ -17,7 +17,7 @@ BUILTIN_NAMES = tuple(_SIZES_AND_REACHES)
 
 
 def builtin_topology(name: str) -> Topology:
-    """The built-in topology of that name; KeyError unless it is one of `BUILTIN_NAMES`."""
+    """Returns the built-in topology of that name; KeyError unless it is one of `BUILTIN_NAMES`."""
     size, reach = _SIZES_AND_REACHES[name]
     ids = [ClusterId(letter) for letter in ascii_lowercase[:size]]
     # A dict keeps the order and drops what a small circle would give twice.

@@ -38,7 +38,7 @@ def value_of(entry: Mapping[Any, Any], name: str, path: str = "") -> object:
 
 
 def number_of(entry: Mapping[Any, Any], name: str, path: str = "") -> float:
-    """The field's number; finite or not."""
+    """Returns the field's number; finite or not."""
     value = value_of(entry, name, path)
     too_large = isinstance(value, int) and abs(value) > EXACT_INTEGER_LIMIT
     if isinstance(value, bool) or not isinstance(value, int | float) or too_large:
@@ -47,7 +47,7 @@ def number_of(entry: Mapping[Any, Any], name: str, path: str = "") -> float:
 
 
 def joined(path: str, name: str) -> str:
-    """The path of the field `name` of the entry at `path`."""
+    """Returns the path of the field `name` of the entry at `path`."""
     return f"{path}.{name}" if path else name
 
 

@@ -61,8 +61,8 @@ _KNOWN = (
 
 
 def load_faults(name_or_path: str, topology: Topology, duration_s: float) -> FaultSchedule:
-    """The random schedule `random:SEED`, else the one in the YAML file at that path, for runs of
-    this topology that last about `duration_s` (of random ones only: all is healed by then).
+    """Returns the random schedule `random:SEED`, else the one in the YAML file at that path, for
+    runs of this topology that last about `duration_s` (of random ones only: all is healed by then).
 
     Raises InputError, always one line.
     """

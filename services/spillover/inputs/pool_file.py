@@ -32,7 +32,7 @@ _TOP = ("name", "servers", "classes", "types")
 
 
 def load_pool(name_or_path: str) -> Pool:
-    """The built-in pool of that name, else the one in the YAML file at that path.
+    """Returns the built-in pool of that name, else the one in the YAML file at that path.
 
     A file without `name` is called after itself. Raises InputError, always one line.
     """

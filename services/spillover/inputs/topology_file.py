@@ -50,7 +50,7 @@ _FIELDS_BY_DEPTH: dict[str, type[BaseModel]] = {"clusters": ClusterFields, "link
 
 
 def load_topology(name_or_path: str) -> Topology:
-    """The built-in topology of that name, else the one in the YAML file at that path.
+    """Returns the built-in topology of that name, else the one in the YAML file at that path.
 
     A file without `name` is called after itself. Raises InputError, always one line.
     """

@@ -29,12 +29,12 @@ _PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def fault(expected: str) -> PydanticCustomError:
-    """The error of a validator; `expected` is a whole message, braces and all."""
+    """Returns the error of a validator; `expected` is a whole message, braces and all."""
     return PydanticCustomError("expected", "{expected}", {"expected": expected})
 
 
 def describe(value: object) -> str:
-    """A value as a message shows it: short, on one line, containers by their kind only."""
+    """Returns a value as a message shows it: short, on one line, containers by their kind only."""
     match value:
         case None:
             return "nothing"
@@ -144,7 +144,7 @@ class TopologyFields(_Fields):
     links: list[LinkFields] = []
 
     def to_topology(self) -> Topology:
-        """The values of the model; raises InputError when the parts do not fit together."""
+        """Returns the values of the model; raises InputError when the parts do not fit together."""
         values: dict[str, Any] = dict(self)
         values["clusters"] = tuple(
             Cluster(

@@ -17,14 +17,14 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 def shown_path(path: str) -> str:
-    """The path as messages name it: on one line, whatever it is made of."""
+    """Returns the path as messages name it: on one line, whatever it is made of."""
     return path if path and path.isprintable() else repr(path)
 
 
 def read_mapping(
     path: str, *, missing: str, wanted: str = "a mapping of fields", limit_bytes: int = 1_048_576
 ) -> dict[Any, Any]:
-    """The mapping of fields in the YAML file at `path`, of at most `limit_bytes`.
+    """Returns the mapping of fields in the YAML file at `path`, of at most `limit_bytes`.
 
     For messages: `missing` is the whole one when there is no such file, `wanted` what the file
     shall hold. Raises InputError.

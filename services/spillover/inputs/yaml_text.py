@@ -58,7 +58,8 @@ def dump_yaml(value: object) -> str:
 
 
 def parse_yaml(text: str) -> object:
-    """The single YAML document in `text` as dicts, lists and scalars; None if there is none.
+    """Returns the single YAML document in `text` as dicts, lists and scalars; None if there is
+    none.
 
     Raises ValueError with one line that begins with the line number, where there is one.
     """

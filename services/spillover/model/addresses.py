@@ -11,7 +11,7 @@ SHOWN_MAX = 60
 
 
 def is_host(host: str) -> bool:
-    """Whether what matches HOST is a host: in brackets, an IPv6 address."""
+    """Returns whether what matches HOST is a host: in brackets, an IPv6 address."""
     if not host.startswith("["):
         return True
     try:

@@ -31,12 +31,12 @@ class DaskTarget:
 
 
 def is_dask_handler(handler: str) -> bool:
-    """Whether it is meant to be one."""
+    """Returns whether it is meant to be one."""
     return handler.startswith("dask:")
 
 
 def dask_target(handler: str) -> DaskTarget:
-    """What a handler `dask:ADDRESS:MODULE:FUNCTION` names.
+    """Returns what a handler `dask:ADDRESS:MODULE:FUNCTION` names.
 
     Raises ValueError with what was expected, in one line.
     """

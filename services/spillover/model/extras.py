@@ -29,8 +29,9 @@ def missing_extra(what: str, extra: str, package: str) -> InputError:
 
 
 def how_to_get(extra: str) -> str:
-    """The extra, and the command that installs it where this runs from: in a checkout its own
-    setup, since packages of the index need not have its version; elsewhere pip's."""
+    """Returns the extra, and the command that installs it where this runs from: in a checkout its
+    own setup, since packages of the index need not have its version; elsewhere pip's.
+    """
     anywhere = f"pip install 'spillover[{extra}]'"
     checkout = _checkout()
     if checkout is None:
@@ -43,7 +44,7 @@ def how_to_get(extra: str) -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Whether it can be imported."""
+    """Returns whether it can be imported."""
     try:
         return find_spec(package) is not None
     except (ImportError, ValueError):

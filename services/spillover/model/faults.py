@@ -87,7 +87,7 @@ class ClusterFault:
 
     @property
     def not_run(self) -> bool:
-        """Whether what fails surely was not done."""
+        """Returns whether what fails surely was not done."""
         return self.status in NOT_RUN_STATUSES
 
 
@@ -151,7 +151,7 @@ class FaultSchedule:
 
     @property
     def last_s(self) -> float:
-        """When the last one happens; 0 without any."""
+        """Returns when the last one happens; 0 without any."""
         return self.faults[-1].at_s if self.faults else 0.0
 
     def check(self, topology: Topology) -> None:

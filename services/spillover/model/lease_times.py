@@ -100,32 +100,38 @@ class LeaseTimes:
 
     @property
     def renewal_period_ms(self) -> float:
-        """A holder renews once in each normal lease time."""
+        """Returns a holder renews once in each normal lease time."""
         return self.normal_lease_ms
 
     @property
     def fence_margin_ms(self) -> float:
-        """A holder counts its own lease as over so much earlier than the store does."""
+        """Returns a holder counts its own lease as over so much earlier than the store does."""
         return self.max_lease_ms / 10.0
 
     @property
     def min_residency_ms(self) -> float:
-        """A partition that has just moved stays where it is so long, unless its holder dies."""
+        """Returns a partition that has just moved stays where it is so long, unless its holder
+        dies.
+        """
         return self.normal_lease_ms / 2.0
 
     @property
     def grab_limit_ms(self) -> float:
-        """How long a won challenge blocks a partition if the winner never starts: long enough
-        for a holder that missed the message to see it at its next renewal, and to stop."""
+        """Returns how long a won challenge blocks a partition if the winner never starts: long
+        enough for a holder that missed the message to see it at its next renewal, and to stop.
+        """
         return min(2.0 * self.normal_lease_ms + self.max_shutdown_ms, self.max_lease_ms)
 
     @property
     def longest_wait_ms(self) -> float:
-        """The guarded rule's limit on the wait of step 2, whose only purpose there is to spread."""
+        """Returns the guarded rule's limit on the wait of step 2, whose only purpose there is to
+        spread.
+        """
         return self.normal_lease_ms / 2.0
 
     @property
     def race_size_max(self) -> int:
-        """How many partitions a node may hold under the blog's rule: a holder of more looks who
-        has won only after an idle winner has stopped waiting for it, and both serve at once."""
+        """Returns how many partitions a node may hold under the blog's rule: a holder of more looks
+        who has won only after an idle winner has stopped waiting for it, and both serve at once.
+        """
         return int(self.max_shutdown_ms / self.held_delay_ms)

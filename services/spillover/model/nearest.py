@@ -12,7 +12,9 @@ BEGINNING_MIN = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one of those known that begins with it, else the one most like it; None if none is."""
+    """Returns the one of those known that begins with it, else the one most like it; None if none
+    is.
+    """
     names = list(known)
     if len(name) >= BEGINNING_MIN:
         for one in names:

@@ -95,7 +95,7 @@ class Pool:
         return sum(each.rate for each in self.types) / sum(each.rate for each in self.servers)
 
     def at_load(self, rho: float) -> Pool:
-        """The same pool with the types' rates scaled so that `load` is `rho`.
+        """Returns the same pool with the types' rates scaled so that `load` is `rho`.
 
         Raises InputError unless `rho` is a finite number above 0.
         """
@@ -107,7 +107,7 @@ class Pool:
         return replace(self, types=types)
 
     def with_tokens(self, tokens: int) -> Pool:
-        """The same pool with `tokens` tokens in each class."""
+        """Returns the same pool with `tokens` tokens in each class."""
         classes = tuple(replace(each, tokens=tokens) for each in self.classes)
         return replace(self, classes=classes)
 

@@ -71,7 +71,7 @@ class Request:
         return len(self.path)
 
     def onward(self, cluster: ClusterId) -> Request:
-        """The same request as `cluster` hands it on."""
+        """Returns the same request as `cluster` hands it on."""
         return Request(
             self.id,
             self.keyed,
@@ -85,8 +85,9 @@ class Request:
 
 
 def is_name(text: str, length_max: int) -> bool:
-    """Whether this can be a request's id or type: it must fit into a header, which drops blanks
-    at its ends, and into a path, where . and .. mean something else."""
+    """Returns whether this can be a request's id or type: it must fit into a header, which drops
+    blanks at its ends, and into a path, where . and .. mean something else.
+    """
     fits = 0 < len(text) <= length_max and text.isprintable() and text == text.strip()
     return fits and text not in (".", "..")
 

@@ -30,6 +30,6 @@ def summarize(values: Collection[float]) -> dict[str, float | None]:
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """The nearest-rank percentile of values in ascending order; `share` is 0..1."""
+    """Returns the nearest-rank percentile of values in ascending order; `share` is 0..1."""
     rank = max(1, math.ceil(share * len(ordered)))
     return ordered[rank - 1]

@@ -195,7 +195,7 @@ class Topology:
         )
 
     def neighbors(self, cluster_id: str) -> tuple[Neighbor, ...]:
-        """The clusters linked to this one, in the order of the links."""
+        """Returns the clusters linked to this one, in the order of the links."""
         found = []
         for link in self.links:
             a, b = link.between
@@ -212,7 +212,7 @@ class Topology:
         return replace(self, clusters=clusters)
 
     def stretched(self, time_scale: float) -> Topology:
-        """The same federation with every duration multiplied by `time_scale`."""
+        """Returns the same federation with every duration multiplied by `time_scale`."""
         clusters = tuple(
             replace(
                 c,

@@ -34,12 +34,12 @@ class UpstreamUrl:
 
 
 def is_http_handler(handler: str) -> bool:
-    """Whether it is meant to be one; https is told apart by `upstream_urls`."""
+    """Returns whether it is meant to be one; https is told apart by `upstream_urls`."""
     return handler.startswith(("http:", "https:"))
 
 
 def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
-    """The upstreams of a handler `http:URL[,URL...]`; a URL alone is one, too.
+    """Returns the upstreams of a handler `http:URL[,URL...]`; a URL alone is one, too.
 
     Raises ValueError with what was expected, in one line.
     """

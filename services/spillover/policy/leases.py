@@ -71,7 +71,7 @@ def rival_wait_ms(held: float, held_delay_ms: float, more: float = 0.5) -> float
 
 
 def spread_wait_ms(held: float, held_delay_ms: float, longest_ms: float) -> float:
-    """The guarded rule's wait: the rival's, up to `longest_ms`, as it decides nothing."""
+    """Returns the guarded rule's wait: the rival's, up to `longest_ms`, as it decides nothing."""
     return min(rival_wait_ms(held, held_delay_ms), longest_ms)
 
 
@@ -84,12 +84,14 @@ def is_abandoned(since_challenge_ms: float, max_lease_ms: float) -> bool:
 
 
 def next_epoch(previous: int, store_clock_ms: int) -> int:
-    """The fencing number of a new owner: grows with each, also after the store lost its data."""
+    """Returns the fencing number of a new owner: grows with each, also after the store lost its
+    data.
+    """
     return max(previous + 1, store_clock_ms)
 
 
 def may_receive(held: int, above: int, partitions: int, nodes: int) -> bool:
-    """Whether one more partition brings a node closer to its target.
+    """Returns whether one more partition brings a node closer to its target.
 
     `above` is the number of living nodes that hold more than partitions // nodes: no more than the
     remainder of that division may.
@@ -99,7 +101,7 @@ def may_receive(held: int, above: int, partitions: int, nodes: int) -> bool:
 
 
 def may_give(held: int, above: int, partitions: int, nodes: int) -> bool:
-    """Whether a node has one more than its target; `above` as in `may_receive`."""
+    """Returns whether a node has one more than its target; `above` as in `may_receive`."""
     floor = partitions // nodes
     return held > floor + 1 or (held == floor + 1 and above > partitions % nodes)
 
@@ -139,26 +141,31 @@ def may_grab_held(
 
 
 def move_budget(partitions: int, nodes: int) -> int:
-    """How many partitions that run elsewhere a node may take in one normal lease time: at least
-    one, and a quarter of an even share, so that large groups even out as fast as small ones."""
+    """Returns how many partitions that run elsewhere a node may take in one normal lease time: at
+    least one, and a quarter of an even share, so that large groups even out as fast as small ones.
+    """
     share = -(-partitions // nodes)
     return max(1, -(-share // PERIODS_TO_EVEN))
 
 
 def smoothed_load(before: float, measured: float) -> float:
-    """A partition's load as it counts: a quarter of what is measured now, the rest what was."""
+    """Returns a partition's load as it counts: a quarter of what is measured now, the rest what
+    was.
+    """
     return before + LOAD_SMOOTHING * (measured - before)
 
 
 def told_load(told: float, smoothed: float) -> float:
-    """What a holder tells of a partition's load, if it told `told` before: that again, unless it
-    has changed by more than what noise does."""
+    """Returns what a holder tells of a partition's load, if it told `told` before: that again,
+    unless it has changed by more than what noise does.
+    """
     return smoothed if abs(smoothed - told) > max(LOAD_STEP * told, LOAD_LEAST) else told
 
 
 def fair_load(loads: Sequence[float], nodes: int) -> float:
-    """What each node has if loads are shared out evenly; a partition of more than that fills a node
-    by itself, and what is left is for the others: their mean."""
+    """Returns what each node has if loads are shared out evenly; a partition of more than that
+    fills a node by itself, and what is left is for the others: their mean.
+    """
     total, left = sum(loads), nodes
     most, fair = math.inf, total / left
     while True:
@@ -172,7 +179,7 @@ def fair_load(loads: Sequence[float], nodes: int) -> float:
 
 
 def load_band(mean: float, floor: float) -> float:
-    """How far from the mean load of the living nodes a node may be without anything moving.
+    """Returns how far from the mean load of the living nodes a node may be without anything moving.
 
     A share of the mean alone would make jitter move partitions while there is little to do, so that
     it is at least `floor`.
@@ -220,7 +227,8 @@ def may_take_load(
 def best_shift(
     loads: Sequence[float], giver: float, receiver: float, mean: float, band: float, least: float
 ) -> int:
-    """Which of the giver's partitions leaves the two nodes closest together; -1 if none may move.
+    """Returns which of the giver's partitions leaves the two nodes closest together; -1 if none may
+    move.
 
     `loads` are those of the giver's partitions; the first of equals is taken.
     """
@@ -258,7 +266,8 @@ def target_counts(counts: Sequence[int], alive: Sequence[bool], targets: list[in
 
 
 def minimum_moves(counts: Sequence[int], alive: Sequence[bool]) -> int:
-    """The fewest moves that make the living even: all of the dead's, and what exceeds a target.
+    """Returns the fewest moves that make the living even: all of the dead's, and what exceeds a
+    target.
 
     `counts[i]` partitions at node i before; none move where nobody lives.
     """

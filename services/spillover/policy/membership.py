@@ -135,13 +135,15 @@ def _dealt(at: float, room: int, kept: int, added: int, old: int) -> tuple[int, 
 
 
 def spread_point(rank: int) -> float:
-    """A point in [0, 1) for each rank 0, 1, 2, ...: the multiples of the golden ratio, of which
-    any number from any rank on are spread evenly, so that nobody has to know how many there are."""
+    """Returns a point in [0, 1) for each rank 0, 1, 2, ...: the multiples of the golden ratio, of
+    which any number from any rank on are spread evenly, so that nobody has to know how many there
+    are.
+    """
     return (0.5 + rank * _GOLDEN) % 1.0
 
 
 def even_start(point: float, servers: int) -> tuple[int, float]:
-    """The server and the position that belong to a point in [0, 1): where a client begins.
+    """Returns the server and the position that belong to a point in [0, 1): where a client begins.
 
     The point is `spread_point(rank)`, or (rank + 1/2) / clients where their number is known: the
     spread is smaller then.
@@ -152,12 +154,14 @@ def even_start(point: float, servers: int) -> tuple[int, float]:
 
 
 def hash_point(name: str) -> int:
-    """The point of a client or server on the circle of 2^128 points: MD5, as in the document."""
+    """Returns the point of a client or server on the circle of 2^128 points: MD5, as in the
+    document.
+    """
     return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "big")
 
 
 def successor(points: Sequence[int], point: int) -> int:
-    """The index of the first of the sorted `points` at or after `point`, around the circle
+    """Returns the index of the first of the sorted `points` at or after `point`, around the circle
     ("Consistent Hashing"): a client's server is the one that owns it."""
     low, high = 0, len(points)
     while low < high:

@@ -28,7 +28,7 @@ def meet(buffered: int, hops: int, max_hops: int) -> int:
 
 
 def pick_producer(reached: Sequence[float], draw: float) -> int:
-    """The index in whose share the draw falls. What has probability 0 is never picked."""
+    """Returns the index in whose share the draw falls. What has probability 0 is never picked."""
     last = len(reached) - 1
     target = draw * reached[last]
     low = 0

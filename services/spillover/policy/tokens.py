@@ -58,7 +58,8 @@ def fill(
 
 
 def longest_available(classes: Sequence[int], start: int, stop: int, oldest: Sequence[int]) -> int:
-    """The class among classes[start:stop] whose token has waited longest, BLOCKED if none has one.
+    """Returns the class among classes[start:stop] whose token has waited longest, BLOCKED if none
+    has one.
 
     Never blocks while a compatible token is available, whatever else is in the bucket.
     """
@@ -115,7 +116,7 @@ def give_back(
 def assigned_at_random(
     classes: Sequence[int], shares: Sequence[float], start: int, stop: int, draw: float
 ) -> int:
-    """The static rival: the class of classes[start:stop] in whose share the draw falls.
+    """Returns the static rival: the class of classes[start:stop] in whose share the draw falls.
 
     shares[start:stop] are assignment probabilities and sum to 1 up to rounding; `draw` is uniform
     in [0, 1). Looks at no token: a job whose class is full is blocked (section II-A).

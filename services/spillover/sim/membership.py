@@ -108,15 +108,15 @@ def rebalance(
 
 
 def change_between(before: Iterable[str], after: Iterable[str]) -> Change:
-    """The places of the servers of two lists; the same whatever order the lists are in."""
+    """Returns the places of the servers of two lists; the same whatever order the lists are in."""
     old, new = set(before), set(after)
     kept = sorted(old & new)
     return Change((*kept, *sorted(old - new)), (*kept, *sorted(new - old)), len(kept))
 
 
 def least_moves(counts: dict[str, int], servers: Sequence[str]) -> int:
-    """The fewest clients that have to move so that those `servers` have counts that differ by one
-    at most, from `counts` at the servers before.
+    """Returns the fewest clients that have to move so that those `servers` have counts that differ
+    by one at most, from `counts` at the servers before.
 
     All of the servers that went, and of survivors what exceeds their share, the larger shares going
     to those that have most already. (`policy.leases` counts partitions the same way.)

@@ -43,7 +43,7 @@ class ProbingRun:
     objects: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3, `sim probing`."""
+        """Returns the object of contract section 3, `sim probing`."""
         return {**asdict(self.figures), "ci95": asdict(self.ci95), "objects": self.objects}
 
 
@@ -108,7 +108,7 @@ def _run_batch(
 
 
 def access_rows(system: ProbingSystem, random: Random) -> list[Row]:
-    """Who may probe whom: one row for all consumers alike, or one row for each.
+    """Returns who may probe whom: one row for all consumers alike, or one row for each.
 
     Restricted access is spread evenly: consumer by consumer takes, at random, producers that the
     fewest others have taken, so that no two producers differ by more than one consumer.

@@ -81,7 +81,7 @@ class TokenRun:
     wall_s: float
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3, `sim tokens`; `ci95` has half-widths."""
+        """Returns the object of contract section 3, `sim tokens`; `ci95` has half-widths."""
         return {
             "pool": self.pool,
             "policy": self.policy,
@@ -226,8 +226,9 @@ def _blocking(blocked: Floats, arrived: Floats) -> Estimate:
 
 
 def ratio(parts: Floats, wholes: Floats) -> Estimate:
-    """The sum of the parts over that of the wholes, by batch; the interval by Student's t over the
-    batches' deviations from it (the classical ratio estimator)."""
+    """Returns the sum of the parts over that of the wholes, by batch; the interval by Student's t
+    over the batches' deviations from it (the classical ratio estimator).
+    """
     whole = float(wholes.sum())
     if whole <= 0:
         return Estimate(None, None)

@@ -22,9 +22,9 @@ LOCK_POLL_S = 0.05
 
 
 def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Topology:
-    """The topology with a url for every cluster: the one given, else the first free loopback port
-    from `first_port` up. Raises InputError, naming the field of `source`, if a given address is
-    not free.
+    """Returns the topology with a url for every cluster: the one given, else the first free
+    loopback port from `first_port` up. Raises InputError, naming the field of `source`, if a given
+    address is not free.
 
     A port that is free now can be taken a moment later: see `start_lock`.
     """
@@ -77,8 +77,9 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]:
-    """The ports from `first_port` up that clusters of `wanted` without a url would have, and have
-    not in `given`, since somebody else uses them."""
+    """Returns the ports from `first_port` up that clusters of `wanted` without a url would have,
+    and have not in `given`, since somebody else uses them.
+    """
     before = [cluster.url for cluster in wanted.clusters]
     ports = [urlsplit(cluster.url or "").port or 80 for cluster in given.clusters]
     chosen = [port for port, url in zip(ports, before, strict=True) if url is None]

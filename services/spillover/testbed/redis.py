@@ -53,13 +53,13 @@ class RedisPlace:
 
     @property
     def place(self) -> str:
-        """The address as it may be shown."""
+        """Returns the address as it may be shown."""
         return place_of(self.url)
 
 
 @contextmanager
 def redis_at(url: str | None, watchdog: Watchdog) -> Iterator[RedisPlace]:
-    """The Redis at `url`, else one of one's own, which ends with the block.
+    """Returns the Redis at `url`, else one of one's own, which ends with the block.
 
     Raises InputError if that at `url` does not answer or refuses, if there is no redis-server, or
     without the library; RunError if a server of one's own does not start.
@@ -90,8 +90,9 @@ def find_binary() -> str:
 
 
 def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
-    """A synchronous client that has connected nowhere yet and never tries again by itself; bytes
-    as they are. Raises InputError without the library, or if `url` is none."""
+    """Returns a synchronous client that has connected nowhere yet and never tries again by itself;
+    bytes as they are. Raises InputError without the library, or if `url` is none.
+    """
     try:
         from redis import Redis  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415

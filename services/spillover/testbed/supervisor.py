@@ -60,12 +60,12 @@ class NodeProcess:
     """Why no other one could be started in its place."""
 
     def last_words(self) -> str:
-        """The last line with words in it that it wrote, for one-line reports."""
+        """Returns the last line with words in it that it wrote, for one-line reports."""
         said = [line.strip() for line in self._tail() if any(map(str.isalpha, line))]
         return said[-1] if said else "it said nothing"
 
     def words_on_ending(self) -> str | None:
-        """What it said last of what it waits for at its end, or has lost."""
+        """Returns what it said last of what it waits for at its end, or has lost."""
         said = [line.partition(ENDING)[2] for line in self._tail() if ENDING in line]
         return said[-1] if said else None
 
@@ -85,7 +85,7 @@ class NodeProcess:
         return code is not None and code < 0
 
     def end_of_life(self) -> str:
-        """How it ended, in words."""
+        """Returns how it ended, in words."""
         code = self.process.returncode
         if self.problem:
             return f"no other one can be started: {self.problem}"

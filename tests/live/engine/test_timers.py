@@ -217,7 +217,7 @@ def test_run_due_rings_ahead_of_the_loop(run, new_timers):
 
 
 def test_cancelled_timers_never_ring_and_take_no_memory(run, new_timers):
-    """A heap of far-off timers that were canceled is swept out."""
+    """A heap of far-off timers that were cancelled is swept out."""
 
     async def main():
         timers, bell = new_timers(asyncio.get_running_loop()), Bell(1)

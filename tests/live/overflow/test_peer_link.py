@@ -263,7 +263,7 @@ def test_a_neighbor_that_has_just_died_is_decided_around(nodes, keyed):
 
 @pytest.mark.parametrize("delay_ms", [0.0, 200.0])
 def test_a_recalled_forward_is_cancelled_at_the_neighbor(nodes, delay_ms):
-    """The client goes away: what has not left never leaves, what has is canceled there."""
+    """The client goes away: what has not left never leaves, what has is cancelled there."""
 
     async def main():
         topology = pair(nodes, delay_ms=delay_ms)

@@ -40,8 +40,9 @@ class Site:
     allowed: frozenset[str] = frozenset()
 
     def why_not_operate(self, headers: Headers) -> str | None:
-        """Why a request is refused that changes what the service does; None if it is of no page,
-        or of one of the service's own."""
+        """Returns why a request is refused that changes what the service does; None if it is of no
+        page, or of one of the service's own.
+        """
         if not any(name in headers for name in _OF_BROWSERS):
             return None
         if not _is_of_own_page(headers):
@@ -49,9 +50,10 @@ class Site:
         return None if goes_by(host_of(headers), self.own_names) else FOREIGN_NAME
 
     def why_not_use(self, method: str, headers: Headers) -> str | None:
-        """Why a request is refused that clients make; None if it is of no page, of one that is
-        allowed, or of one of the service's own, also through a proxy that speaks TLS: no name of
-        another site gets through that. Links that people follow to read something are let in."""
+        """Returns why a request is refused that clients make; None if it is of no page, of one that
+        is allowed, or of one of the service's own, also through a proxy that speaks TLS: no name of
+        another site gets through that. Links that people follow to read something are let in.
+        """
         if self.allows(headers):
             return None
         reason = self.why_not_operate(headers)
@@ -62,18 +64,18 @@ class Site:
         return reason + HOW_TO_ALLOW
 
     def allows(self, headers: Headers) -> bool:
-        """Whether it is of a page of an origin that is allowed."""
+        """Returns whether it is of a page of an origin that is allowed."""
         origin = headers.get("origin")
         return origin is not None and (ANY_ORIGIN in self.allowed or origin in self.allowed)
 
 
 def goes_by(host: str, own_names: frozenset[str]) -> bool:
-    """Whether that host can only mean this service."""
+    """Returns whether that host can only mean this service."""
     return is_localhost(host) or host in own_names or address_of(host) is not None
 
 
 def origin_of(text: str) -> str:
-    """An origin as browsers write it: lower case, no default port. Raises ValueError."""
+    """Returns an origin as browsers write it: lower case, no default port. Raises ValueError."""
     if text == ANY_ORIGIN:
         return text
     parts = urlsplit(text)
@@ -89,7 +91,7 @@ def origin_of(text: str) -> str:
 
 
 def host_of(headers: Headers) -> str:
-    """The name that a request came under, without its port; empty if it cannot be read."""
+    """Returns the name that a request came under, without its port; empty if it cannot be read."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname or ""
     except ValueError:
@@ -97,12 +99,12 @@ def host_of(headers: Headers) -> str:
 
 
 def is_localhost(host: str) -> bool:
-    """Whether it is a name of this machine, whatever name servers say (RFC 6761)."""
+    """Returns whether it is a name of this machine, whatever name servers say (RFC 6761)."""
     return host == "localhost" or host.endswith(".localhost")
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address that it is, if it is one."""
+    """Returns the IP address that it is, if it is one."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -110,7 +112,7 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def tells_own_origin(headers: Headers) -> bool:
-    """Whether it tells an origin, which is where it came to."""
+    """Returns whether it tells an origin, which is where it came to."""
     try:
         origin = urlsplit(headers.get("origin", ""))
         here = urlsplit(f"//{headers.get('host', '')}")

@@ -27,7 +27,7 @@ NOT_READY = ("joining", "id_taken", "draining", "redis_down", "not_ready")
 
 
 def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
-    """The whole service of one member."""
+    """Returns the whole service of one member."""
     app = FastAPI(
         title=f"Spillover lease member {report.member.node}",
         version=__version__,
@@ -49,8 +49,9 @@ def create_app(report: GroupReport, metrics: LeaseMetrics) -> FastAPI:
 def _add_state_routes(app: FastAPI, report: GroupReport) -> None:
     @app.get("/state")
     async def state() -> LeaseState:
-        """The whole group. While Redis is away: what the member knows, and the last that was read,
-        with its age."""
+        """Returns the whole group. While Redis is away: what the member knows, and the last that
+        was read, with its age.
+        """
         return lease_state(report, await report.look())
 
     @app.post("/admin/drain", status_code=202, responses=problems("another_site"))

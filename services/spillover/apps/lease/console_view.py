@@ -13,7 +13,7 @@ PERIOD_S = 0.5
 
 
 def lease_console(report: GroupReport) -> Console:
-    """The console of one member, to be mounted on its app."""
+    """Returns the console of one member, to be mounted on its app."""
 
     async def look() -> bytes:
         return lease_state(report, await report.look()).model_dump_json().encode()

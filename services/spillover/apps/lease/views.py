@@ -96,7 +96,7 @@ class MemberState(BaseModel):
 
 
 def member_state(report: GroupReport) -> MemberState:
-    """The member at this instant."""
+    """Returns the member at this instant."""
     member = report.member
     return MemberState(
         group=member.group,

@@ -33,8 +33,9 @@ class LinkBody(StrictBody):
 
 
 def guard_of(site: Site) -> list[Any]:
-    """The dependencies of whatever operates: whatever site an operator's browser has open must not
-    operate the nodes that it can reach."""
+    """Returns the dependencies of whatever operates: whatever site an operator's browser has open
+    must not operate the nodes that it can reach.
+    """
 
     def of_no_other_site(request: Request) -> None:
         reason = site.why_not_operate(request.headers)

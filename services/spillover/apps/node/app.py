@@ -48,8 +48,9 @@ _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 def create_app(
     shell: NodeShell, *, testbed: bool = False, allowed_origins: frozenset[str] = frozenset()
 ) -> AsgiApp:
-    """The whole service of a node: hot paths in front, FastAPI behind. In a `testbed` operators
-    may spoil its links. Pages of `allowed_origins` may make requests; see `sites`."""
+    """Returns the whole service of a node: hot paths in front, FastAPI behind. In a `testbed`
+    operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`.
+    """
     app = FastAPI(
         title=f"Spillover node {shell.cluster.id}",
         version=__version__,
@@ -77,12 +78,12 @@ def create_app(
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
     @app.get("/state")
     async def state() -> NodeState:
-        """The cluster as it is now, and what it knows of its neighbors."""
+        """Returns the cluster as it is now, and what it knows of its neighbors."""
         return node_state(shell, shell.now_s)
 
     @app.get("/explain/{request_id:path}", responses=problems("unknown_request", "invalid"))
     async def explain(request_id: str) -> Explanation:
-        """Why this request was started, kept, handed on or refused here."""
+        """Returns why this request was started, kept, handed on or refused here."""
         found = explanation(shell, request_id)
         if found is None:
             raise Problem("unknown_request", "no decision about it is remembered here", request_id)
@@ -118,7 +119,9 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
 def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
     @app.get("/federation")
     async def show_federation() -> FederationState:
-        """All clusters that can be reached along the links, within a second, and the others."""
+        """Returns all clusters that can be reached along the links, within a second, and the
+        others.
+        """
         return await federation.show()
 
     @app.post(

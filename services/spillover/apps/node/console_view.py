@@ -26,7 +26,7 @@ DECISIONS_MAX = 30
 def node_console(
     shell: NodeShell, federation: Federation, own_names: frozenset[str], *, testbed: bool
 ) -> Console:
-    """The console of one node, to be mounted on its app; `own_names` as in `sites.Site`."""
+    """Returns the console of one node, to be mounted on its app; `own_names` as in `sites.Site`."""
 
     async def look() -> bytes:
         return await _update(shell, federation)
@@ -59,8 +59,9 @@ async def _update(shell: NodeShell, federation: Federation) -> bytes:
 
 
 def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
-    """What the page draws of one cluster. The names are those of `/state`; counts are of all time,
-    for the page to take differences."""
+    """Returns what the page draws of one cluster. The names are those of `/state`; counts are of
+    all time, for the page to take differences.
+    """
     if isinstance(state, Unreachable):
         return {"id": name, "unreachable": True, "last_seen_s": state.last_seen_s}
     return {

@@ -79,21 +79,21 @@ class DirectExchange(ReplyTo):
 
     @property
     def response_started(self) -> bool:
-        """An answer goes out whole."""
+        """Returns an answer goes out whole."""
         return self.response_complete
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer written now goes out at once and not onto a pile."""
+        """Returns whether an answer written now goes out at once and not onto a pile."""
         return not self._protocol.flow.write_paused
 
     def body(self) -> bytes:
-        """What has come of it."""
+        """Returns what has come of it."""
         pieces = self.pieces
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def take_body(self, limit_bytes: int) -> bytes | None:
-        """The body, unless it is too large. All of it is here."""
+        """Returns the body, unless it is too large. All of it is here."""
         if self.size_bytes > limit_bytes:
             return None
         body = self.body()

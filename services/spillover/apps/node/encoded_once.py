@@ -23,7 +23,7 @@ class EncodedOnce:
         self._body = b""
 
     def body(self, answer: Answer, encode: Callable[[], bytes]) -> bytes:
-        """What `encode` gives, or gave for the same answer before in this turn."""
+        """Returns what `encode` gives, or gave for the same answer before in this turn."""
         if answer is self._answer:
             return self._body
         body = encode()

@@ -66,7 +66,7 @@ class ReplyTo(ABC):
 
     @abstractmethod
     def take_body(self, limit_bytes: int) -> bytes | None:
-        """The body, if all of it is here and it is not too large."""
+        """Returns the body, if all of it is here and it is not too large."""
 
     @abstractmethod
     def watch(self, on_gone: Callable[[], None]) -> None:
@@ -120,7 +120,7 @@ class Exchange(ReplyTo):
 
     @property
     def came_whole(self) -> bool:
-        """Whether all of the body is here."""
+        """Returns whether all of the body is here."""
         return not (self._cycle.more_body or self._cycle.waiting_for_100_continue)
 
     def take_body(self, limit_bytes: int) -> bytes | None:
@@ -132,8 +132,8 @@ class Exchange(ReplyTo):
         return body
 
     async def read_body(self, framing: Framing, limit_bytes: int, timeout_s: float) -> bytes:
-        """The whole body. Raises Problem `too_large`, `deadline_exceeded` or `body_too_slow`, and
-        ClientGone.
+        """Returns the whole body. Raises Problem `too_large`, `deadline_exceeded` or
+        `body_too_slow`, and ClientGone.
 
         A client that has not read the last answer is waited for: answers must not pile up.
         """
@@ -184,8 +184,9 @@ class Exchange(ReplyTo):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing that is written now can arrive. uvicorn tells only the newest request of
-        a connection that the other side has gone."""
+        """Returns whether nothing that is written now can arrive. uvicorn tells only the newest
+        request of a connection that the other side has gone.
+        """
         return self._cycle.disconnected or self._cycle.transport.is_closing()
 
     async def answered(self) -> None:
@@ -264,19 +265,19 @@ class _Parts:
         self._size_bytes = 0
 
     def joined(self) -> bytes:
-        """The body. Raises Problem `queue_full` where it was not kept."""
+        """Returns the body. Raises Problem `queue_full` where it was not kept."""
         if not self._is_kept:
             raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 def body_too_slow(timeout_s: float) -> Problem:
-    """What is left of the body may still come, so nothing else can."""
+    """Returns what is left of the body may still come, so nothing else can."""
     detail = f"expected the whole body of a request within {timeout_s:g} s"
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
 def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:
-    """A connection on which not the whole body was read cannot be used again."""
+    """Returns a connection on which not the whole body was read cannot be used again."""
     detail = f"expected a body of at most {limit_bytes} bytes"
     return Problem("too_large", detail, id=name, headers=[] if whole else [CLOSE])

@@ -84,7 +84,7 @@ class Federation:
         self._waves: OrderedDict[str, asyncio.Task[FederationState]] = OrderedDict()
 
     async def show(self) -> FederationState:
-        """What a client is shown, within LIMIT_S."""
+        """Returns what a client is shown, within LIMIT_S."""
         if len(self._waves) >= WAVES_MAX:
             wave = next(reversed(self._waves.values()))
         else:
@@ -95,7 +95,7 @@ class Federation:
         return await asyncio.shield(wave)
 
     async def answer(self, query: FederationQuery) -> GatheredStates:
-        """What a neighbor is told. Raises Problem `not_a_neighbor`."""
+        """Returns what a neighbor is told. Raises Problem `not_a_neighbor`."""
         try:
             sender = self._shell.peers.neighbor(wire.Caller(query.sender))
         except TurnedAway as error:

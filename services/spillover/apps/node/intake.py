@@ -158,7 +158,7 @@ class Headers:
 
 
 def read_request(headers: Headers, body: bytes) -> Request:
-    """The request; keyed if it came with a name, else its id is still empty.
+    """Returns the request; keyed if it came with a name, else its id is still empty.
 
     Raises Problem `invalid`, one line that names the field.
     """
@@ -197,12 +197,12 @@ def read_request(headers: Headers, body: bytes) -> Request:
 
 
 def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
-    """The fields of the 200 answer, by name."""
+    """Returns the fields of the 200 answer, by name."""
     return msgspec.structs.asdict(_answer_body(request_id, answer))
 
 
 def answer_body(request_id: str, answer: Answer) -> bytes:
-    """The body of the 200 answer."""
+    """Returns the body of the 200 answer."""
     return _encode(_answer_body(request_id, answer))
 
 
@@ -227,7 +227,7 @@ def _answer_body(request_id: str, answer: Answer) -> AnswerBody:
 
 
 def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
-    """What a client is told where there is no result."""
+    """Returns what a client is told where there is no result."""
     if isinstance(settled, Answer):
         detail = settled.problem or _DETAILS[settled.outcome]
         problem = Problem(

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 async def read_json(request: Request, model: type[T], limit_bytes: int = BODY_LIMIT_BYTES) -> T:
-    """The body as such a model. Raises Problem: `too_large`, `body_too_slow`, or `invalid`
+    """Returns the body as such a model. Raises Problem: `too_large`, `body_too_slow`, or `invalid`
     with the field."""
     body = await _read(request, limit_bytes)
     try:

@@ -16,7 +16,9 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def nearest_path(path: str, routes: Iterable[str]) -> str | None:
-    """The route whose fixed beginning is most alike to that of this path; None if none is."""
+    """Returns the route whose fixed beginning is most alike to that of this path; None if none
+    is.
+    """
     best, best_ratio = None, ALIKE_MIN
     given = path[:LOOKED_AT].rstrip("/").split("/")
     for route in routes:

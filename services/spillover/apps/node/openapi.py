@@ -137,7 +137,7 @@ class Operation:
 
 
 def header(name: str, schema: dict[str, Any], description: str = "") -> dict[str, Any]:
-    """A header that may be left out."""
+    """Returns a header that may be left out."""
     told = {"description": description} if description else {}
     return {"name": name, "in": "header", "required": False, "schema": schema, **told}
 
@@ -176,7 +176,7 @@ REQUEST_PROBLEMS = (
 
 
 def query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
-    """A parameter of the query."""
+    """Returns a parameter of the query."""
     return {"name": name, "in": "query", "required": required, "schema": schema}
 
 

@@ -41,7 +41,7 @@ class Pages:
         self._site = site
 
     def admit(self, exchange: Exchange, send: Send) -> Send | None:
-        """What to send the answer with; None if the request is answered. Raises Problem
+        """Returns what to send the answer with; None if the request is answered. Raises Problem
         `another_site`."""
         path, headers = exchange.path, Headers(raw=exchange.headers)
         if path.startswith(PEER_PREFIX):

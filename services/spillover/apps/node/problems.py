@@ -62,7 +62,7 @@ class Problem(Exception):
         return msgspec.json.encode(self.fields())
 
     def fields(self) -> dict[str, object]:
-        """What the body says."""
+        """Returns what the body says."""
         fields: dict[str, object] = {
             "type": "about:blank",
             "title": _title(self.status),

@@ -59,7 +59,7 @@ def read_body(body: bytes) -> RequestBody:
 
 
 def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
-    """What is wrong with a body that `read_body` has found invalid, in one line."""
+    """Returns what is wrong with a body that `read_body` has found invalid, in one line."""
     try:
         given = _decode_fields(body)
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ _STATES = {
 
 
 def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
-    """What its home tells of a request. Of one that has ended, what its client was told."""
+    """Returns what its home tells of a request. Of one that has ended, what its client was told."""
     shown: dict[str, Any] = {"id": entry.name, "state": "", "type": entry.type}
     answer = entry.answer
     if answer is None:
@@ -41,7 +41,7 @@ def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
 
 
 def ended_view(entry: IdempotencyRecord, problem: Problem) -> dict[str, Any]:
-    """The same of a request that will not be answered any more, for this reason."""
+    """Returns the same of a request that will not be answered any more, for this reason."""
     return {
         "id": entry.name,
         "state": "failed",
@@ -51,7 +51,9 @@ def ended_view(entry: IdempotencyRecord, problem: Problem) -> dict[str, Any]:
 
 
 def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> dict[str, Any]:
-    """What a cluster that relays or runs a request knows of it; with its answer, how it ended."""
+    """Returns what a cluster that relays or runs a request knows of it; with its answer, how it
+    ended.
+    """
     shown = {
         "id": visit.request.id,
         "state": _STATES[visit.state],
@@ -69,7 +71,7 @@ def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
 
 
 def location(name: str) -> str:
-    """Where to ask for the request."""
+    """Returns where to ask for the request."""
     return f"/requests/{quote(name, safe='')}"
 
 

@@ -66,7 +66,7 @@ def add_system_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_system(options: argparse.Namespace) -> ProbingSystem:
-    """The system described; InputError names the option that is wrong."""
+    """Returns the system described; InputError names the option that is wrong."""
     try:
         return _system(options)
     except InputError as error:

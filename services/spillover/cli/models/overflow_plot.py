@@ -20,7 +20,7 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 
 
 def check_plot_file(option: str, file: str) -> Path:
-    """The path, if a picture can be written there. Raises InputError."""
+    """Returns the path, if a picture can be written there. Raises InputError."""
     path = Path(file)
     if path.suffix.lower() not in FORMATS:
         raise InputError(

@@ -23,7 +23,9 @@ def progress_bar(name: str, total: float) -> Iterator[OnProgress]:
 
 @contextmanager
 def progress_bars(names: Sequence[str], total: float) -> Iterator[Callable[[str], OnProgress]]:
-    """A bar for each name, each up to `total`: what is given says by name how to move it."""
+    """Returns a bar for each name, each up to `total`: what is given says by name how to move
+    it.
+    """
     console = open_console()
     if not console.is_terminal:
         yield lambda _: None

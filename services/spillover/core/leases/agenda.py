@@ -98,7 +98,7 @@ class Agenda:
         return commands
 
     def period_s(self) -> float:
-        """A period around the normal lease time, drawn."""
+        """Returns a period around the normal lease time, drawn."""
         return self.normal_s * (1.0 + PERIOD_JITTER * (2.0 * self.random.random() - 1.0))
 
     def lease_to_s(self, sent_s: float) -> float:

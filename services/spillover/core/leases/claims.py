@@ -208,7 +208,7 @@ class Claims:
             del self.claims[claim.partition]
 
     def allocated(self, partition: int, now_s: float) -> bool:
-        """Whether the message was waited for here."""
+        """Returns whether the message was waited for here."""
         claim = self.claims.get(partition)
         if claim is None or claim.stage is not Stage.WON:
             return False

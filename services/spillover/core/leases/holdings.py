@@ -69,7 +69,7 @@ class Holdings:
         """When the last renewal that came back was sent."""
 
     def serves(self, partition: int) -> bool:
-        """Whether a handler of the partition runs here, entitled or not."""
+        """Returns whether a handler of the partition runs here, entitled or not."""
         return partition in self.held or partition in self.ending
 
     def stays_away(self, partition: int, now_s: float) -> bool:
@@ -78,7 +78,7 @@ class Holdings:
 
     @property
     def kept(self) -> int:
-        """How many partitions are served and not being handed over."""
+        """Returns how many partitions are served and not being handed over."""
         return sum(not one.stopping for one in self.held.values())
 
     # --- start ---------------------------------------------------------------------------------

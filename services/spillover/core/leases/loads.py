@@ -62,7 +62,7 @@ class OwnLoads:
                 self._measure(self._of(partition, epoch, one.started_s), total, now_s)
 
     def told(self) -> list[tuple[int, int, int]]:
-        """What the group is to know: (partition, epoch, load in thousandths)."""
+        """Returns what the group is to know: (partition, epoch, load in thousandths)."""
         return [
             (partition, one.epoch, stored_load(one.told))
             for partition, one in self._measured.items()

@@ -123,19 +123,20 @@ class LeaseMember:
 
     @property
     def is_down(self) -> bool:
-        """Whether renewals or asks found no store when last tried."""
+        """Returns whether renewals or asks found no store when last tried."""
         return bool(self._problems)
 
     @property
     def problem(self) -> str | None:
-        """What was said then."""
+        """Returns what was said then."""
         return next(iter(self._problems.values()), None)
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
-        """What was due before the event happens first: a member that slept fences itself before
-        it hears anything, except what its renewals have brought. They come from another process,
-        which may have kept everything while this one was too busy to hear of it: a shell that is
-        late hands them in before any other event, or `LeasesSeen`."""
+        """Returns what was due before the event happens first: a member that slept fences itself
+        before it hears anything, except what its renewals have brought. They come from another
+        process, which may have kept everything while this one was too busy to hear of it: a shell
+        that is late hands them in before any other event, or `LeasesSeen`.
+        """
         now_s = self._now_s = max(now_s, self._now_s)
         if self.state is Phase.FINISHED:
             return []

@@ -243,7 +243,7 @@ def _intended_owner(snapshot: Snapshot, partition: int) -> str | None:
 
 
 def survey_of(snapshot: Snapshot, partitions: int, times: LeaseTimes, node: str) -> Survey:
-    """What there is to do for `node`."""
+    """Returns what there is to do for `node`."""
     now_ms = snapshot.now_ms
     survey = Survey(snapshot.era, standing_of(snapshot, partitions, times))
     if snapshot.loads is not None:

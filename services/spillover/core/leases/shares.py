@@ -25,17 +25,20 @@ class Shares(Protocol):
         """A new survey; of a group that this member may belong to or not."""
 
     def own_part(self, survey: Survey, free: Iterable[int]) -> list[int]:
-        """What of the free falls to this member."""
+        """Returns what of the free falls to this member."""
 
     def from_holders(self, survey: Survey, racing: Collection[int]) -> list[int]:
-        """What to challenge from living holders; `racing`: claims that the store knows nothing
-        of."""
+        """Returns what to challenge from living holders; `racing`: claims that the store knows
+        nothing of.
+        """
 
     def has_room(self, partition: int, claimed: Collection[int]) -> bool:
-        """Whether to race for what another one challenges."""
+        """Returns whether to race for what another one challenges."""
 
     def weight(self) -> float:
-        """How many partitions what is served here amounts to: the wait of step 2 goes by it."""
+        """Returns how many partitions what is served here amounts to: the wait of step 2 goes by
+        it.
+        """
 
 
 class CountShares:
@@ -110,7 +113,7 @@ class LoadShares:
         self._loads = survey.loads if self._agenda.node in survey.standing.held else None
 
     def own_part(self, survey: Survey, free: Iterable[int]) -> list[int]:
-        """The heaviest first, each to whoever has least load then, or fewest partitions."""
+        """Returns the heaviest first, each to whoever has least load then, or fewest partitions."""
         loads, counts = self._loads, survey.standing.held
         if loads is None:
             return []
@@ -125,7 +128,7 @@ class LoadShares:
         return mine
 
     def from_holders(self, survey: Survey, racing: Collection[int]) -> list[int]:
-        """What evens out most, from the most loaded holder that may give; then the next."""
+        """Returns what evens out most, from the most loaded holder that may give; then the next."""
         agenda, loads, standing = self._agenda, self._loads, survey.standing
         if loads is None:
             return []
@@ -168,7 +171,7 @@ class LoadShares:
         return own + loads.of[partition] <= loads.mean + loads.band
 
     def weight(self) -> float:
-        """The own load over that of a usual partition."""
+        """Returns the own load over that of a usual partition."""
         loads = self._loads
         if loads is None:
             return len(self._holdings.held)

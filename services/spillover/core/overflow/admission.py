@@ -67,15 +67,17 @@ class Admission:
 
     @property
     def elsewhere_first(self) -> bool:
-        """Whether work should go to neighbors even if there is room here: the cluster rests, or is
-        degraded and can reach one that is not. Where all are, none is worse than another."""
+        """Returns whether work should go to neighbors even if there is room here: the cluster
+        rests, or is degraded and can reach one that is not. Where all are, none is worse than
+        another.
+        """
         if self._servers.resting:
             return True
         return self._health.degraded and self._neighbors.knowledge().any_well
 
     @property
     def accepting(self) -> bool:
-        """Whether a neighbor's request would be accepted now."""
+        """Returns whether a neighbor's request would be accepted now."""
         servers = self._servers
         if self.draining or servers.down or not (servers.working and self._held.takes_foreign):
             return False
@@ -95,7 +97,9 @@ class Admission:
         return accept * self._health.start_share
 
     def refusal(self, visit: Visit) -> Refusal | None:
-        """Why the visit can be neither started, kept nor handed on; None if it is to be decided."""
+        """Returns why the visit can be neither started, kept nor handed on; None if it is to be
+        decided.
+        """
         if self.draining:
             return Refusal.DRAINING
         held, size_bytes = self._held, visit.request.size_bytes
@@ -108,7 +112,7 @@ class Admission:
         return Refusal.MEMORY_FULL
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
-        """Why the visit should not join the queue; None if it may."""
+        """Returns why the visit should not join the queue; None if it may."""
         settings, is_home = self._settings, visit.is_home
         waiting = len(self._queue)
         if self.draining:
@@ -126,7 +130,7 @@ class Admission:
         return None
 
     def retry_after_s(self, now_s: float) -> float:
-        """When about as many will have been served as wait now, and one more."""
+        """Returns when about as many will have been served as wait now, and one more."""
         served_s = (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
         return self._servers.rest_s(now_s) + served_s
 

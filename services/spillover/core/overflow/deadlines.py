@@ -32,14 +32,14 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def first_s(self) -> float:
-        """The earliest living deadline, infinity if there is none."""
+        """Returns the earliest living deadline, infinity if there is none."""
         heap = self._heap
         while heap and heap[0][1] not in self._living:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
     def pop_due(self, now_s: float) -> int | None:
-        """A ref whose deadline has passed, None if there is none."""
+        """Returns a ref whose deadline has passed, None if there is none."""
         if self.first_s() <= now_s:
             return heapq.heappop(self._heap)[1]
         return None

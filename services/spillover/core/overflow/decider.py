@@ -78,10 +78,11 @@ class Decider:
         all_degraded: bool = False,
         health: str = WELL,
     ) -> int:
-        """The neighbor to hand the visit to, or KEEP, which comes out also where keeping is not
-        allowed and no neighbor is eligible. None of the `servers` is free. `objection` is why the
-        visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
-        cluster and every neighbor that could take it, which then counts for nothing."""
+        """Returns the neighbor to hand the visit to, or KEEP, which comes out also where keeping is
+        not allowed and no neighbor is eligible. None of the `servers` is free. `objection` is why
+        the visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
+        cluster and every neighbor that could take it, which then counts for nothing.
+        """
         known = self._neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()

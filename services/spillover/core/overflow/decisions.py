@@ -54,14 +54,14 @@ class Decision:
 
     @property
     def accept_probability(self) -> float:
-        """The P that it was made with: 0 where the request could not be kept."""
+        """Returns the P that it was made with: 0 where the request could not be kept."""
         if not self.may_keep:
             return 0.0
         return accept_probability(self.queue_length, self.servers)
 
 
 def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any]:
-    """A decision as users read it (contract, section 4, /explain).
+    """Returns a decision as users read it (contract, section 4, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
     unknown, `reason` where nothing spoke against keeping it.

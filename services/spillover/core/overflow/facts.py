@@ -40,7 +40,7 @@ class NodeFacts:
 
     @property
     def held(self) -> Held:
-        """What its requests take, in bytes."""
+        """Returns what its requests take, in bytes."""
         return self.register.held
 
     @property
@@ -57,12 +57,12 @@ class NodeFacts:
 
     @property
     def condition(self) -> str:
-        """The health of the cluster (`health`), or RESTING."""
+        """Returns the health of the cluster (`health`), or RESTING."""
         return RESTING if self.servers.resting else self.health.state
 
     @property
     def accepting(self) -> bool:
-        """Whether a neighbor's request would be accepted now."""
+        """Returns whether a neighbor's request would be accepted now."""
         return self.admission.accepting
 
     @property

@@ -97,7 +97,7 @@ class Share:
         self._last_s = now_s
 
     def at(self, now_s: float) -> float:
-        """The share as it counts now."""
+        """Returns the share as it counts now."""
         if not self._value:
             return 0.0
         return self._value * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)
@@ -168,13 +168,13 @@ class Health:
         self._home_s = now_s
 
     def may_probe(self, now_s: float, *, is_home: bool) -> bool:
-        """Whether such a request may be tried here; it is a probe then, see `probe`."""
+        """Returns whether such a request may be tried here; it is a probe then, see `probe`."""
         if len(self._probes) > self._run or now_s < self._probe_again_s:
             return False
         return is_home or self._wants_foreign(now_s)
 
     def invites(self, now_s: float) -> bool:
-        """Whether a neighbor may send a probe."""
+        """Returns whether a neighbor may send a probe."""
         return self.degraded and self.may_probe(now_s, is_home=False)
 
     def probe(self, ref: int) -> None:
@@ -224,8 +224,9 @@ class Health:
         return True
 
     def answered_elsewhere(self, now_s: float, *, failed: bool) -> bool:
-        """A neighbor has answered an own client's request. Whether `degraded` has changed by it:
-        what fails there as well is not this cluster's fault."""
+        """Returns a neighbor has answered an own client's request. Whether `degraded` has changed
+        by it: what fails there as well is not this cluster's fault.
+        """
         self.elsewhere.add(now_s, failed=failed)
         if not self.degraded or not self._do_others_fail(now_s):
             return False

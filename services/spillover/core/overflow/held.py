@@ -33,17 +33,19 @@ class Held:
 
     @property
     def total_bytes(self) -> int:
-        """All but the answers that are kept."""
+        """Returns all but the answers that are kept."""
         return self.request_bytes + self.moving_bytes
 
     @property
     def room_bytes(self) -> int:
-        """What a client's request may take; below 0 where more is moving than was reckoned with."""
+        """Returns what a client's request may take; below 0 where more is moving than was reckoned
+        with.
+        """
         return self._home_limit_bytes - self.total_bytes
 
     @property
     def takes_foreign(self) -> bool:
-        """Whether a neighbor's request fits, as far as its size can be known before."""
+        """Returns whether a neighbor's request fits, as far as its size can be known before."""
         return self.total_bytes + self.wanted_bytes <= self._foreign_limit_bytes
 
     def move(self, moving_bytes: int, wanted_bytes: int = 0) -> None:
@@ -53,10 +55,10 @@ class Held:
             self.wanted_bytes = wanted_bytes
 
     def fits(self, size_bytes: int, is_home: bool) -> bool:
-        """Whether a request of this size fits now."""
+        """Returns whether a request of this size fits now."""
         limit_bytes = self._home_limit_bytes if is_home else self._foreign_limit_bytes
         return self.request_bytes + self.moving_bytes + size_bytes <= limit_bytes
 
     def can_fit(self, size_bytes: int, is_home: bool) -> bool:
-        """Whether it would fit if there were nothing else."""
+        """Returns whether it would fit if there were nothing else."""
         return size_bytes <= (self._home_limit_bytes if is_home else self._foreign_limit_bytes)

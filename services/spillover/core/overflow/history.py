@@ -79,17 +79,20 @@ class History:
         )
 
     def of(self, request_id: str) -> list[Decision]:
-        """The decisions still held that concern one request, oldest first."""
+        """Returns the decisions still held that concern one request, oldest first."""
         return [record for record in self._of(request_id) if isinstance(record, Decision)]
 
     def newest(self, limit: int) -> list[Decision]:
-        """The newest decisions, newest first, of no more than the newest 4 x `limit` records."""
+        """Returns the newest decisions, newest first, of no more than the newest 4 x `limit`
+        records.
+        """
         records = islice(reversed(self._ring), 4 * limit)
         return list(islice((one for one in records if isinstance(one, Decision)), limit))
 
     def tell(self, request_id: str, neighbor_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """All that is still known of one request, oldest first, as users read it. `at_ms` counts
-        from the first record."""
+        """Returns all that is still known of one request, oldest first, as users read it. `at_ms`
+        counts from the first record.
+        """
         records = self._of(request_id)
         return [
             {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)}

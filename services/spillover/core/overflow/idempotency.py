@@ -63,7 +63,9 @@ class IdempotencyRecord:
 
     @property
     def may_run_again(self) -> bool:
-        """Whether the same request under this name is run anew rather than given this answer."""
+        """Returns whether the same request under this name is run anew rather than given this
+        answer.
+        """
         return self.answer is not None and self.answer.outcome not in REPLAYED
 
 
@@ -98,7 +100,7 @@ class IdempotencyTable:
         return len(self._by_name)
 
     def find(self, name: str, now_s: float) -> IdempotencyRecord | None:
-        """The entry of this name, if the request is under way or its answer still kept."""
+        """Returns the entry of this name, if the request is under way or its answer still kept."""
         entry = self._by_name.get(name)
         if entry is not None and entry.answer is not None and now_s >= entry.ended_s + self._ttl_s:
             return None
@@ -148,7 +150,7 @@ class IdempotencyTable:
 
     @property
     def kept_bytes(self) -> int:
-        """What the answers that are kept are reckoned to take."""
+        """Returns what the answers that are kept are reckoned to take."""
         return self._bytes + self._brief_bytes
 
     def make_room(self, room_bytes: int) -> None:

@@ -59,7 +59,7 @@ class Ledger:
         self.foreign["answered"] += 1
 
     def imbalance(self) -> int:
-        """How many requests the two balances are off by; 0 unless there is a bug."""
+        """Returns how many requests the two balances are off by; 0 unless there is a bug."""
         home, foreign = self.home, self.foreign
         home_rest = sum(home.values()) - home["accepted"]
         foreign_rest = sum(foreign.values()) - foreign["received"]

@@ -244,12 +244,12 @@ class LinkMachine:
         return len(self._away)
 
     def awaits(self, ref: int) -> bool:
-        """Whether this forward is still away."""
+        """Returns whether this forward is still away."""
         return ref in self._away
 
     @staticmethod
     def silence_s(delay_s: float) -> float:
-        """How long nothing may come on a stream over a link of this delay."""
+        """Returns how long nothing may come on a stream over a link of this delay."""
         return STREAM_SILENCE_S + 2 * delay_s
 
     def next_deadline(self) -> float:
@@ -257,7 +257,7 @@ class LinkMachine:
         return math.inf
 
     def handle(self, event: Any, _: float = 0.0) -> list[Any]:
-        """What is to be done about the event, in this order. What has ended is no news."""
+        """Returns what is to be done about the event, in this order. What has ended is no news."""
         self._handlers[type(event)](event)
         commands, self._out = self._out, []
         return commands

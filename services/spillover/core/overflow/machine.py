@@ -143,7 +143,9 @@ class NodeMachine(NodeFacts):
         )
 
     def surely_never_ran(self, ref: int) -> bool:
-        """Whether this visit has surely not run, here or elsewhere. What is away may have."""
+        """Returns whether this visit has surely not run, here or elsewhere. What is away may
+        have.
+        """
         visit = self.register.visits.get(ref)
         return visit is not None and visit.state is VisitState.QUEUED and ref not in self._doubtful
 

@@ -105,7 +105,7 @@ class Neighbors:
         return len(self.ids)
 
     def knowledge(self) -> Knowledge:
-        """What is known now: the same object until something changes."""
+        """Returns what is known now: the same object until something changes."""
         if self._knowledge is None:
             well = [a and not d for a, d in zip(self.accepting, self.degraded, strict=True)]
             self._knowledge = Knowledge(
@@ -123,8 +123,8 @@ class Neighbors:
         return self._knowledge
 
     def heard(self, y: int, report: LoadReport | None, now_s: float) -> bool:
-        """A sign of life from neighbor y, with a report or (None) without one. Whether it has
-        become known by it.
+        """Returns a sign of life from neighbor y, with a report or (None) without one. Whether it
+        has become known by it.
 
         A report of the same epoch that is not newer than the one held is a sign of life, no more.
         One of an earlier epoch is not even that while y lives: it tells of another life. After a
@@ -152,7 +152,7 @@ class Neighbors:
             self._knowledge = None
 
     def lost(self, y: int) -> bool:
-        """The link to y is down: y is unknown until it reports again. Whether it was known.
+        """Returns the link to y is down: y is unknown until it reports again. Whether it was known.
 
         What it said before is void, since it may come back as another life of the same cluster.
         """
@@ -190,7 +190,7 @@ class Neighbors:
         return 1.0 - neighborhood_reject_probability(own, self.accept, self.known)
 
     def heard_now(self) -> tuple[ClusterId, ...]:
-        """The neighbors that are known, for the reports: `LoadReport.hears`."""
+        """Returns the neighbors that are known, for the reports: `LoadReport.hears`."""
         if all(self.known):
             return self.ids
         return tuple([y for y, known in zip(self.ids, self.known, strict=True) if known])

@@ -31,7 +31,7 @@ class Gossip:
         """Number of the last report."""
 
     def report(self, node: NodeFacts, now_s: float) -> LoadReport:
-        """What is reported now, in its turn or out of turn."""
+        """Returns what is reported now, in its turn or out of turn."""
         self.sequence += 1
         return LoadReport(
             epoch=node.settings.epoch,
@@ -47,7 +47,7 @@ class Gossip:
         )
 
     def report_due(self, now_s: float) -> bool:
-        """Whether to report now; if so, the next one is a period later."""
+        """Returns whether to report now; if so, the next one is a period later."""
         if self._report_s > now_s:
             return False
         self._report_s = _after(self._report_s, self._period_s, now_s)

@@ -56,17 +56,17 @@ class Servers:
 
     @property
     def working(self) -> int:
-        """Those to count on: a stuck server may never come back."""
+        """Returns those to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)
 
     @property
     def ready(self) -> bool:
-        """Whether a request can start now."""
+        """Returns whether a request can start now."""
         return self.free > 0 and not self.down and not self.resting
 
     @property
     def cooling(self) -> int:
-        """How many have failed and count as busy for a while."""
+        """Returns how many have failed and count as busy for a while."""
         return len(self._cooling_s)
 
     def rest_s(self, now_s: float) -> float:

@@ -32,12 +32,12 @@ class NodeSettings:
 
     @property
     def away_limit(self) -> int:
-        """A cluster without a queue still hands on what its servers could be doing."""
+        """Returns a cluster without a queue still hands on what its servers could be doing."""
         return max(self.queue_limit, self.servers)
 
     @classmethod
     def of(cls, topology: Topology, cluster_id: str, *, epoch: int = 1) -> NodeSettings:
-        """The settings of one cluster of a topology, in seconds."""
+        """Returns the settings of one cluster of a topology, in seconds."""
         cluster = topology.cluster(cluster_id)
         return cls(
             cluster=cluster.id,

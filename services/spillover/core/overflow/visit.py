@@ -73,13 +73,13 @@ class Visit:
         return self.state is VisitState.ARRIVED and not self.tried
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
-        """An answer given here, with what the visit has cost so far."""
+        """Returns an answer given here, with what the visit has cost so far."""
         path = (*self.request.path, path_end)
         return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
 
 
 def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
-    """How many visits are in each state, home and foreign, by the names of the ledger."""
+    """Returns how many visits are in each state, home and foreign, by the names of the ledger."""
     home: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for visit in visits:

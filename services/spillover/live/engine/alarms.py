@@ -102,7 +102,7 @@ class TimerFdAlarm:
 
 
 def finest_alarm(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Alarm:
-    """The best alarm that this system has."""
+    """Returns the best alarm that this system has."""
     if sys.platform == "linux":
         try:
             return TimerFdAlarm(loop, wake)

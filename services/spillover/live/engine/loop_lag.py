@@ -30,7 +30,7 @@ class LoopLag:
         return max(0.0, time.monotonic() - self._due_s)
 
     def take_s(self) -> float:
-        """The largest lag since this was last asked."""
+        """Returns the largest lag since this was last asked."""
         lag_s, self._max_s = max(self._max_s, self.now_s()), 0.0
         return lag_s
 

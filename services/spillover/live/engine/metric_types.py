@@ -55,7 +55,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Returns how many values there were."""
         return sum(self._counts)
 
     @property

@@ -34,7 +34,7 @@ class Moving:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether what is moving is more than there is room for beside the requests."""
+        """Returns whether what is moving is more than there is room for beside the requests."""
         return self.bytes > self._held.room_bytes + self._held.moving_bytes
 
     def add(self, size_bytes: int) -> None:

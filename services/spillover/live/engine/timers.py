@@ -16,7 +16,7 @@ from collections.abc import Callable
 from spillover.live.engine.alarms import Alarm, LoopAlarm
 
 CANCELLED_KEPT_MAX = 64
-"""Canceled timers that the heap may hold before they are swept out, if they are the majority."""
+"""Cancelled timers that the heap may hold before they are swept out, if they are the majority."""
 
 
 class Timer:
@@ -58,7 +58,7 @@ class Timers:
         self._lag_s = 0.0
 
     def __len__(self) -> int:
-        """What the heap holds, canceled timers included."""
+        """What the heap holds, cancelled timers included."""
         return len(self._heap)
 
     def at(self, due_s: float, ring: Callable[[float], None]) -> Timer:
@@ -87,12 +87,14 @@ class Timers:
                 self._loop.call_exception_handler(context)
 
     def take_lag_s(self) -> float:
-        """The largest lag of the loop, which is how late timers rang, since this was last asked."""
+        """Returns the largest lag of the loop, which is how late timers rang, since this was last
+        asked.
+        """
         lag_s, self._lag_s = self._lag_s, 0.0
         return lag_s
 
     def dropped(self) -> None:
-        """A timer was canceled. A heap of mostly such timers would only cost memory."""
+        """A timer was cancelled. A heap of mostly such timers would only cost memory."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_KEPT_MAX and 2 * self._cancelled > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].ring is not None]

@@ -19,7 +19,7 @@ class Workers(Protocol):
     """Runs one request on each server. The machine never starts more than there are servers."""
 
     def problem_with(self, payload: Any) -> str | None:
-        """Why this payload can never be run, in one line; None if it may be tried."""
+        """Returns why this payload can never be run, in one line; None if it may be tried."""
 
     def start(self, command: Start) -> None:
         """Run the request, then report its end."""

@@ -91,8 +91,9 @@ def arguments(
     context: object,
     with_context: bool,  # noqa: FBT001 - see `call`
 ) -> tuple[object, ...]:
-    """What to call a function with. Raises Unreadable for JSON that Python cannot hold: numbers
-    beyond its own. To find that at the door would take decoding every payload twice."""
+    """Returns what to call a function with. Raises Unreadable for JSON that Python cannot hold:
+    numbers beyond its own. To find that at the door would take decoding every payload twice.
+    """
     try:
         decoded = msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
@@ -102,7 +103,7 @@ def arguments(
 
 
 def encoded(result: object) -> Ended:
-    """The result as JSON; NaN and infinities become null, as in JavaScript."""
+    """Returns the result as JSON; NaN and infinities become null, as in JavaScript."""
     kind = type(result).__name__
     try:
         body = msgspec.json.encode(result)
@@ -116,7 +117,7 @@ def encoded(result: object) -> Ended:
 
 
 def failed(error: BaseException) -> Ended:
-    """The end of a call that raised, or was not made for want of a payload."""
+    """Returns the end of a call that raised, or was not made for want of a payload."""
     if isinstance(error, Unreadable):
         problem = f"the handler was not called: {error}"
         return Ended(problem=problem, rejected=True, status=REJECTED_STATUS)
@@ -144,13 +145,13 @@ def _classify(ended: Ended, error: BaseException) -> None:
 
 
 def rejected_status(wanted: object) -> int:
-    """The status of a rejection that wants this one."""
+    """Returns the status of a rejection that wants this one."""
     is_fit = isinstance(wanted, int) and 400 <= wanted <= 499
     return int(wanted) if is_fit else REJECTED_STATUS  # type: ignore[call-overload]
 
 
 def pause_s(value: object) -> float | None:
-    """A pause that was asked for, within reason; None if it is none."""
+    """Returns a pause that was asked for, within reason; None if it is none."""
     if type(value) not in (int, float) or not 0 < value < math.inf:  # type: ignore[operator]
         return None
     return min(float(value), RETRY_AFTER_S_MAX)  # type: ignore[arg-type]
@@ -164,7 +165,9 @@ def said(body: bytes) -> bytes:
 
 
 def as_text(body: bytes) -> bytes:
-    """The beginning of a body as JSON text of at most SAID_LIMIT_BYTES, whatever is in it."""
+    """Returns the beginning of a body as JSON text of at most SAID_LIMIT_BYTES, whatever is in
+    it.
+    """
     text = body[:SAID_LIMIT_BYTES].decode("utf-8", "replace")
     said = msgspec.json.encode(text)
     if len(said) <= SAID_LIMIT_BYTES >= len(body):
@@ -178,6 +181,6 @@ def as_text(body: bytes) -> bytes:
 
 
 def one_line(error: BaseException) -> str:
-    """An exception's kind and message, fit for JSON whatever the message holds."""
+    """Returns an exception's kind and message, fit for JSON whatever the message holds."""
     text = " ".join(traceback.format_exception_only(error)[-1].split())
     return text[:PROBLEM_LENGTH_MAX].encode("utf-8", "replace").decode()

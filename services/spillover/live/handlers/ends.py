@@ -20,7 +20,9 @@ _log.addFilter(OncePerPeriod())
 
 
 def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
-    """The event for a call that has ended by itself. What came to nothing is put in the log."""
+    """Returns the event for a call that has ended by itself. What came to nothing is put in the
+    log.
+    """
     service_s = service_time_s(command)
     if ended.problem is None:
         result = msgspec.Raw(ended.result)
@@ -47,7 +49,7 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
 
 
 def service_time_s(command: Start) -> float:
-    """How long it has run until now."""
+    """Returns how long it has run until now."""
     return max(0.0, time.monotonic() - command.at_s)
 
 

@@ -23,8 +23,8 @@ def make_workers(
     on_health: OnHealth,
     moving: Moving | None = None,
 ) -> Workers:
-    """What runs requests for `cluster`. Must be called inside a running loop. Answers that come
-    from elsewhere count as `moving` until they are whole.
+    """Returns what runs requests for `cluster`. Must be called inside a running loop. Answers that
+    come from elsewhere count as `moving` until they are whole.
 
     Neither callback is called before this has returned. Raises InputError, naming `source`, for a
     handler that cannot be had.

@@ -37,7 +37,7 @@ class ServiceTimes:
         self._last_s = default_s
 
     def problem_with(self, payload: msgspec.Raw) -> str | None:
-        """What is wrong with the payload's own service time, in one line."""
+        """Returns what is wrong with the payload's own service time, in one line."""
         try:
             service_s = self._read_s(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -50,7 +50,7 @@ class ServiceTimes:
         return None
 
     def read_s(self, payload: msgspec.Raw) -> float:
-        """The service time in seconds, of a payload that has no problem."""
+        """Returns the service time in seconds, of a payload that has no problem."""
         if payload is not self._last:
             return self._read_s(payload)
         self._last = None  # nor kept alive

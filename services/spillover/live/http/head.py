@@ -50,8 +50,9 @@ class Server:
     def head(
         self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], length_bytes: int
     ) -> bytes:
-        """The head of a request with a body of this length. Raises ValueError for a method, path or
-        header that cannot be sent."""
+        """Returns the head of a request with a body of this length. Raises ValueError for a method,
+        path or header that cannot be sent.
+        """
         start = self._starts.get((method, path)) or self._start(method, path)
         lines = _header_lines(headers) if headers else b""
         if length_bytes or method in ("PATCH", "POST", "PUT"):

@@ -43,7 +43,7 @@ class BlogMachine:
         self.problem: str | None = None
 
     def held(self) -> dict[int, int]:
-        """What runs here, told to stop or not; from any thread."""
+        """Returns what runs here, told to stop or not; from any thread."""
         return dict.fromkeys(self._member.running, EPOCH)
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
@@ -150,7 +150,7 @@ class UnwatchedLeases:
 def blog_asks(
     store: RedisLeaseStore, hashes: RedisBlogStore, node: str, incarnation: str
 ) -> dict[type, Callable[[Any], Awaitable[Any]]]:
-    """The operation on the two hashes for each ask of `core.leases.blog`."""
+    """Returns the operation on the two hashes for each ask of `core.leases.blog`."""
     clears = {
         (True, True): hashes.clear_both,
         (True, False): hashes.clear_allocation,

@@ -59,12 +59,12 @@ class RedisBlogStore:
         await self._link.calls(("HDEL", keys.allocation, partition), ("HDEL", keys.grab, partition))
 
     async def owners(self) -> dict[int, str]:
-        """The whole allocation hash, for whoever shows it."""
+        """Returns the whole allocation hash, for whoever shows it."""
         stored = await self._link.call("HGETALL", self._keys.allocation)
         return {int(partition): node for partition, node in stored.items()}
 
     async def winners(self) -> dict[int, str]:
-        """The whole grab hash, likewise."""
+        """Returns the whole grab hash, likewise."""
         stored = await self._link.call("HGETALL", self._keys.grab)
         return {int(partition): node for partition, node in stored.items()}
 

@@ -31,7 +31,9 @@ EXPECTED = "expected python:MODULE:FUNCTION with FUNCTION(partition, epoch, stop
 
 
 def load_handler(handler: str, source: str) -> Handler:
-    """The function that is named; the working directory is importable. Raises InputError."""
+    """Returns the function that is named; the working directory is importable. Raises
+    InputError.
+    """
     kind, _, named = handler.partition(":")
     module_name, _, function_name = named.partition(":")
     if kind != "python" or not module_name or not function_name:

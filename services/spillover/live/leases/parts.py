@@ -148,7 +148,7 @@ def _blog_parts(
 
 
 def guarded_asks(store: RedisLeaseStore, node: str, incarnation: str) -> dict[type, Operation]:
-    """The store's operation for each ask of `core.leases.machine`."""
+    """Returns the store's operation for each ask of `core.leases.machine`."""
     return {
         ev.AskJoin: lambda _: store.join(node, incarnation),
         ev.AskLeave: lambda _: store.leave(node, incarnation),

@@ -74,8 +74,9 @@ _LOADS = _lines_of(_PARTITION, rf"{_NUMBER}\|{_NUMBER}")
 
 
 def read_snapshot(reply: Sequence[str]) -> Snapshot:
-    """What `survey.lua` answers: the clock, the era, and three hashes, each as lines of fields and
-    values in turn; `survey_loads.lua` adds the loads."""
+    """Returns what `survey.lua` answers: the clock, the era, and three hashes, each as lines of
+    fields and values in turn; `survey_loads.lua` adds the loads.
+    """
     now_ms, era, allocations, grabs, members, *loads = reply
     return Snapshot(
         int(now_ms),

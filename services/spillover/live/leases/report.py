@@ -123,7 +123,7 @@ class GroupReport:
         return Seen(self._stored, age_s, problem)
 
     def not_ready(self) -> tuple[str, str] | None:
-        """Why the member cannot serve anything: a reason and a sentence; None if it can."""
+        """Returns why the member cannot serve anything: a reason and a sentence; None if it can."""
         member = self.member
         if (ended := self._how_ended()) is not None:
             return "not_ready", f"member {member.node} {ended}"
@@ -186,7 +186,9 @@ class GroupReport:
 
 
 def stored_of(snapshot: Snapshot) -> Stored:
-    """The same with durations, sorted; what is over long ago is left out of members and grabs."""
+    """Returns the same with durations, sorted; what is over long ago is left out of members and
+    grabs.
+    """
     now_ms = snapshot.now_ms
     alive = {
         node: member.alive_to_ms - now_ms

@@ -154,7 +154,7 @@ class LeaseGroup:
 
     @property
     def state(self) -> str:
-        """What the member is doing, in words; from any thread, like the others here."""
+        """Returns what the member is doing, in words; from any thread, like the others here."""
         return self.machine.state.value
 
     @property
@@ -163,17 +163,17 @@ class LeaseGroup:
 
     @property
     def held(self) -> dict[int, int]:
-        """The partitions that are held, and their epochs."""
+        """Returns the partitions that are held, and their epochs."""
         return {} if isinstance(self.machine, FailedMachine) else self._parts.held()
 
     @property
     def renewal(self) -> str:
-        """What renews the leases: process, thread, or none."""
+        """Returns what renews the leases: process, thread, or none."""
         return self._leases.kind if self._begun else ""
 
     @property
     def renew_lag_s_max(self) -> float:
-        """How late the latest of the last renewals was sent; 0 before the first."""
+        """Returns how late the latest of the last renewals was sent; 0 before the first."""
         return max(list(self._lags), default=0.0)
 
     async def _until_decided(self) -> None:

@@ -49,7 +49,7 @@ class Scripts:
 
     @classmethod
     def load(cls, balance: str = "count") -> Scripts:
-        """Those for loads get one hash more."""
+        """Returns those for loads get one hash more."""
         by_load = balance == "load"
         return cls(
             join=load_script("group", "era", "join"),
@@ -108,7 +108,7 @@ class RedisLeaseStore:
 
     @property
     def place(self) -> str:
-        """Where the store is, as it may be shown."""
+        """Returns where the store is, as it may be shown."""
         return self._link.place
 
     @property
@@ -153,7 +153,7 @@ class RedisLeaseStore:
         return Renewed(era, answers, bool(displaced))
 
     async def is_wanted(self, partition: int, node: str, epoch: int) -> bool:
-        """Whether another node has won what this one serves."""
+        """Returns whether another node has won what this one serves."""
         return bool(await self._run(self._scripts.is_wanted, partition, node, epoch))
 
     async def grab(self, partition: int, node: str, free_for_ms: float) -> bool:
@@ -173,16 +173,16 @@ class RedisLeaseStore:
         return bool(granted)
 
     async def drain(self, partition: int, node: str, epoch: int) -> bool:
-        """The holder begins to stop; from now on it has the maximum shutdown time."""
+        """Returns the holder begins to stop; from now on it has the maximum shutdown time."""
         limit_ms = round(self._times.max_shutdown_ms)
         return bool(await self._run(self._scripts.drain, partition, node, epoch, limit_ms))
 
     async def release(self, partition: int, node: str, epoch: int) -> bool:
-        """The holder has stopped: the partition is free. A stale epoch changes nothing."""
+        """Returns the holder has stopped: the partition is free. A stale epoch changes nothing."""
         return bool(await self._run(self._scripts.release, partition, node, epoch))
 
     async def activate(self, partition: int, node: str) -> Activation:
-        """The winner takes over what is free."""
+        """Returns the winner takes over what is free."""
         grab_ms = round(self._times.min_grab_ms)
         epoch, free_in_ms = await self._run(
             self._scripts.activate, partition, node, self._max_lease_ms, grab_ms
@@ -190,7 +190,7 @@ class RedisLeaseStore:
         return Activation(int(epoch) if epoch else None, float(free_in_ms))
 
     async def snapshot(self) -> Snapshot:
-        """All that is stored of the group, at one instant."""
+        """Returns all that is stored of the group, at one instant."""
         return read_snapshot(await self._run(self._scripts.survey))
 
     async def survey(self, node: str, loads: Sequence[tuple[int, int, int]] = ()) -> Survey:

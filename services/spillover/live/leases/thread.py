@@ -68,17 +68,18 @@ class LeaseGroupThread:
 
     @property
     def held(self) -> dict[int, int]:
-        """The partitions that are held, and their epochs."""
+        """Returns the partitions that are held, and their epochs."""
         return self._member.held
 
     @property
     def state(self) -> str:
-        """What the member is doing, in words."""
+        """Returns what the member is doing, in words."""
         return self._member.state
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether the member has left by itself, within that time. Raises RunError if it gave up,
-        and says why."""
+        """Returns whether the member has left by itself, within that time. Raises RunError if it
+        gave up, and says why.
+        """
         self._waiting += 1
         try:
             ended = self._ended.wait(timeout_s)

@@ -108,11 +108,11 @@ class Agreement:
 
     @property
     def is_turned_away(self) -> bool:
-        """Whether what is at the neighbor's address wants nothing of this node."""
+        """Returns whether what is at the neighbor's address wants nothing of this node."""
         return self._of_identity is not None
 
     def query(self) -> str:
-        """What this node says of itself when it asks for reports."""
+        """Returns what this node says of itself when it asks for reports."""
         told = {"from": self.caller.cluster, "to": self.caller.to}
         told["federation"] = self.caller.federation
         numbers = {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
@@ -195,7 +195,9 @@ class Peers:
         self._turned_away: OrderedDict[str, Visit] = OrderedDict()
 
     def neighbor(self, caller: Caller) -> int:
-        """The neighbor that calls. Raises TurnedAway: it is none, or it means somebody else."""
+        """Returns the neighbor that calls. Raises TurnedAway: it is none, or it means somebody
+        else.
+        """
         neighbor = self._index.get(ClusterId(caller.cluster))
         if caller.to is not None and caller.to != self._own:
             why = f"it looks for cluster {_shortened(caller.to)!r}, this is {self._own!r}"
@@ -217,7 +219,7 @@ class Peers:
         return headers
 
     def turned_away(self) -> dict[str, tuple[str, float]]:
-        """Why, and how long ago in seconds, by cluster: those that have asked lately."""
+        """Returns why, and how long ago in seconds, by cluster: those that have asked lately."""
         now_s = time.monotonic()
         ages = {name: (one.why, now_s - one.at_s) for name, one in self._turned_away.items()}
         return {name: told for name, told in ages.items() if told[1] <= TURNED_AWAY_S}

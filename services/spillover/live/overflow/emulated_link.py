@@ -64,7 +64,7 @@ class Parcel:
 
     @property
     def waiting(self) -> bool:
-        """Whether it has neither left, nor been lost, dropped or withdrawn."""
+        """Returns whether it has neither left, nor been lost, dropped or withdrawn."""
         return self.deliver is not None
 
     def withdraw(self) -> bool:

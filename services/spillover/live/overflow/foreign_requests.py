@@ -23,13 +23,13 @@ Settled: TypeAlias = Answer | ev.Refuse
 
 
 class Settling(asyncio.Future[Settled]):
-    """What a request will come to. Canceled if there will be no answer: because the node ends, or
+    """What a request will come to. Cancelled if there will be no answer: because the node ends, or
     because the link has lost it."""
 
     waited_s = 0.0
     """How long it waited on the emulated link, once it is settled: what emulates the link back."""
     lost = False
-    """Whether it is canceled because the link has lost the answer. Its asker must not be told
+    """Whether it is cancelled because the link has lost the answer. Its asker must not be told
     anything then: the connection is to be broken off."""
     parcel: Parcel | None = None
     """The answer on the emulated link."""
@@ -62,7 +62,7 @@ class ForeignRequests:
         return len(self._waiting)
 
     def take(self, request: Request, deadline_s: float, origin: int) -> tuple[int, Settling]:
-        """Take a request over. The future comes to an answer or a refusal, or is canceled."""
+        """Take a request over. The future comes to an answer or a refusal, or is cancelled."""
         ref = self._next_ref()
         future = Settling(loop=asyncio.get_running_loop())
         if self.closed:  # surely not accepted, which lets the neighbor decide again
@@ -75,7 +75,7 @@ class ForeignRequests:
         return ref, future
 
     def ref_of(self, request_id: str, origin: int | None = None) -> int | None:
-        """The visit of this request that is under way, from one neighbor or from any."""
+        """Returns the visit of this request that is under way, from one neighbor or from any."""
         if origin is not None:
             return self._refs.get((origin, request_id))
         refs = (self._refs.get((y, request_id)) for y in range(len(self._emulated_links)))
@@ -116,7 +116,7 @@ class ForeignRequests:
             future.parcel = self._emulated_links[origin].send(arrive, partial(self._lose, ref))
 
     def close(self) -> None:
-        """The node ends: whoever still waits is told by a canceled future."""
+        """The node ends: whoever still waits is told by a cancelled future."""
         self.closed = True
         for future in self._waiting.values():
             future.cancel()

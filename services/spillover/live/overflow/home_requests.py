@@ -27,7 +27,7 @@ WAITERS_MAX = 1000
 
 
 class FutureWaiter:
-    """Waits for an answer by a future, which is canceled if the node ends before."""
+    """Waits for an answer by a future, which is cancelled if the node ends before."""
 
     __slots__ = ("future",)
 
@@ -86,7 +86,7 @@ class HomeRequests:
         return self._names.unfetched
 
     def find(self, name: str) -> IdempotencyRecord | None:
-        """The entry of this name, if it is under way or its answer is still kept."""
+        """Returns the entry of this name, if it is under way or its answer is still kept."""
         return self._names.find(name, time.monotonic())
 
     def take(

@@ -58,11 +58,13 @@ class NodeMetrics(Collector):
 
     @property
     def answered(self) -> tuple[int, float]:
-        """How many clients' requests are done, and the sum of their system times in seconds."""
+        """Returns how many clients' requests are done, and the sum of their system times in
+        seconds.
+        """
         return self._system_time.count, self._system_time.total
 
     def ended(self, *ends: str) -> int:
-        """How many clients' requests ended in one of these ways: an Outcome, or REFUSED."""
+        """Returns how many clients' requests ended in one of these ways: an Outcome, or REFUSED."""
         return sum(self._requests[end,] for end in ends)
 
     def home_ended(self, answer: Answer) -> None:

@@ -84,7 +84,7 @@ class Recent:
         self._now().others[how] += 1
 
     def read(self) -> RecentEnds:
-        """What there is of the window, now."""
+        """Returns what there is of the window, now."""
         since = int(self._clock()) - WINDOW_S
         seconds = [second for second in self._ring if second.at > since]
         times = [sum(counts) for counts in zip(*(one.done for one in seconds), strict=True)]

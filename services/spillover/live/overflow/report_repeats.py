@@ -32,7 +32,7 @@ class Repeats:
         self._said_s = -math.inf
 
     def is_due(self, report: LoadReport, now_s: float) -> bool:
-        """Whether to say this report, which is then taken as said."""
+        """Returns whether to say this report, which is then taken as said."""
         content = replace(report, sequence=0)
         if content != self._content:
             self._content = content

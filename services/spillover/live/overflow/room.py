@@ -24,7 +24,7 @@ class Room:
 
     @property
     def held_bytes(self) -> int:
-        """All that counts for `held_limit_bytes`."""
+        """Returns all that counts for `held_limit_bytes`."""
         return self._held.request_bytes + self._moving.bytes + self._kept.kept_bytes
 
     def on_accepted(self, _: Accepted) -> None:

@@ -132,12 +132,12 @@ class NodeShell:
 
     @property
     def left(self) -> Left:
-        """What would be lost if the node ended now."""
+        """Returns what would be lost if the node ended now."""
         return Left.of(self.home_requests, self.foreign_requests)
 
     async def close(self) -> None:
         """Let go of everything. Streams first: an open one holds up the server. Whoever still
-        waits is told by a canceled future that there will be no answer."""
+        waits is told by a cancelled future that there will be no answer."""
         self.home_requests.closed = self.foreign_requests.closed = True
         self._driver.close()
         for close in self.on_close:
@@ -159,7 +159,7 @@ class NodeShell:
         self._driver.feed(event)
 
     def visit_of(self, request_id: str) -> Visit | None:
-        """The visit here of a request that a neighbor has handed over."""
+        """Returns the visit here of a request that a neighbor has handed over."""
         ref = self.foreign_requests.ref_of(request_id)
         return None if ref is None else self.machine.register.visits.get(ref)
 
@@ -180,18 +180,20 @@ class NodeShell:
         return self.machine.surely_never_ran(ref)
 
     def story(self, request_id: str) -> list[dict[str, Any]]:
-        """What is still known of a request's way through this cluster, oldest first."""
+        """Returns what is still known of a request's way through this cluster, oldest first."""
         return self.machine.decider.log.tell(request_id, self.machine.neighbors.ids)
 
     def ask_neighbor(
         self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """A question that is not a request; the future raises PeerError as HttpClient's does."""
+        """Returns a question that is not a request; the future raises PeerError as HttpClient's
+        does.
+        """
         return self._links[neighbor].ask(method, path, body, timeout_s)
 
     @property
     def now_s(self) -> float:
-        """The node's clock: monotonic, of this machine alone."""
+        """Returns the node's clock: monotonic, of this machine alone."""
         return time.monotonic()
 
     def set_link(
@@ -206,7 +208,7 @@ class NodeShell:
         self._emulated[neighbor].set_faults(delay_s=delay_s, loss=loss, cut=cut)
 
     def link_faults(self, neighbor: int) -> Faults:
-        """What is emulated on the way to this neighbor: (delay_s, loss, cut)."""
+        """Returns what is emulated on the way to this neighbor: (delay_s, loss, cut)."""
         return self._emulated[neighbor].faults
 
     def _next_ref(self) -> int:

@@ -116,7 +116,7 @@ class CancelBody(msgspec.Struct, omit_defaults=True):
 
 
 class CancelAnswer(msgspec.Struct):
-    """Whether a request of this id from this sender is under way here; if so, it is canceled, and
+    """Whether a request of this id from this sender is under way here; if so, it is cancelled, and
     the answer to its forward tells how it ended."""
 
     found: bool
@@ -163,8 +163,9 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
 
 
 def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
-    """A request as `caller` hands it on, in parts that follow each other: a large payload is sent
-    as it lies."""
+    """Returns a request as `caller` hands it on, in parts that follow each other: a large payload
+    is sent as it lies.
+    """
     payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
@@ -227,7 +228,7 @@ def _check_clusters(field: str, clusters: Iterable[str]) -> None:
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
-    """An answer as it goes back along the path."""
+    """Returns an answer as it goes back along the path."""
     rejected = answer.outcome is Outcome.REJECTED
     return _encode(
         AnswerBody(
@@ -255,7 +256,7 @@ def _ms(duration_s: float | None) -> float | None:
 
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
-    """An answer, and the request's stay at the neighbor. Raises MalformedMessage."""
+    """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
     message = _decoded(_decode_answer, body)
     answer = Answer(
         outcome=Outcome.REJECTED if message.rejected else message.outcome,
@@ -275,7 +276,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
-    """That a request which `caller` has handed on is to be canceled."""
+    """That a request which `caller` has handed on is to be cancelled."""
     return _encode(CancelBody(caller.cluster, request_id, caller.to, caller.federation))
 
 
@@ -287,17 +288,17 @@ def decode_cancel(body: bytes) -> tuple[Caller, RequestId]:
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:
-    """Whether there was such a request under way."""
+    """Returns whether there was such a request under way."""
     return _encode(CancelAnswer(found))
 
 
 def decode_cancel_answer(body: bytes) -> bool:
-    """Whether there was such a request under way. Raises MalformedMessage."""
+    """Returns whether there was such a request under way. Raises MalformedMessage."""
     return _decoded(_decode_cancel_answer, body).found
 
 
 def encode_report(report: LoadReport) -> bytes:
-    """A line of a report stream, its end included."""
+    """Returns a line of a report stream, its end included."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,
@@ -314,7 +315,7 @@ def encode_report(report: LoadReport) -> bytes:
 
 
 def decode_report(line: bytes) -> LoadReport | None:
-    """The report, or None for a mere sign of life. Raises MalformedMessage."""
+    """Returns the report, or None for a mere sign of life. Raises MalformedMessage."""
     if line == HEARTBEAT[:-1]:
         return None
     message = _decoded(_decode_report, line)

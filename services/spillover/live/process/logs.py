@@ -61,7 +61,7 @@ class Message:
 
 
 def about(request: Request) -> dict[str, str | None]:
-    """The fields of a Message that concerns this request."""
+    """Returns the fields of a Message that concerns this request."""
     return {"request_id": request.id, "traceparent": request.traceparent}
 
 

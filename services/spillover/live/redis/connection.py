@@ -47,8 +47,9 @@ class Script:
 
     @classmethod
     def load(cls, package: str, *names: str) -> Script:
-        """The files of these names in `lua/` of a package, one after another: Lua in Redis has no
-        `require`."""
+        """Returns the files of these names in `lua/` of a package, one after another: Lua in Redis
+        has no `require`.
+        """
         folder = resources.files(package) / "lua"
         return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
 
@@ -66,8 +67,9 @@ def check_options(url: str) -> None:
 
 
 def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
-    """A client that has connected nowhere yet. `timeout_s` holds for connecting, for each answer
-    and for a free connection. Raises InputError without the library, or if `url` is none."""
+    """Returns a client that has connected nowhere yet. `timeout_s` holds for connecting, for each
+    answer and for a free connection. Raises InputError without the library, or if `url` is none.
+    """
     try:
         from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415
         from redis.asyncio.retry import Retry  # noqa: PLC0415
@@ -94,15 +96,16 @@ def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) 
 
 
 def place_of(url: str) -> str:
-    """The address as it may be shown: without user and password."""
+    """Returns the address as it may be shown: without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the library raises where Redis or the way to it is broken. RuntimeError is uvloop's word
-    for a connection that was closed this very moment, ValueError the library's for an answer that
-    is none of Redis's."""
+    """Returns what the library raises where Redis or the way to it is broken. RuntimeError is
+    uvloop's word for a connection that was closed this very moment, ValueError the library's for an
+    answer that is none of Redis's.
+    """
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     return RedisError, OSError, RuntimeError, ValueError
@@ -117,7 +120,7 @@ async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
 
 
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
-    """What an error of the library means for whoever asked."""
+    """Returns what an error of the library means for whoever asked."""
     from redis import exceptions  # noqa: PLC0415
 
     said = str(error).partition("\n")[0] or type(error).__name__
@@ -138,9 +141,10 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
 
 
 def cancels_so_far() -> int:
-    """How often the running task has been cancelled. The library may swallow a cancellation: it
-    writes within `asyncio.wait_for`, which in Python 3.11 lets an end win over a cancellation of
-    the same moment. Whoever calls it compares this with what it was before."""
+    """Returns how often the running task has been cancelled. The library may swallow a
+    cancellation: it writes within `asyncio.wait_for`, which in Python 3.11 lets an end win over a
+    cancellation of the same moment. Whoever calls it compares this with what it was before.
+    """
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

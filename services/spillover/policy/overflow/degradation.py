@@ -36,7 +36,9 @@ _SUCCESS = math.log((1.0 - SHARE_WORSE) / (1.0 - SHARE_WELL))
 
 
 def evidence(failed: bool, usual: float) -> float:
-    """The logarithm of P(outcome | worse) / P(outcome | well); 0 for a failure where all fails."""
+    """Returns the logarithm of P(outcome | worse) / P(outcome | well); 0 for a failure where all
+    fails.
+    """
     if not failed:
         return _SUCCESS
     succeeds = 1.0 - usual
@@ -46,7 +48,8 @@ def evidence(failed: bool, usual: float) -> float:
 def weighed(
     total: float, failed: bool, usual: float, since_last_s: float, weight: float = 1.0
 ) -> float:
-    """The sum after one more outcome, `since_last_s` after the one before, that counts `weight`
-    times."""
+    """Returns the sum after one more outcome, `since_last_s` after the one before, that counts
+    `weight` times.
+    """
     faded = total * math.exp2(-since_last_s / FORGET_S)
     return max(0.0, faded + weight * evidence(failed, usual))

@@ -25,13 +25,13 @@ class Clock:
         self._wall_ahead_s = 0.0
 
     def now_s(self) -> float:
-        """What the monotonic clock shows."""
+        """Returns what the monotonic clock shows."""
         if self.is_true:
             return self._world.now_s
         return self._mark_s + (self._world.now_s - self._mark_true_s) * self.rate
 
     def true_s(self, shown_s: float) -> float:
-        """When the monotonic clock shows this, if it goes on as it does now."""
+        """Returns when the monotonic clock shows this, if it goes on as it does now."""
         if self.is_true:
             return shown_s
         return self._mark_true_s + (shown_s - self._mark_s) / self.rate
@@ -44,5 +44,5 @@ class Clock:
         self._wall_ahead_s += offset_s
 
     def epoch(self) -> int:
-        """The wall clock in milliseconds, as a start takes it for its epoch."""
+        """Returns the wall clock in milliseconds, as a start takes it for its epoch."""
         return EPOCH_AT_START + round((self.now_s() + self._wall_ahead_s) * 1e3)

@@ -11,7 +11,9 @@ from typing import Any
 
 
 def stream(seed: int, name: str) -> Random:
-    """A random stream of its own for each purpose: a draw added here shifts no other stream."""
+    """Returns a random stream of its own for each purpose: a draw added here shifts no other
+    stream.
+    """
     return Random(f"{seed}/{name}")
 
 

@@ -31,7 +31,7 @@ _known_to_numba: set[FunctionType] = set()
 
 
 def compiled(function: F) -> F:
-    """The function, compiled at its first call and kept on disk for later processes.
+    """Returns the function, compiled at its first call and kept on disk for later processes.
 
     The plain functions of Spillover that it calls, and those that they call, are made known to the
     compiler. What is kept is used again only while the source of all of them is the same: numba by
@@ -50,7 +50,9 @@ def kernel(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """A part of a `kernel`, which is all that may call it: quicker to compile, and kept there."""
+    """Returns a part of a `kernel`, which is all that may call it: quicker to compile, and kept
+    there.
+    """
     _introduce_callees(_plain(function))
     return cast("F", njit(**_INNER)(function))
 

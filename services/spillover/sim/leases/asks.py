@@ -19,10 +19,10 @@ class Store(Protocol):
     """How a rule's asks are carried out."""
 
     def script(self, ask: ev.Ask) -> Callable[[], Any]:
-        """What the store does for an ask."""
+        """Returns what the store does for an ask."""
 
     def renewal(self, pairs: list[tuple[int, int]]) -> Callable[[], Renewed]:
-        """What it does for a renewal."""
+        """Returns what it does for a renewal."""
 
     def hold(self, partitions: list[int]) -> tuple[Joined, int]:
         """Have these partitions served by the member at 0, as if it had long been so; what it

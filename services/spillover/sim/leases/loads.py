@@ -51,8 +51,9 @@ class Work:
         """Of a handler's run, by partition and start: what it has reported, and up to when."""
 
     def done(self, partition: int, from_ms: float, now_ms: float) -> float | None:
-        """All that the handler that began at `from_ms` has reported; what it adds to it now is
-        wrong by a share drawn from -noise..noise."""
+        """Returns all that the handler that began at `from_ms` has reported; what it adds to it now
+        is wrong by a share drawn from -noise..noise.
+        """
         if self._loads is None:
             return None
         run = partition, from_ms
@@ -64,8 +65,9 @@ class Work:
         return told
 
     def over_mean_max(self, owners: Sequence[int | None], nodes: Sequence[int]) -> float | None:
-        """The largest sum of true loads over these nodes' mean; None where there is nothing to
-        compare. `owners`: of each partition."""
+        """Returns the largest sum of true loads over these nodes' mean; None where there is nothing
+        to compare. `owners`: of each partition.
+        """
         if self._loads is None or not nodes or not sum(self._loads):
             return None
         held = dict.fromkeys(nodes, 0.0)

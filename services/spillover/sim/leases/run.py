@@ -93,7 +93,7 @@ class LeaseScene:
 
     @property
     def first_nodes(self) -> list[int]:
-        """The nodes that are there from the start."""
+        """Returns the nodes that are there from the start."""
         return [node for node in range(self.nodes) if node not in self.troubles.join_ms]
 
 

@@ -145,7 +145,7 @@ class LeaseTwin:
         return Renewed(group.era, answers)
 
     def is_wanted(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """Whether another node has won what this one serves."""
+        """Returns whether another node has won what this one serves."""
         own = self._own(now_ms, partition, node, epoch)
         return own is not None and self._wanted(now_ms, partition, node)
 
@@ -163,7 +163,7 @@ class LeaseTwin:
         return True
 
     def drain(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """The holder begins to stop; from now on it has the maximum shutdown time."""
+        """Returns the holder begins to stop; from now on it has the maximum shutdown time."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -172,7 +172,7 @@ class LeaseTwin:
         return True
 
     def release(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """The holder has stopped: the partition is free. A stale epoch changes nothing."""
+        """Returns the holder has stopped: the partition is free. A stale epoch changes nothing."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -183,7 +183,7 @@ class LeaseTwin:
         return True
 
     def activate(self, now_ms: float, partition: int, node: str) -> Activation:
-        """The winner takes over what is free."""
+        """Returns the winner takes over what is free."""
         grab = self._winner(now_ms, partition)
         if grab is None or grab.node != node:
             return Activation(None, 0.0)
@@ -198,7 +198,7 @@ class LeaseTwin:
         return Activation(epoch, 0.0)
 
     def snapshot(self, now_ms: float) -> Snapshot:
-        """All that is stored; not a copy."""
+        """Returns all that is stored; not a copy."""
         era = self._group.era if self._group is not None else ""
         loads = self.loads if self._balance == "load" else None
         return Snapshot(now_ms, era, self.allocations, self.grabs, self.members, loads)

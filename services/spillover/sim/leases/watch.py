@@ -46,7 +46,7 @@ class Watch:
         return tenure
 
     def owners(self) -> list[int | None]:
-        """The node that started each partition last."""
+        """Returns the node that started each partition last."""
         return [tenures[-1].node if tenures else None for tenures in self.tenures]
 
     def died(self, node: int, now_ms: float) -> None:
@@ -63,18 +63,22 @@ class Watch:
                 tenure.to_ms = min(tenure.to_ms, now_ms)
 
     def unowned_ms_max(self, end_ms: float) -> float:
-        """The longest time that a partition stood still, before its first claim included."""
+        """Returns the longest time that a partition stood still, before its first claim
+        included.
+        """
         return max(_longest_gap_ms(tenures, end_ms) for tenures in self.tenures)
 
     def double_owned_ms(self) -> float:
-        """The time that handlers of one partition ran on two nodes, summed over partitions."""
+        """Returns the time that handlers of one partition ran on two nodes, summed over
+        partitions.
+        """
         return sum(
             _overlap_ms((tenure.from_ms, tenure.to_ms) for tenure in tenures)
             for tenures in self.tenures
         )
 
     def double_entitled_ms(self) -> float:
-        """The part of it in which both thought themselves entitled to act."""
+        """Returns the part of it in which both thought themselves entitled to act."""
         return sum(
             _overlap_ms((tenure.from_ms, tenure.entitled_to_ms) for tenure in tenures)
             for tenures in self.tenures

@@ -131,7 +131,7 @@ class Surroundings:
         self.after_ms(self._hop_ms(), self._carry_out, node, script, then, otherwise)
 
     def handler_stop_ms(self) -> float:
-        """How long a handler takes to stop, drawn."""
+        """Returns how long a handler takes to stop, drawn."""
         return self._stops.random() * self.troubles.handler_stop_ms
 
     def publish_challenge(self, partition: int) -> None:

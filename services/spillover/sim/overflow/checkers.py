@@ -92,7 +92,9 @@ class Checker:
     # --- clients ------------------------------------------------------------------------------
 
     def submitted(self, request: Request, home: FaultyCluster) -> Client:
-        """A client has sent a request to a home that lives. Names are given once in a run."""
+        """Returns a client has sent a request to a home that lives. Names are given once in a
+        run.
+        """
         client = self._clients[request.id] = Client(request, home.id, home.life)
         self.waiting += 1
         return client

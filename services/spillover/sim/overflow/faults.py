@@ -29,7 +29,7 @@ class Faults:
 
     @property
     def healed(self) -> bool:
-        """Whether all is now as if nothing had ever gone wrong, what clocks show aside."""
+        """Returns whether all is now as if nothing had ever gone wrong, what clocks show aside."""
         sound = all(
             cluster.alive
             and not cluster.paused

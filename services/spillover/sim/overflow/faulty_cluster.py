@@ -169,7 +169,7 @@ class FaultyCluster(SimCluster):
         self.receive(request, deadline_s, ev.HOME, give, on_refusal)
 
     def deadline_of(self, sender: FaultyCluster, deadline_s: float) -> float:
-        """A deadline by the sender's clock, by this one: what remains is what travels."""
+        """Returns a deadline by the sender's clock, by this one: what remains is what travels."""
         if self.clock.is_true and sender.clock.is_true:
             return deadline_s
         return self.clock.now_s() + (deadline_s - sender.clock.now_s())
@@ -302,7 +302,7 @@ class FaultyCluster(SimCluster):
 
     @property
     def failing(self) -> bool:
-        """Whether anything fails."""
+        """Returns whether anything fails."""
         return self._failing is not None
 
     # --- commands -----------------------------------------------------------------------------
@@ -390,8 +390,9 @@ class FaultyCluster(SimCluster):
 def build_faulty_federation(
     topology: Topology, world: World, seed: int, watch: Watch | None = None
 ) -> tuple[dict[ClusterId, FaultyCluster], dict[Direction, Channel]]:
-    """All clusters of a topology, joined by its links, all up and heard by their neighbors; and
-    the channels of the links."""
+    """Returns all clusters of a topology, joined by its links, all up and heard by their neighbors;
+    and the channels of the links.
+    """
     clusters = {c: FaultyCluster(topology, c, world, seed, watch) for c in topology.cluster_ids}
     channels = build_channels(topology, world, seed)
     for cluster in clusters.values():

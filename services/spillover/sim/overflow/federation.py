@@ -79,7 +79,7 @@ class SimCluster:
         on_answer: OnAnswer,
         on_refusal: OnRefusal,
     ) -> int | None:
-        """A request reaches this cluster now; its ref, None where it has ended at once."""
+        """Returns a request reaches this cluster now; its ref, None where it has ended at once."""
         self._refs += 1
         ref = self._refs
         self._waiting[ref] = (on_answer, on_refusal)
@@ -184,7 +184,7 @@ class SimCluster:
 
 
 def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
-    """All clusters of a topology, joined by its links."""
+    """Returns all clusters of a topology, joined by its links."""
     clusters = {c: SimCluster(topology, c, world, seed) for c in topology.cluster_ids}
     for cluster in clusters.values():
         ids = cluster.machine.neighbors.ids
@@ -196,5 +196,7 @@ def build_federation(topology: Topology, world: World, seed: int) -> dict[Cluste
 def request_of(
     number: int, id: str | None, work: float | None, type: str, *, keyed: bool = True
 ) -> Request:
-    """A simulated request; `work` is its service time in seconds, None for the cluster's."""
+    """Returns a simulated request; `work` is its service time in seconds, None for the
+    cluster's.
+    """
     return Request(RequestId(id or f"sim-{number}"), keyed=keyed, work=work, type=type)

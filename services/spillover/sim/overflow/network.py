@@ -68,12 +68,14 @@ class Channel:
 
     @property
     def delay_s(self) -> float:
-        """What a message takes now, jitter aside."""
+        """Returns what a message takes now, jitter aside."""
         return self._delay_s
 
     @property
     def impaired(self) -> bool:
-        """Whether anything is otherwise than the topology says, or still under way from then."""
+        """Returns whether anything is otherwise than the topology says, or still under way from
+        then.
+        """
         more = self._jitter_s or self._loss or self._duplicate or self._reorder
         late = self._last_due_s > self._world.now_s + self._nominal_delay_s
         return self.cut or late or bool(more) or self._delay_s != self._nominal_delay_s

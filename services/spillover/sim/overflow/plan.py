@@ -43,7 +43,7 @@ class ServerPlan:
         return 1.0 - sum(self.networked) / sum(self.isolated)
 
     def as_dict(self) -> dict[str, object]:
-        """The object of contract section 3, `plan`."""
+        """Returns the object of contract section 3, `plan`."""
 
         def side(servers: Servers, p99_ms: Sequence[float | None]) -> dict[str, object]:
             return {

@@ -49,7 +49,7 @@ class OverflowRun:
     wall_s: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3, `sim overflow`."""
+        """Returns the object of contract section 3, `sim overflow`."""
         all_hops: Counter[int] = sum(self.hops.values(), Counter())
         answered = all_hops.total()
         return {
@@ -145,7 +145,7 @@ def check_length(topology: Topology, last_s: float) -> None:
 
 
 def new_run(topology: Topology) -> OverflowRun:
-    """A run of which nothing has happened yet."""
+    """Returns a run of which nothing has happened yet."""
     return OverflowRun(
         topology,
         system_time_ms={cluster: [] for cluster in topology.cluster_ids},

@@ -46,7 +46,7 @@ class SharedRun(OverflowRun):
 
 
 def merged(topology: Topology) -> Topology:
-    """All clusters as one, with every server and the sum of the queues, and no links."""
+    """Returns all clusters as one, with every server and the sum of the queues, and no links."""
     clusters = topology.clusters
     whole = Cluster(
         id=ClusterId(SHARED),
@@ -59,7 +59,7 @@ def merged(topology: Topology) -> Topology:
 
 
 def server_kinds(topology: Topology) -> list[ServerKind]:
-    """The servers of all clusters by service time, the fastest first."""
+    """Returns the servers of all clusters by service time, the fastest first."""
     servers: Counter[float] = Counter()
     for cluster in topology.clusters:
         servers[cluster.service_ms / 1e3] += cluster.servers

@@ -11,7 +11,7 @@ import math
 
 
 def erlang_b(servers: int, offered: float) -> float:
-    """The share of arrivals lost in M/M/c/c: `offered` is arrival rate over service rate.
+    """Returns the share of arrivals lost in M/M/c/c: `offered` is arrival rate over service rate.
 
     `B(0) = 1`, `B(c) = a B(c-1) / (c + a B(c-1))`. Insensitive to the law of the service times.
     """
@@ -25,7 +25,7 @@ def erlang_b(servers: int, offered: float) -> float:
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """The share of arrivals that have to wait in M/M/c; 1 when it is not stable."""
+    """Returns the share of arrivals that have to wait in M/M/c; 1 when it is not stable."""
     if offered >= servers:
         _check(servers, offered)
         return 1.0
@@ -34,7 +34,9 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def wait_mean(servers: int, arrival_rate: float, service_rate: float) -> float:
-    """The mean time in the queue of M/M/c, without service; infinite when it is not stable."""
+    """Returns the mean time in the queue of M/M/c, without service; infinite when it is not
+    stable.
+    """
     spare = servers * service_rate - arrival_rate
     if spare <= 0:
         return math.inf
@@ -42,7 +44,9 @@ def wait_mean(servers: int, arrival_rate: float, service_rate: float) -> float:
 
 
 def wait_exceeds(servers: int, arrival_rate: float, service_rate: float, time: float) -> float:
-    """The probability that the wait of M/M/c in FIFO order is longer than `time`, 0 or more."""
+    """Returns the probability that the wait of M/M/c in FIFO order is longer than `time`, 0 or
+    more.
+    """
     spare = servers * service_rate - arrival_rate
     if spare <= 0:
         return 1.0
@@ -50,7 +54,7 @@ def wait_exceeds(servers: int, arrival_rate: float, service_rate: float, time: f
 
 
 def wait_quantile(servers: int, arrival_rate: float, service_rate: float, share: float) -> float:
-    """The time that a `share` (0 to below 1) of the waits of M/M/c do not exceed."""
+    """Returns the time that a `share` (0 to below 1) of the waits of M/M/c do not exceed."""
     spare = servers * service_rate - arrival_rate
     if spare <= 0:
         return math.inf
@@ -61,7 +65,7 @@ def wait_quantile(servers: int, arrival_rate: float, service_rate: float, share:
 def system_time_exceeds(
     servers: int, arrival_rate: float, service_rate: float, time: float
 ) -> float:
-    """The probability that wait and service of M/M/c in FIFO order take longer than `time`.
+    """Returns the probability that wait and service of M/M/c in FIFO order take longer than `time`.
 
     Wait and service are independent, and the wait is 0 or exponential at rate `spare`.
     """
@@ -90,7 +94,7 @@ def mm1k_distribution(load: float, limit: int) -> list[float]:
 
 
 def mm1k_blocking(load: float, limit: int) -> float:
-    """The share of arrivals that find M/M/1/K full."""
+    """Returns the share of arrivals that find M/M/1/K full."""
     return mm1k_distribution(load, limit)[-1]
 
 

@@ -16,7 +16,7 @@ _CODE = re.compile(r"`([^`]*)`")
 
 
 def page(described: Described) -> str:
-    """The whole page for a description, as `/openapi.json` has it."""
+    """Returns the whole page for a description, as `/openapi.json` has it."""
     info = described["info"]
     title = escape(info["title"])
     operations = list(_operations(described))

@@ -52,7 +52,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All files but the page, by their path in `static/`."""
+    """Returns all files but the page, by their path in `static/`."""
     return {
         path.relative_to(STATIC).as_posix(): Asset(path.read_bytes(), _type_of(path))
         for path in sorted(STATIC.rglob("*"))
@@ -71,7 +71,7 @@ def digest() -> str:
 
 @cache
 def page(title: str) -> bytes:
-    """The page, with this title until it knows better."""
+    """Returns the page, with this title until it knows better."""
     text = (STATIC / PAGE).read_text(encoding="utf-8")
     place = f"console/assets/{digest()}"
     return text.replace(PLACE, place).replace(TITLE, escape(title)).encode()

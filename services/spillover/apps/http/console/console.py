@@ -74,7 +74,7 @@ class Console:
 
         @app.get(PATH, response_class=HTMLResponse)
         async def console(request: Request) -> Response:
-            """What happens here, live, for people."""
+            """Returns what happens here, live, for people."""
             return self._page(request)
 
         hidden: dict[str, Any] = {"include_in_schema": False}
@@ -132,7 +132,7 @@ async def _asset(version: str, name: str) -> Response:
 def problem(
     status: int, reason: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A refusal as the services word theirs."""
+    """Returns a refusal as the services word theirs."""
     title = HTTPStatus(status).phrase
     told = {"type": "about:blank", "title": title, "status": status}
     body = json.dumps({**told, "reason": reason, "detail": detail})

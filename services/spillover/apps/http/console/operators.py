@@ -38,8 +38,9 @@ class Operators:
     own_names: frozenset[str] = frozenset()
 
     def why_not(self, client: str | None, headers: Mapping[str, str]) -> str | None:
-        """Why whoever opened the page may not operate; None if they may. `client` is the other end
-        of the connection."""
+        """Returns why whoever opened the page may not operate; None if they may. `client` is the
+        other end of the connection.
+        """
         host = host_of(headers)
         if not self.testbed:
             through = any(name in headers for name in _ADDED_BY_PROXIES)
@@ -48,7 +49,9 @@ class Operators:
         return None if goes_by(host, self.own_names) else FOREIGN_NAME
 
     def why_not_now(self, client: str | None, headers: Mapping[str, str]) -> str | None:
-        """The same of a request that changes something: it must be one of this very page."""
+        """Returns the same of a request that changes something: it must be one of this very
+        page.
+        """
         site = headers.get("sec-fetch-site", "same-origin")
         if site != "same-origin" or not tells_own_origin(headers):
             return OTHER_SITE

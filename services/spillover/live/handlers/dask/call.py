@@ -44,7 +44,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the result is no longer wanted."""
+        """Returns whether the result is no longer wanted."""
         return self._is_cancelled()
 
 

@@ -77,7 +77,7 @@ class Pool:
         return self._workers.pop(address, None)
 
     def free(self) -> PoolWorker | None:
-        """The one with the most free slots; None if there are none."""
+        """Returns the one with the most free slots; None if there are none."""
         workers = self._workers.values()
         found = max(workers, key=lambda each: each.slots - each.running, default=None)
         return found if found is not None and found.running < found.slots else None

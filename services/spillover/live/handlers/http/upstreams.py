@@ -117,8 +117,9 @@ class Upstreams:
             self._look_after(upstream)
 
     def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
-        """The least busy that is up, need not be left alone, and was not tried, ties by rotation;
-        None if there is none. Those that fail more than others come last."""
+        """Returns the least busy that is up, need not be left alone, and was not tried, ties by
+        rotation; None if there is none. Those that fail more than others come last.
+        """
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream
@@ -168,7 +169,7 @@ class Upstreams:
             _log.warning(Message("upstream is left alone", upstream=upstream.name, pause_s=pause_s))
 
     def rest_s(self, now_s: float) -> float | None:
-        """How long all that can be reached want to be left alone; None if one does not."""
+        """Returns how long all that can be reached want to be left alone; None if one does not."""
         alone_s = [upstream.alone_until_s - now_s for upstream in self._all if upstream.up]
         shortest_s = min(alone_s, default=0.0)
         return shortest_s if shortest_s > 0.0 else None
@@ -195,7 +196,7 @@ class Upstreams:
             self._on_health(False)  # noqa: FBT003 - the shape of the callback
 
     def problem(self) -> str:
-        """Why there is no upstream to choose, in one line."""
+        """Returns why there is no upstream to choose, in one line."""
         last = next((upstream for upstream in self._all if not upstream.up), None)
         if last is None:
             return f"upstream {self._all[0].name} wants to be left alone: {self._all[0].reason}"
@@ -247,6 +248,6 @@ class Upstreams:
 
 
 def reason_of(error: BaseException) -> str:
-    """What the client says without the URL before it, whose query is nobody's business."""
+    """Returns what the client says without the URL before it, whose query is nobody's business."""
     text = " ".join(str(error).split())
     return text.partition(": ")[2] or text

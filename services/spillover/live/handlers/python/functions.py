@@ -32,7 +32,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the result is no longer wanted. Always False in a worker process."""
+        """Returns whether the result is no longer wanted. Always False in a worker process."""
         return self._cancelled is not None and self._cancelled.is_set()
 
     def cancel(self) -> None:
@@ -42,7 +42,8 @@ class Context:
 
 
 def load_function(handler: str, source: str) -> Callable[..., Any]:
-    """The function that `python:MODULE:FUNCTION` names; the working directory is importable.
+    """Returns the function that `python:MODULE:FUNCTION` names; the working directory is
+    importable.
 
     Raises InputError, naming `source`, if it cannot be imported or called.
     """
@@ -70,14 +71,17 @@ def load_function(handler: str, source: str) -> Callable[..., Any]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives an awaitable: an async function, or an object with such a call."""
+    """Returns whether calling it gives an awaitable: an async function, or an object with such a
+    call.
+    """
     call = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether the function wants a context: it cannot be called without a second argument, or has
-    one that is called `ctx` or `context`."""
+    """Returns whether the function wants a context: it cannot be called without a second argument,
+    or has one that is called `ctx` or `context`.
+    """
     if not _accepts(function, 1):
         return True
     signature = _signature(function)

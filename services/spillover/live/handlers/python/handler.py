@@ -41,7 +41,7 @@ _log.addFilter(OncePerPeriod())
 def python_workers(
     cluster: Cluster, source: str, timers: Timers, on_end: OnEnd
 ) -> AsyncWorkers | SyncWorkers:
-    """The servers of a cluster whose handler is a python function.
+    """Returns the servers of a cluster whose handler is a python function.
 
     Raises InputError, naming `source`, if it cannot be imported or called, or not be held to the
     limits that the cluster sets.

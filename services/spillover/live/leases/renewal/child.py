@@ -143,7 +143,7 @@ def read_plan(link: socket.socket) -> RenewalPlan:
 
 
 def pack_plan(plan: RenewalPlan) -> bytes:
-    """What `read_plan` reads."""
+    """Returns what `read_plan` reads."""
     text = json.dumps(plan.as_dict()).encode()
     return b"%010d" % len(text) + text
 

@@ -134,7 +134,7 @@ class Lease:
 
     @property
     def work(self) -> float | None:
-        """All that was reported; None if nothing ever was."""
+        """Returns all that was reported; None if nothing ever was."""
         return self._work
 
     def fence(self) -> None:
@@ -166,5 +166,5 @@ def _is_number(given: object) -> bool:
 
 
 def current_lease() -> Lease:
-    """The lease of the handler that runs here. Raises LookupError outside of handlers."""
+    """Returns the lease of the handler that runs here. Raises LookupError outside of handlers."""
     return _CURRENT.get()

@@ -104,8 +104,9 @@ class LeaseMemory:
         return [(partition, epoch) for partition, epoch in enumerate(epochs) if epoch]
 
     def idle_s(self, partition: int) -> float | None:
-        """How long the handler's runtime has run since the handler last told of progress; None if
-        it never did."""
+        """Returns how long the handler's runtime has run since the handler last told of progress;
+        None if it never did.
+        """
         at = _slot(partition)
         progress_s = self._reals[at + _PROGRESS]
         return (

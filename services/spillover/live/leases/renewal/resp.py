@@ -168,7 +168,7 @@ class RespConnection:
 
 
 def pack(arguments: Sequence[bytes]) -> bytes:
-    """A command as bytes."""
+    """Returns a command as bytes."""
     parts = [b"*%d\r\n" % len(arguments)]
     parts += [b"$%d\r\n%s\r\n" % (len(one), one) for one in arguments]
     return b"".join(parts)

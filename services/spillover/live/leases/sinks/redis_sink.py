@@ -131,7 +131,7 @@ class AsyncRedisSink:
 
 
 def fence_key(name: str) -> str:
-    """Where a sink of that name keeps epochs and checkpoints."""
+    """Returns where a sink of that name keeps epochs and checkpoints."""
     return f"{{{name}}}:fence"
 
 

@@ -106,8 +106,9 @@ class SqlSink:
 
     @contextmanager
     def transaction(self, lease: Held, *, checkpoint: str | None = None) -> Iterator[Any]:
-        """A cursor for one transaction that holds only if the lease's epoch is the latest, and sets
-        the checkpoint, if one is given. Committed at the end; rolled back if anything raises.
+        """Returns a cursor for one transaction that holds only if the lease's epoch is the latest,
+        and sets the checkpoint, if one is given. Committed at the end; rolled back if anything
+        raises.
 
         Raises Fenced at the start, or at the end if the lease ran out meanwhile: either way nothing
         was done.

@@ -111,7 +111,9 @@ class Applied:
 
 
 def check(redis: Any, group: str, counts: list[int]) -> list[Applied]:
-    """What has become of what `fill` wrote; `redis` is a synchronous client of the library."""
+    """Returns what has become of what `fill` wrote; `redis` is a synchronous client of the
+    library.
+    """
     keys = StreamKeys.of(group)
     pipe = redis.pipeline(transaction=False)
     for partition in range(len(counts)):

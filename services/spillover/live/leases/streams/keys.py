@@ -34,15 +34,15 @@ class StreamKeys:
         return f"{self.tag}:stream:{partition}"
 
     def set_aside(self, partition: int) -> str:
-        """The stream of records that no attempt could handle."""
+        """Returns the stream of records that no attempt could handle."""
         return f"{self.tag}:aside:{partition}"
 
     def sink(self, name: str) -> str:
-        """What effects touch; no name leads to a key of the leases or the streams."""
+        """Returns what effects touch; no name leads to a key of the leases or the streams."""
         return f"{self.tag}:sink:{name}"
 
     def writer(self, name: str) -> str:
-        """The number of a writer's last batch."""
+        """Returns the number of a writer's last batch."""
         return f"{self.tag}:writer:{name}"
 
 

@@ -97,7 +97,7 @@ class _Reader:
 
     @property
     def lag(self) -> int | None:
-        """How many records lay beyond the checkpoint at the last read."""
+        """Returns how many records lay beyond the checkpoint at the last read."""
         return self._reading.lag
 
     def _consuming(
@@ -136,8 +136,9 @@ class StreamReader(_Reader):
         return self._client.carry_out(self._reading.claim())
 
     def read(self, wait_s: float = WAIT_S) -> Batch | None:
-        """The next records, or None if there were none for so long. Claims first if need be. Being
-        told to stop ends the wait at once on an event loop; on a thread, after `wait_s` at most.
+        """Returns the next records, or None if there were none for so long. Claims first if need
+        be. Being told to stop ends the wait at once on an event loop; on a thread, after `wait_s`
+        at most.
 
         Raises Fenced, CheckpointMoved, RecordsTrimmed, StoreUnreachable, StoreRefused.
         """

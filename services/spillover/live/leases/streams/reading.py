@@ -136,8 +136,9 @@ class Reading:
         self._ahead = None
 
     def read(self, wait_s: float, *, read_ahead: bool) -> Steps[Batch | None]:
-        """The next records; None if there are none within `wait_s`, or if told to stop. Claims
-        first if that was not done."""
+        """Returns the next records; None if there are none within `wait_s`, or if told to stop.
+        Claims first if that was not done.
+        """
         if self.checkpoint is None:
             yield from self.claim()
         batch = self._accept((yield from self._found()))
@@ -160,7 +161,7 @@ class Reading:
         yield from self._move(batch, effects or Effects(), set_aside)
 
     def commit(self, batch: Batch) -> Steps[None]:
-        """The checkpoint alone, over all batches up to this one. Raises as `apply`."""
+        """Returns the checkpoint alone, over all batches up to this one. Raises as `apply`."""
         yield from self._move(batch, Effects(), ())
 
     def _move(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside]) -> Steps[None]:

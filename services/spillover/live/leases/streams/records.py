@@ -49,7 +49,7 @@ class Record:
 
     @property
     def value(self) -> bytes:
-        """What `StreamWriter` appended; empty if the record is not one of its own."""
+        """Returns what `StreamWriter` appended; empty if the record is not one of its own."""
         return self.fields.get(b"value", b"")
 
     @property
@@ -81,7 +81,7 @@ class Checkpoint:
 
     @property
     def handled(self) -> int:
-        """How many records took effect."""
+        """Returns how many records took effect."""
         return self.passed - self.skipped - self.set_aside
 
 
@@ -107,11 +107,11 @@ class Batch:
 
     @property
     def position(self) -> str:
-        """The id of the last record: what a sink elsewhere keeps beside its effects."""
+        """Returns the id of the last record: what a sink elsewhere keeps beside its effects."""
         return self.end.id
 
     def upto(self, count: int) -> Batch:
-        """The first `count` of its records, to be committed by themselves."""
+        """Returns the first `count` of its records, to be committed by themselves."""
         if count >= len(self.records):
             return self
         last = self.records[count - 1].id if count else self.start.id
@@ -119,7 +119,7 @@ class Batch:
         return replace(self, records=self.records[:count], end=end)
 
     def after(self, count: int) -> Batch:
-        """What remains behind the first `count` of its records."""
+        """Returns what remains behind the first `count` of its records."""
         return replace(self, records=self.records[count:], start=self.upto(count).end)
 
 

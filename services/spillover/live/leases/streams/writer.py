@@ -61,7 +61,7 @@ class _Writer:
 
     @property
     def appended(self) -> int:
-        """How many records Redis has taken."""
+        """Returns how many records Redis has taken."""
         return self._writing.appended
 
 

@@ -54,7 +54,9 @@ class ArrivalArrays:
 
 
 def arrays_of(schedule: Schedule, topology: Topology) -> ArrivalArrays:
-    """The arrays of a schedule. InputError if it names a cluster that the topology lacks."""
+    """Returns the arrays of a schedule. InputError if it names a cluster that the topology
+    lacks.
+    """
     place = {cluster: x for x, cluster in enumerate(topology.cluster_ids)}
     for cluster in {arrival.cluster for arrival in schedule} - place.keys():
         names = ", ".join(place)

@@ -70,7 +70,7 @@ def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
 
 @inlined
 def problem_at(s: KernelState, slot: int, x: int) -> int:
-    """What speaks against joining the queue of cluster x, or FREE."""
+    """Returns what speaks against joining the queue of cluster x, or FREE."""
     one = s.under.slots[slot]
     return objection(s.clusters[x], one.depth, one.deadline_s - s.run[0].now_s)
 
@@ -117,7 +117,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
 
 @inlined
 def come_back(s: KernelState, slot: int) -> int:
-    """What was away is at the cluster before in the path again: that cluster."""
+    """Returns what was away is at the cluster before in the path again: that cluster."""
     one = s.under.slots[slot]
     one.depth -= 1
     one.away = one.depth

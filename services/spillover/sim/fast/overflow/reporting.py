@@ -21,7 +21,7 @@ from spillover.sim.fast.overflow.state import KernelState
 
 @inlined
 def has_arrived(s: KernelState, at_s: float, made: int) -> bool:
-    """Whether what was due at `at_s` comes before the event that is handled, or is it."""
+    """Returns whether what was due at `at_s` comes before the event that is handled, or is it."""
     run = s.run[0]
     if at_s == run.now_s:
         return bool(made <= run.now_made)
@@ -92,7 +92,9 @@ def publish(s: KernelState, x: int) -> None:
 
 @inlined
 def first_heard(s: KernelState, link: int) -> int:
-    """The event that the first report has come over this link. Negative: it belongs to no slot."""
+    """Returns the event that the first report has come over this link. Negative: it belongs to no
+    slot.
+    """
     return -1 - len(s.clusters) - link
 
 

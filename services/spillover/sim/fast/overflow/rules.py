@@ -27,8 +27,9 @@ TOO_LATE = 2
 
 @inlined
 def objection(cluster: Any, depth: int, left_s: float) -> int:
-    """Why a request with `left_s` seconds left should not join the queue, or FREE. Depth 0 is its
-    home."""
+    """Returns why a request with `left_s` seconds left should not join the queue, or FREE. Depth 0
+    is its home.
+    """
     is_home = depth == 0
     waiting = cluster.waiting
     if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):
@@ -97,7 +98,7 @@ def mark_eligible(s: KernelState, slot: int, x: int) -> None:
 
 @inner
 def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
-    """The neighbor to hand the request to, by its place among the neighbors of x, or KEEP;
+    """Returns the neighbor to hand the request to, by its place among the neighbors of x, or KEEP;
     `problem` is what speaks against its joining the queue."""
     cluster, table, run = s.clusters[x], s.table, s.run[0]
     start, stop = cluster.links_from, cluster.links_to

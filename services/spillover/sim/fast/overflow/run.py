@@ -65,7 +65,7 @@ class FastRun:
     """None are modeled."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3, `sim overflow`."""
+        """Returns the object of contract section 3, `sim overflow`."""
         all_hops: Counter[int] = sum(self.hops.values(), Counter())
         answered = all_hops.total()
         every_ms = np.concatenate(list(self.system_time_ms.values()))

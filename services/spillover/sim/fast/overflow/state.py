@@ -152,7 +152,9 @@ class KernelState(NamedTuple):
 
 
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
-    """The state before anything has happened, with the streams that the full engine draws from."""
+    """Returns the state before anything has happened, with the streams that the full engine draws
+    from.
+    """
     run = np.zeros(1, RUN)
     run["policy"] = POLICY_NAMES.index(topology.policy)
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
@@ -185,7 +187,7 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
 
 
 def grown(state: KernelState) -> KernelState:
-    """The same state with room for twice as many requests under way."""
+    """Returns the same state with room for twice as many requests under way."""
     run, old = state.run, state.under
     had = len(old.slots)
     events_besides = len(state.clusters) + len(state.links)

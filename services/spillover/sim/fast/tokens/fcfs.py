@@ -63,7 +63,7 @@ class Queue(NamedTuple):
 
 
 def nobody_waiting(graph: Graph) -> Queue:
-    """An empty system."""
+    """Returns an empty system."""
     tokens, classes = int(graph.limits.sum()), len(graph.limits)
     return Queue(
         left=np.zeros(tokens),

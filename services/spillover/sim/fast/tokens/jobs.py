@@ -84,14 +84,14 @@ class Jobs(NamedTuple):
 
 
 def draws_of(seed: int) -> Draws:
-    """The streams of a seed."""
+    """Returns the streams of a seed."""
     names = (f"tokens/{name}" for name in Draws._fields)
     bits = (np.random.PCG64(stream(seed, name).getrandbits(128)) for name in names)
     return Draws(*(np.random.Generator(each) for each in bits))
 
 
 def no_jobs(graph: Graph, draws: Draws) -> Jobs:
-    """An empty system, all tokens in the bucket, and the first arrival drawn."""
+    """Returns an empty system, all tokens in the bucket, and the first arrival drawn."""
     tokens, classes = int(graph.limits.sum()), len(graph.limits)
     servers, types = len(graph.server_rates), len(graph.type_limits)
     jobs = Jobs(
@@ -115,7 +115,7 @@ def no_jobs(graph: Graph, draws: Draws) -> Jobs:
 
 @inlined
 def type_of(graph: Graph, draws: Draws) -> int:
-    """The type of the next arrival."""
+    """Returns the type of the next arrival."""
     if len(graph.type_limits) == 1:
         return 0
     draw = draws.types.random()
@@ -127,7 +127,9 @@ def type_of(graph: Graph, draws: Draws) -> int:
 
 @inlined
 def class_for(setting: Setting, jobs: Jobs, k: int) -> int:
-    """The class that a job of type k joins, BLOCKED if none; at random where there are shares."""
+    """Returns the class that a job of type k joins, BLOCKED if none; at random where there are
+    shares.
+    """
     classes = setting.graph.type_classes
     start, stop = setting.graph.type_start[k], setting.graph.type_start[k + 1]
     if len(setting.shares) == 0:
@@ -139,7 +141,9 @@ def class_for(setting: Setting, jobs: Jobs, k: int) -> int:
 
 @inlined
 def size_of(laws: Laws, k: int, i: int, draws: Draws) -> float:
-    """The size of a job of type k and class i; drawn for blocked jobs too, to keep in step."""
+    """Returns the size of a job of type k and class i; drawn for blocked jobs too, to keep in
+    step.
+    """
     if laws.fixed:
         return 1.0
     size = draws.sizes.standard_exponential()
@@ -191,7 +195,7 @@ def settle_idle(jobs: Jobs, now: float) -> None:
 
 @inlined
 def soonest(due: Floats) -> int:
-    """The class with the earliest end of service."""
+    """Returns the class with the earliest end of service."""
     chosen, first = 0, due[0]
     for i in range(1, len(due)):
         if due[i] < first:

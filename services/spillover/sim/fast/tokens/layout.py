@@ -67,7 +67,9 @@ class Sharing(NamedTuple):
 
 
 def graph_of(pool: Pool) -> Graph:
-    """The pool as arrays. Raises InputError where it has too many tokens to be simulated."""
+    """Returns the pool as arrays. Raises InputError where it has too many tokens to be
+    simulated.
+    """
     tokens = sum(each.tokens for each in pool.classes)
     if tokens > TOKENS_MAX:
         expected = f"expected at most {TOKENS_MAX} tokens in all, got {tokens}"
@@ -101,14 +103,16 @@ def graph_of(pool: Pool) -> Graph:
 
 
 def rows(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Where each row starts, with the end of the last one, and the rows one behind the other."""
+    """Returns where each row starts, with the end of the last one, and the rows one behind the
+    other.
+    """
     start = np.zeros(len(lists) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in lists], out=start[1:])
     return start, np.array([value for row in lists for value in row], dtype=np.int64)
 
 
 def sharing_of(graph: Graph) -> Sharing:
-    """The table of balanced fair rates (Comte, section II-B).
+    """Returns the table of balanced fair rates (Comte, section II-B).
 
     Raises InputError where one group has too many states for a table.
     """

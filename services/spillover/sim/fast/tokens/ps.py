@@ -50,7 +50,7 @@ class Shared(NamedTuple):
 
 
 def nobody_served(graph: Graph, sharing: Sharing) -> Shared:
-    """An empty system."""
+    """Returns an empty system."""
     classes = len(graph.limits)
     return Shared(
         held=np.zeros(classes, dtype=np.int64),

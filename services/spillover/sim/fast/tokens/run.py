@@ -39,7 +39,7 @@ class Counts:
     now_s: float
 
     def since(self, before: Counts) -> Counts:
-        """What has happened since then."""
+        """Returns what has happened since then."""
         return Counts(
             self.arrived - before.arrived,
             self.blocked - before.blocked,
@@ -89,7 +89,7 @@ class TokenSystem:
             advance_ps(self._setting, self._sharing, self._jobs, self._shared, arrivals)
 
     def counts(self) -> Counts:
-        """What has happened since the start."""
+        """Returns what has happened since the start."""
         jobs = self._jobs
         return Counts(
             jobs.arrived.copy(), jobs.blocked.copy(), jobs.idle_s.copy(), float(jobs.clock[NOW])

@@ -83,14 +83,16 @@ class _Point:
 
 
 def solve(system: ProbingSystem, *, independent: bool = False) -> ProbingFigures:
-    """The figures of a system, by equations 1-12; with restricted access by 13-18, mended.
+    """Returns the figures of a system, by equations 1-12; with restricted access by 13-18, mended.
 
     `independent`: 13-18 as they are printed, the probes of a request being independent.
     """
     groups = _groups(system)
 
     def surplus(log_odds: float) -> float:
-        """How much more producers get asked, at this p_mt, than consumers ask: in logarithms."""
+        """Returns how much more producers get asked, at this p_mt, than consumers ask: in
+        logarithms.
+        """
         point = _point(system, groups, log_odds, independent=independent)
         per_object = 1.0 / system.consumption_rate + point.wait
         asked = system.consumers * point.fate.new_probes / per_object

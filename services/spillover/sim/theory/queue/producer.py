@@ -151,7 +151,7 @@ def geometric_mean(log_x: float, n: int) -> float:
 
 
 def log_sum(logs: Sequence[float]) -> float:
-    """The logarithm of a sum, from the logarithms of its parts."""
+    """Returns the logarithm of a sum, from the logarithms of its parts."""
     top = max(logs)
     if top == -math.inf:
         return top

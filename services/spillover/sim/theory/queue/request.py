@@ -64,7 +64,7 @@ def probes_among(log_odds: float, max_hops: int, choices: int) -> Fate:
 
 
 def share_of(log_odds: float) -> float:
-    """The probability with these log odds."""
+    """Returns the probability with these log odds."""
     if log_odds > 0.0:
         return 1.0 / (1.0 + math.exp(-log_odds))
     return math.exp(log_odds) / (1.0 + math.exp(log_odds))

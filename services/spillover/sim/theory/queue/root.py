@@ -14,7 +14,7 @@ WIDTH = 4.0 * 2.0**-52
 
 
 def rising_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function goes from negative to positive, to the last digits.
+    """Returns where a function goes from negative to positive, to the last digits.
 
     Chandrupatla's method (1997): inverse quadratic interpolation where three points promise that
     it helps, bisection otherwise. Without a change of sign, the end that is nearer to one.

@@ -61,12 +61,12 @@ class ProbingSystem:
 
     @property
     def probed(self) -> int:
-        """How many producers a consumer may probe."""
+        """Returns how many producers a consumer may probe."""
         return self.producers_per_consumer or self.producers
 
     @property
     def is_restricted(self) -> bool:
-        """Whether consumers may probe some of the producers only."""
+        """Returns whether consumers may probe some of the producers only."""
         return self.probed < self.producers
 
     @property
@@ -98,7 +98,7 @@ class ProbingFigures:
     """T: objects per unit of time, all consumers together."""
 
     def as_dict(self) -> dict[str, float]:
-        """The object of contract section 3, `exact probing`."""
+        """Returns the object of contract section 3, `exact probing`."""
         return asdict(self)
 
 

@@ -38,13 +38,13 @@ class Levels:
     starts: Whole
 
     def sums(self, logs: Floats) -> Floats:
-        """The logarithm of the sum over each level, of logarithms on the grid."""
+        """Returns the logarithm of the sum over each level, of logarithms on the grid."""
         found: Floats = np.logaddexp.reduceat(logs.ravel()[self.order], self.starts[:-1])
         return found
 
 
 def levels_of(shape: Sequence[int]) -> Levels:
-    """The levels 0..sum(shape) - len(shape) of a grid."""
+    """Returns the levels 0..sum(shape) - len(shape) of a grid."""
     totals = _totals(shape).ravel()
     order = np.argsort(totals, kind="stable")
     counts = np.bincount(totals)
@@ -52,7 +52,9 @@ def levels_of(shape: Sequence[int]) -> Levels:
 
 
 def log_balance(shape: Sequence[int], sources: Sequence[Source]) -> Floats:
-    """The logarithm of B(z), the balance function of these sources, for all z below `shape`."""
+    """Returns the logarithm of B(z), the balance function of these sources, for all z below
+    `shape`.
+    """
     rate = math.fsum(source.rate for source in sources)
     totals = _totals(shape)
     factorials = log_factorials(int(totals.max()))
@@ -64,7 +66,7 @@ def log_balance(shape: Sequence[int], sources: Sequence[Source]) -> Floats:
 
 
 def log_mean_over_orders(shape: Sequence[int], sources: Sequence[Source]) -> Floats:
-    """The logarithm of h(z), see above, for all z below `shape`; an array of that shape."""
+    """Returns the logarithm of h(z), see above, for all z below `shape`; an array of that shape."""
     logs = np.zeros(shape)
     if len(sources) == 1:
         return logs  # every order of the same length has the same product
@@ -85,7 +87,7 @@ def log_mean_over_orders(shape: Sequence[int], sources: Sequence[Source]) -> Flo
 
 
 def log_factorials(limit: int) -> Floats:
-    """The logarithm of n!, for n = 0..limit."""
+    """Returns the logarithm of n!, for n = 0..limit."""
     return np.array([math.lgamma(count + 1) for count in range(limit + 1)])
 
 

@@ -42,7 +42,7 @@ class Bottleneck:
 
 
 def bottlenecks(pool: Pool) -> tuple[Bottleneck, ...]:
-    """The pool taken apart, tightest first within each connected part.
+    """Returns the pool taken apart, tightest first within each connected part.
 
     The types A that maximize nu(A) / mu(servers of A) can be brought to no lower load than that
     ratio; they fill their servers to it, which are then left to them, and the rest is taken apart

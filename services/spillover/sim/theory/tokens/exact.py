@@ -36,7 +36,7 @@ class TokenFigures:
     """psi_s by server."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3, `exact tokens`."""
+        """Returns the object of contract section 3, `exact tokens`."""
         return {
             "blocking": {"average": self.blocking, "per_type": dict(self.blocking_per_type)},
             "occupancy": self.occupancy,
@@ -45,7 +45,7 @@ class TokenFigures:
 
 
 def exact_tokens(pool: Pool, policy: str = "dynamic") -> TokenFigures:
-    """The figures of the pool, at its rates, under one of `POLICIES`.
+    """Returns the figures of the pool, at its rates, under one of `POLICIES`.
 
     Raises InputError if the pool is too large for its method.
     """
@@ -55,7 +55,9 @@ def exact_tokens(pool: Pool, policy: str = "dynamic") -> TokenFigures:
 def exact_curve(
     pool: Pool, loads: Iterable[float], policy: str = "dynamic"
 ) -> Iterator[TokenFigures]:
-    """The figures of the pool at each of the loads, what they have in common computed once."""
+    """Returns the figures of the pool at each of the loads, what they have in common computed
+    once.
+    """
     return _solved(pool, ((pool.at_load(load), load / pool.load) for load in loads), policy)
 
 

@@ -32,7 +32,7 @@ class Part:
 
 
 def parts_of(pool: Pool) -> tuple[Part, ...]:
-    """The connected parts of the pool, which are independent of each other.
+    """Returns the connected parts of the pool, which are independent of each other.
 
     Classes of equal types and equal servers become one with the sum of their tokens: the order
     among their tokens never changes, so that the chain of (c, t) would be reducible, while the
@@ -70,7 +70,7 @@ def sources(entries: Iterable[tuple[str, float, frozenset[int]]]) -> list[Source
 
 
 def connected(count: int, edges: Iterable[frozenset[int]]) -> list[list[int]]:
-    """The numbers 0..count-1 in groups: those that an edge has in common are in one."""
+    """Returns the numbers 0..count-1 in groups: those that an edge has in common are in one."""
     group = {number: {number} for number in range(count)}
     for edge in edges:
         joined = set().union(*(group[number] for number in edge))

@@ -73,7 +73,7 @@ class PartLaw:
 
 
 def solve_part(part: Part) -> PartLaw:
-    """The law of a connected part under token balancing.
+    """Returns the law of a connected part under token balancing.
 
     Raises InputError when either way round takes more than STATES_MAX or STEPS_MAX.
     """
