@@ -52,15 +52,27 @@ def learn(cluster: Any, service_s: float) -> None:
 
 
 def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callable[..., int]:
-    """A chooser by number: this one if it is asked for, else one of the others."""
+    """A chooser by number: this one if it is asked for, else one of the others.
+
+    What is known is gathered where it is used: handed through the chain, it would be copied at
+    each link, which costs as much as the choice.
+    """
 
     @inlined
-    def by_number(
-        wanted: int, own: OwnLoad, near: NeighborLoads, eligible: Any, weights: Any, draw: float
-    ) -> int:
-        if wanted == number:
-            return choose(own, near, eligible, weights, draw)
-        return others(wanted, own, near, eligible, weights, draw)
+    def by_number(wanted: int, s: KernelState, x: int, problem: int, drawn: float) -> int:
+        if wanted != number:
+            return others(wanted, s, x, problem, drawn)
+        cluster, table = s.clusters[x], s.table
+        start, stop = cluster.links_from, cluster.links_to
+        return choose(
+            OwnLoad(cluster.waiting, cluster.servers, problem == FREE, cluster.service_s),
+            NeighborLoads(
+                table.reject_near[start:stop], table.lengths[start:stop], table.delays_s[start:stop]
+            ),
+            table.eligible[start:stop],
+            table.weights[start:stop],
+            drawn,
+        )
 
     return by_number
 
@@ -72,7 +84,7 @@ def _nobody(*_: Any) -> int:
 
 
 by_policy: Callable[..., int] = _nobody
-"""by_policy(number, own, near, eligible, weights, draw): the choice of POLICY_NAMES[number].
+"""by_policy(number, s, x, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
 
 A chain of comparisons, since a kernel can call no function that it finds at run time."""
 for _number, _chooser in enumerate(CHOOSERS.values()):
@@ -111,10 +123,4 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    own = OwnLoad(cluster.waiting, cluster.servers, problem == FREE, cluster.service_s)
-    near = NeighborLoads(
-        table.reject_near[start:stop], table.lengths[start:stop], table.delays_s[start:stop]
-    )
-    return by_policy(
-        run.policy, own, near, table.eligible[start:stop], table.weights[start:stop], draw(s, x)
-    )
+    return by_policy(run.policy, s, x, problem, draw(s, x))
