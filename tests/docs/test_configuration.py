@@ -15,6 +15,8 @@ from pydantic_core import PydanticUndefined
 from spillover.inputs.topology_schema import ClusterFields, LinkFields, TopologyFields
 from spillover.model.topology import Cluster, Link, Topology
 
+pytestmark = pytest.mark.processes
+
 SERVICES = Path(__file__).parents[2] / "services"
 PAGE = SERVICES / "docs" / "configuration.md"
 
@@ -45,7 +47,6 @@ def section(text, name):
     return text.split(f"\n### `{name}`\n", 1)[1].split("\n### ", 1)[0]
 
 
-@pytest.mark.processes
 def test_the_committed_page_is_what_the_generator_writes(written):
     assert PAGE.read_text(encoding="utf-8") == written, "stale: run `make reference`"
 
@@ -76,7 +77,6 @@ def test_limits_come_from_the_code_that_refuses(written):
     assert "Required." in section(written, "links[].between")
 
 
-@pytest.mark.processes
 def test_what_is_not_explained_is_told_in_a_line(tmp_path):
     """A field without a docstring, or with one that gives no reason for its default."""
     said = python(
@@ -89,7 +89,6 @@ def test_what_is_not_explained_is_told_in_a_line(tmp_path):
     assert said.splitlines() == [f"{what}; {why}", why, ""]
 
 
-@pytest.mark.processes
 def test_each_reason_belongs_to_an_option():
     """Reasons of options that are gone, or were renamed, are found out."""
     unknown = python(

@@ -418,6 +418,7 @@ def test_a_connection_that_commits_by_itself_is_refused(sqlite):
             SqlSink(connection, "s", paramstyle="named")
 
 
+@pytest.mark.processes
 def test_autocommit_of_postgresql_is_refused(postgres):
     with closing(postgres()) as connection:
         connection.autocommit = True

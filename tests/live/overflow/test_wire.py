@@ -33,6 +33,7 @@ shares = st.floats(0.0, 1.0)
 counts = st.integers(0, 2**50)
 
 
+@pytest.mark.slow
 @given(
     clusters,
     printable,

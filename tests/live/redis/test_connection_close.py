@@ -21,6 +21,8 @@ from spillover.live.leases.streams.steps import Run
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.model.errors import StoreRefused
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT_S = 0.2
 LIMIT_S = 20.0
 SCRIPT = Script.of("return 1")
@@ -101,7 +103,6 @@ def runs(loop, server, main):
 READ_ONLY = b"-READONLY You can't write against a read only replica.\r\n"
 
 
-@pytest.mark.processes
 @loops
 def test_a_link_is_closed_without_an_answer(certificate, loop):
     """That is no failure of whoever ends."""

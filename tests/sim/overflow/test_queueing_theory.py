@@ -13,6 +13,8 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover.sim.overflow.run import run_overflow
 
+pytestmark = pytest.mark.slow
+
 SERVICE_S = 0.04
 
 
