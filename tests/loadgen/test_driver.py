@@ -29,13 +29,14 @@ def send(schedule, node_or_url, **options):
 
 
 def test_an_answer_becomes_a_record(node):
-    """System time is the lag of the sending plus the node's total; response time is our own."""
+    """System time is the lag of the sending plus the node's total; response time is our own, from
+    the intended instant (see `test_lateness`)."""
     [record] = send([Arrival(0.05, "a", service_ms=10.0)], node)
     assert (record.outcome, record.status, record.reason) == (Outcome.OK, 200, None)
     assert (record.hops, record.path, record.executed_cluster) == (1, ("a", "b"), "b")
     assert record.sent_lag_s >= 0
     assert record.system_time_ms == pytest.approx(record.sent_lag_s * 1000 + 12.5)
-    assert record.response_time_ms >= record.sent_lag_s * 1000
+    assert record.response_time_ms > 0
     assert record.id == node.received[0].headers["idempotency-key"]
 
 
@@ -127,7 +128,7 @@ def test_the_loop_is_open(node):
     assert {record.outcome for record in records} == {Outcome.OK}
     arrived_s = [received.at_s for received in node.received]
     assert arrived_s[-1] - arrived_s[0] < 0.398 + 1.0
-    # None was answered before the last had been sent, and time counts from the intention.
+    # None was answered before the last had been sent.
     assert records[0].response_time_ms > 398
 
 

@@ -184,10 +184,19 @@ def test_a_server_that_forgot_its_scripts_is_given_them_again(redis_sink):
     assert redis_sink.apply(Held(1), ("INCR", redis_sink.key)) == [1]
 
 
+def test_epochs_are_numbers(redis_sink):
+    """Read as text, 10 would come before 9: the new holder would be shut out, not the old one."""
+    redis_sink.apply(Held(9), ("SET", redis_sink.key, "9"))
+    redis_sink.apply(Held(10), ("SET", redis_sink.key, "10"))
+    with pytest.raises(Fenced, match="epoch 10"):
+        redis_sink.apply(Held(9), ("SET", redis_sink.key, "9"))
+    assert redis_sink.client.get(redis_sink.key) == "10"
+
+
 @settings(max_examples=30)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["claim", "apply"]), st.integers(0, 2), st.integers(1, 6)),
+        st.tuples(st.sampled_from(["claim", "apply"]), st.integers(0, 2), st.integers(7, 12)),
         max_size=12,
     )
 )
@@ -449,6 +458,28 @@ def test_headers_say_who_writes_and_the_server_knows_the_latest():
     assert not again.judge(headers).admitted
     assert again.judge(epoch_headers(Held(12, partition=3))).admitted
     assert kept == [(3, 12)]
+
+
+def test_an_epoch_that_could_not_be_stored_is_not_let_in_by_a_retry():
+    """The server would forget it with its next start, and let the older one in again."""
+    kept, fails = [], True
+
+    def keep(*pair):
+        if fails:
+            raise OSError("disk full")
+        kept.append(pair)
+
+    gate = EpochGate(8, {3: 9}, keep)
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk full"):
+            gate.judge(epoch_headers(Held(10, partition=3)))
+        assert gate.judge(epoch_headers(Held(9, partition=3))).admitted
+    fails = False
+    assert gate.judge(epoch_headers(Held(10, partition=3))).admitted
+    assert kept == [(3, 10)]
+    assert gate.judge(epoch_headers(Held(10, partition=3))).admitted
+    assert kept == [(3, 10)]
+    assert gate.judge(epoch_headers(Held(9, partition=3))).status == 412
 
 
 @pytest.mark.parametrize(

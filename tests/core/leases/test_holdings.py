@@ -1,0 +1,90 @@
+"""What a member may rely on: old news of a lease never shorten it, new news of another holder end
+it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from spillover.core.leases import events as ev
+from spillover.core.leases.agenda import Agenda, MemberSettings
+from spillover.core.leases.holdings import Holdings
+from spillover.core.leases.records import Renewed
+
+EPOCH = 7
+NOW_S = 1000.0
+
+
+@pytest.fixture
+def agenda():
+    return Agenda(MemberSettings(node="a", partitions=6), Random(1))
+
+
+@pytest.fixture
+def holdings(agenda):
+    """Of a member that has served partition 2 since NOW_S."""
+    made = Holdings(agenda)
+    made.start(2, EPOCH, NOW_S, NOW_S)
+    agenda.take_commands()
+    return made
+
+
+def renew(holdings, sent_s, now_s, *, wanted=False):
+    answer = Renewed("one", [(2, True, wanted)])
+    holdings.renewed([(2, EPOCH)], answer, sent_s, now_s)
+
+
+def test_a_renewal_that_was_overtaken_leaves_the_lease_alone(holdings, agenda):
+    """Its answer comes after that of a later one: the handler must not be fenced too soon."""
+    renew(holdings, NOW_S + 20.0, NOW_S + 21.0)
+    until_s = holdings.held[2].lease_s
+    assert until_s == agenda.lease_to_s(NOW_S + 20.0)
+    agenda.take_commands()
+    renew(holdings, NOW_S + 10.0, NOW_S + 22.0)
+    assert holdings.held[2].lease_s == until_s
+    assert agenda.take_commands() == []
+    assert holdings.renewed_s == NOW_S + 20.0
+
+
+def test_what_was_seen_before_a_renewal_leaves_the_lease_alone(holdings):
+    """It is read from memory that another process writes, and may be old."""
+    until_s = holdings.held[2].lease_s
+    holdings.seen([(2, EPOCH, until_s - 5.0)])
+    assert holdings.held[2].lease_s == until_s
+    holdings.seen([(2, EPOCH - 1, until_s + 5.0), (3, EPOCH, until_s + 5.0)])
+    assert holdings.held[2].lease_s == until_s
+    holdings.seen([(2, EPOCH, until_s + 5.0)])
+    assert holdings.held[2].lease_s == until_s + 5.0
+
+
+def test_a_higher_epoch_ends_the_handler_of_the_one_before(holdings, agenda):
+    """The store takes the held one for over: two handlers would run on one partition."""
+    holdings.start(2, EPOCH + 1, NOW_S + 1.0, NOW_S + 1.0)
+    commands = agenda.take_commands()
+    assert ev.FenceHandler(2, EPOCH) in commands
+    assert ev.StopRenewing(2, EPOCH) in commands
+    assert not [one for one in commands if isinstance(one, ev.RunHandler)]
+    (release,) = [one for one in commands if isinstance(one, ev.AskRelease)]
+    assert (release.partition, release.epoch) == (2, EPOCH + 1)
+    assert holdings.ending == {2: EPOCH}
+    assert not holdings.held
+
+
+def test_news_of_an_epoch_that_is_served_change_nothing(holdings, agenda):
+    for epoch in (EPOCH, EPOCH - 1):
+        holdings.start(2, epoch, NOW_S + 1.0, NOW_S + 1.0)
+        holdings.give_back(2, epoch, NOW_S + 1.0, NOW_S + 1.0)
+    assert agenda.take_commands() == []
+    assert holdings.held[2].epoch == EPOCH
+
+
+def test_a_handler_that_stops_acts_no_longer_for_being_asked_twice(holdings, agenda):
+    renew(holdings, NOW_S + 1.0, NOW_S + 1.0, wanted=True)
+    stop_by_s = holdings.held[2].stop_by_s
+    assert stop_by_s == NOW_S + 1.0 + agenda.max_shutdown_s * agenda.entitled_share
+    agenda.take_commands()
+    renew(holdings, NOW_S + 5.0, NOW_S + 5.0, wanted=True)
+    assert holdings.held[2].stop_by_s == stop_by_s
+    assert not [one for one in agenda.take_commands() if isinstance(one, ev.StopHandler)]
+    assert holdings.kept == 0

@@ -1,0 +1,171 @@
+"""Requests of neighbors, by what links them to their visits: the same one may come twice."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import msgspec
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.foreign_requests import ForeignRequests
+from spillover.model.request import Answer, Outcome, Refusal, Request
+
+DONE = Answer(Outcome.DONE, ("a", "b"), None, None)
+
+
+class Desk:
+    """Foreign requests of two links without delay; `events` has what the machine would get."""
+
+    def __init__(self):
+        self.timers = Timers(asyncio.get_running_loop())
+        self.links = [EmulatedLink(self.timers, Random(1)) for _ in range(2)]
+        self.events = []
+        self.refs = iter(range(1, 100))
+        self.held = ForeignRequests(lambda: next(self.refs), self.events.append, self.links)
+
+    def take(self, name="x", origin=0):
+        request = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",))
+        return self.held.take(request, 1e9, origin)
+
+
+@pytest.fixture
+def with_desk(run):
+    def run_with(check):
+        async def main():
+            desk = Desk()
+            try:
+                await check(desk)
+            finally:
+                desk.timers.close()
+
+        run(main())
+
+    return run_with
+
+
+def test_a_second_visit_can_be_cancelled_after_the_first_was_answered(with_desk):
+    """The answer to the first is still on its way when the neighbor sends the request again."""
+
+    async def check(desk):
+        first, answer = desk.take()
+        desk.links[0].set_faults(cut=True)
+        desk.held.send_back(first, DONE, 0)
+        second, _ = desk.take()
+        assert desk.held.ref_of("x", 0) == second
+        desk.links[0].set_faults(cut=False)
+        assert await answer is DONE
+        assert desk.held.ref_of("x", 0) == second
+        assert desk.held.ref_of("x") == second
+        assert len(desk.held) == 1
+        desk.held.send_back(second, DONE, 0)
+        assert desk.held.ref_of("x", 0) is None
+        assert len(desk.held) == 0
+
+    with_desk(check)
+
+
+def test_each_link_has_its_own(with_desk):
+    """A neighbor can ask for what it has sent, not for what another has."""
+
+    async def check(desk):
+        of_first, _ = desk.take(origin=0)
+        of_second, _ = desk.take(origin=1)
+        assert [desk.held.ref_of("x", y) for y in range(2)] == [of_first, of_second]
+        assert desk.held.ref_of("y", 0) is None
+        desk.held.send_back(of_first, DONE, 0)
+        assert desk.held.ref_of("x", 0) is None
+        assert desk.held.ref_of("x") == of_second
+
+    with_desk(check)
+
+
+def test_an_answer_that_is_lost_breaks_off(with_desk):
+    """Its asker is told nothing, and nothing is left that a drain would wait for."""
+
+    async def check(desk):
+        ref, future = desk.take()
+        desk.links[0].set_faults(loss=1.0)
+        desk.held.settled.clear()
+        desk.held.send_back(ref, DONE, 0)
+        assert future.cancelled()
+        assert future.lost
+        assert desk.held.settled.is_set()
+        assert len(desk.held) == 0
+
+    with_desk(check)
+
+
+def test_how_long_an_answer_waited_on_the_link_is_told(with_desk):
+    """It is part of the way back, not of the stay."""
+
+    async def check(desk):
+        desk.links[0].set_faults(delay_s=0.05)
+        ref, future = desk.take()
+        desk.held.send_back(ref, DONE, 0)
+        assert not future.done()
+        assert await future is DONE
+        assert 0.045 <= future.waited_s < 5.0
+
+    with_desk(check)
+
+
+def test_who_goes_away_is_not_answered_and_its_work_is_cancelled(with_desk):
+    """Before there is an answer, and while that is on the link."""
+
+    async def check(desk):
+        desk.links[0].set_faults(cut=True)
+        for answered in (False, True):
+            ref, future = desk.take()
+            if answered:
+                desk.held.send_back(ref, DONE, 0)
+            desk.held.abandon(ref)
+            assert desk.events[-1] == ev.Cancelled(ref)
+            assert future.cancelled() is answered
+            assert len(desk.held) == 1 - answered
+            if not answered:
+                desk.held.send_back(ref, DONE, 0)
+                desk.links[0].set_faults(cut=False)
+                await future
+                desk.links[0].set_faults(cut=True)
+
+    with_desk(check)
+
+
+def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
+    """What comes then was surely not accepted, so that its neighbor decides again."""
+
+    async def check(desk):
+        ref, future = desk.take()
+        told = []
+        assert desk.held.wait(ref, told.append)
+        desk.held.close()
+        assert future.cancelled()
+        assert not future.lost
+        assert told == [None]
+        count = len(desk.events)
+        _, late = desk.take("y")
+        refused = await late
+        assert refused.reason is Refusal.DRAINING
+        assert len(desk.events) == count
+        assert desk.held.ref_of("y", 0) is None
+
+    with_desk(check)
+
+
+def test_who_waits_is_told_once_and_who_leaves_never(with_desk):
+    async def check(desk):
+        ref, _ = desk.take()
+        stays, leaves = [], []
+        waiters = stays.append, leaves.append
+        for waiter in waiters:
+            assert desk.held.wait(ref, waiter)
+        desk.held.leave(ref, waiters[1])
+        desk.held.ended(ref, DONE)
+        desk.held.ended(ref, DONE)
+        assert (stays, leaves) == ([DONE], [])
+
+    with_desk(check)
