@@ -82,7 +82,6 @@ def _style(ink: str, muted: str, grid: str, edge: str) -> dict[Any, Any]:
     return {
         "text.color": ink,
         "axes.edgecolor": edge,
-        "axes.labelcolor": muted,
         "axes.titlelocation": "left",
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -105,6 +104,7 @@ def _svg_style(name: str) -> dict[Any, Any]:
         "svg.hashsalt": name,
         "text.parse_math": False,
         "font.size": 12,
+        "axes.labelcolor": muted,
         "axes.titlesize": 12.5,
         "axes.titlepad": 9,
         "axes.grid.axis": "y",
@@ -127,6 +127,7 @@ def _png_style(*, dark: bool) -> dict[Any, Any]:
         "savefig.facecolor": paper,
         "axes.facecolor": paper,
         "axes.prop_cycle": cycler(color=palette.SERIES_DARK if dark else palette.SERIES_LIGHT),
+        "axes.labelcolor": colors["ink"],
         "axes.titlecolor": colors["ink"],
         "axes.titlesize": 11,
         "font.size": 10.5,
