@@ -37,6 +37,9 @@ BURSTS = ("--topology", "ring5", "--workload", "bursts")
 
 NEEDING = {
     "demo": ("matplotlib", "report", ("demo", "--quick")),
+    "demo pages": ("jinja2", "report", ("demo", "--quick")),
+    "lease demo pages": ("jinja2", "leases", ("lease", "demo", "--quick")),
+    "reproduce pages": ("jinja2", "report", ("reproduce", "--out", "figures")),
     "lease demo": ("redis", "leases", ("lease", "demo", "--quick")),
     "lease run": ("redis", "leases", ("lease", "run", "--redis", "redis://127.0.0.1", *MEMBER)),
     "bench node": ("aiohttp", "bench", ("bench", "node", "--quick")),

@@ -15,9 +15,10 @@ from spillover.model.extras import check_extra
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.demo.display import Display, closing_table
 from spillover.tools.demo.model import DemoResult
-from spillover.tools.demo.report import write_report
+from spillover.tools.demo.report import report_page
 from spillover.tools.demo.run import DemoPlan, run_demo
 from spillover.tools.demo.speedup import speedups
+from spillover.tools.report.page import write_report
 from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.terminal import listed
 from spillover_loadgen.workloads import bursts_duration_s
@@ -70,14 +71,14 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(result, options.report)), flush=True)
     else:
         display.console.print(closing_table(result))
-    write_report(result, options.report)
+    write_report(report_page(result), options.report)
     _tell_end(result, options.report, display)
     return 0 if result.ledgers_balanced else 1
 
 
 def _check_report(report: Path) -> None:
     """Find out before two minutes have passed that there could be no report."""
-    check_extra("the report", "report", "matplotlib")
+    check_extra("the report", "report", "matplotlib", "jinja2")
     directory = report.parent
     if report.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
         raise InputError("--report", "", f"expected a file that can be written, got {report}")

@@ -62,10 +62,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     from spillover.tools.demo.leases.display import LeaseDisplay, closing_table
     from spillover.tools.demo.leases.plan import LeasePlan
-    from spillover.tools.demo.leases.report import write_report
+    from spillover.tools.demo.leases.report import report_page
     from spillover.tools.demo.leases.run import run_lease_demo
+    from spillover.tools.report.page import write_report
 
-    check_extra("lease demo", "leases", "redis")
+    check_extra("lease demo", "leases", "redis", "jinja2")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     plan = LeasePlan(
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     _check_out(options.out)
     display = LeaseDisplay()
     result = run_lease_demo(plan, display)
-    write_report(result, options.out)
+    write_report(report_page(result), options.out)
     if options.json:
         print(json.dumps(result.as_json(str(options.out))), flush=True)
     else:

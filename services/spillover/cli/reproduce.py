@@ -29,7 +29,7 @@ from spillover_loadgen.terminal import open_console
 EXIT_INTERRUPTED = 130
 JOBS_MAX = 64
 
-_EXTRAS = {"matplotlib": "report", "numpy": "sim", "numba": "sim"}
+_EXTRAS = {"matplotlib": "report", "jinja2": "report", "numpy": "sim", "numba": "sim"}
 """What figures cannot do without, and where it comes from."""
 
 

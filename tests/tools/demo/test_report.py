@@ -5,28 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from spillover.model.errors import InputError, RunError
+from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.statistics import summarize
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.tools.demo.model import DemoResult, RunResult, Sample
-from spillover.tools.demo.report import report_page, write_report
+from spillover.tools.demo.report import report_page
 from spillover.tools.demo.speedup import speedups
-from spillover.tools.demo.tables import MISSING
+from spillover.tools.report.formats import MISSING
 
 pytestmark = pytest.mark.slow
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 A, B = ClusterId("a"), ClusterId("b")
 TIMES = "\N{MULTIPLICATION SIGN}"
-VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
 def load(times_ms: dict[str, list[float]], hops: dict[str, dict[str, int]]) -> dict[str, Any]:
@@ -91,48 +86,12 @@ def small_result(ids: tuple[str, str] = (A, B)) -> DemoResult:
     )
 
 
-class TagReader(HTMLParser):
-    """Reads a page and notes what is not closed, the tags that occur, and the text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(page: str) -> TagReader:
-    reader = TagReader()
-    reader.feed(page)
-    reader.close()
-    assert reader.open == []
-    return reader
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
     return report_page(small_result())
 
 
-def test_report_shows_every_figure_for_wide_and_narrow_screens(page: str) -> None:
+def test_report_shows_every_figure_for_wide_and_narrow_screens(page: str, read: Any) -> None:
     """Four figures, each drawn twice, each with a label for those who do not see it."""
     assert read(page).tags.count("figure") == 4
     assert page.count("<svg") == 8
@@ -145,7 +104,7 @@ def test_report_needs_nothing_from_elsewhere(page: str) -> None:
     assert not re.findall(r"<(script|link|img|iframe)\b|@import|url\((?!#)", page)
 
 
-def test_ids_in_the_page_are_unique(page: str) -> None:
+def test_ids_in_the_page_are_unique(page: str, read: Any) -> None:
     """Several drawings in one page do not take each other's clip paths."""
     ids = read(page).ids
     assert len(ids) == len(set(ids))
@@ -189,7 +148,7 @@ def test_headline_does_not_promise_what_did_not_happen() -> None:
     assert "<h1>Isolated and networked queues: mean system time 296 → 296 ms</h1>" in page
 
 
-def test_footer_tells_how_the_run_was_made(page: str) -> None:
+def test_footer_tells_how_the_run_was_made(page: str, read: Any) -> None:
     """Seed, date, topology, policies, lag of the generator and the ledgers are told."""
     text = read(page).text
     for fact in (
@@ -203,7 +162,7 @@ def test_footer_tells_how_the_run_was_made(page: str) -> None:
         assert fact in text
 
 
-def test_names_are_escaped() -> None:
+def test_names_are_escaped(read: Any) -> None:
     """A topology's name that looks like HTML or mathematics appears as what it is."""
     result = small_result()
     name = "<i>'pair' $y$"
@@ -212,7 +171,7 @@ def test_names_are_escaped() -> None:
     assert name in read(page).text
 
 
-def test_populations_without_requests_leave_gaps() -> None:
+def test_populations_without_requests_leave_gaps(read: Any) -> None:
     """A population that sent nothing, a run without samples and a missing simulation are gaps."""
     nothing = load({A: [], B: []}, {A: {}, B: {}})
     result = replace(
@@ -236,15 +195,6 @@ def test_doubts_about_the_run_are_told_at_the_top() -> None:
     )
     assert page.count('class="warning"') == 3
     assert "2 refused" in page
-
-
-def test_report_is_written_where_asked(tmp_path: Path) -> None:
-    """The page lands in the file; a place that cannot be written to gets one line."""
-    path = tmp_path / "report.html"
-    write_report(small_result(), path)
-    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    with pytest.raises(RunError, match="the report cannot be written"):
-        write_report(small_result(), tmp_path / "missing" / "report.html")
 
 
 def test_missing_matplotlib_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

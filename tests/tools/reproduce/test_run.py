@@ -6,17 +6,25 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
+import spillover
 from spillover.model.errors import InputError
 from spillover.tools.reproduce.catalog import document_of, figures, select
 from spillover.tools.reproduce.documents import DOCUMENTS
 from spillover.tools.reproduce.figure import Effort
-from spillover.tools.reproduce.record import read_record, remove_drafts, write_whole
+from spillover.tools.reproduce.record import (
+    read_record,
+    remove_drafts,
+    sources_digest,
+    write_whole,
+)
 from spillover.tools.reproduce.run import RunOutcome, RunPlan, run_plan
-from spillover.tools.reproduce.worker import Task, drawn, reproduce
+from spillover.tools.reproduce.worker import Task, reproduce
 
 PNG = b"\x89PNG\r\n\x1a\n"
 DEFAULT = Effort(full=False)
@@ -176,12 +184,23 @@ def test_what_is_not_whole_counts_as_missing(tmp_path, line, broken):
     assert read_record("membership-2", tmp_path) is None
 
 
-def test_drawings_differ_between_light_and_dark_only(line):
-    """The same values and theme give the same bytes."""
-    light, dark = (drawn(line(), {"x": [1, 2, 3]}, dark=dark) for dark in (False, True))
-    assert light != dark
-    assert light == drawn(line(), {"x": [1, 2, 3]}, dark=False)
-    assert light.startswith(PNG)
+def test_code_that_computes_is_part_of_the_version_and_code_that_shows_is_not(tmp_path):
+    """A figure is computed again after any change of the first, and of that alone."""
+    tree = tmp_path / "spillover"
+    shutil.copytree(Path(spillover.__file__).parent, tree)
+    before = sources_digest(tree)
+    for name in ("tools/reproduce/page.py", "tools/report/page.py", "live/engine/driver.py"):
+        (tree / name).write_text("# changed")
+    assert sources_digest(tree) == before
+    digests = {before}
+    for name in ("tools/reproduce/tokens.py", "sim/tokens.py", "policy/overflow/acceptance.py"):
+        with (tree / name).open("a") as file:
+            file.write("# changed")
+        digests.add(sources_digest(tree))
+    assert len(digests) == 4
+    shutil.rmtree(tree / "core")
+    with pytest.raises(RuntimeError, match="core: no code there"):
+        sources_digest(tree)
 
 
 def test_files_are_written_whole(tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
-from spillover.tools.reproduce.log_ticks import plain_ticks
+from spillover.tools.report.log_ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import uvloop
 
@@ -21,7 +20,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
-from spillover.tools.bench.children import Child, begin_child
+from spillover.tools.processes.child import Child
 from spillover_loadgen import driver
 
 ANSWER_WITHIN_S = 30.0
@@ -93,23 +92,11 @@ class Queued:
 Job: TypeAlias = Closed | Scheduled | Held | Queued
 
 
-class LoadProcess:
-    """As a context manager: there on entry, ended on exit, and with it all its connections."""
+class LoadProcess(Child):
+    """There on entry, ended on exit, and with it all its connections."""
 
     def __init__(self) -> None:
-        self._child = Child("the load process", _work)
-
-    async def __aenter__(self) -> Self:
-        await self._child.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._child.__aexit__(kind, error, trace)
+        super().__init__("the load process", _work)
 
     async def count(self, job: Closed | Held | Queued) -> int:
         """Do the job; how many answers there were. Raises RunError if one is not as expected."""
@@ -122,13 +109,12 @@ class LoadProcess:
         return times
 
     async def _do(self, job: Job, duration_s: float) -> Any:
-        self._child.send(job)
-        return await self._child.receive(duration_s + JOB_EXTRA_S)
+        self.send(job)
+        return await self.receive(duration_s + JOB_EXTRA_S)
 
 
 def _work(connection: Connection) -> None:
     """What the process does, until the benchmark ends it."""
-    begin_child()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_Worker().do_jobs(connection))
 

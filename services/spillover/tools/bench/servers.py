@@ -21,7 +21,7 @@ import uvloop
 from spillover.apps.node.server import NodeServer
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import RunError
-from spillover.tools.bench.children import Child, begin_child
+from spillover.tools.processes.child import Child
 
 HOST = "127.0.0.1"
 READY_WITHIN_S = 30.0
@@ -78,7 +78,7 @@ Peer: TypeAlias = Bare | Relay
 @asynccontextmanager
 async def running(peer: Peer) -> AsyncIterator[Server]:
     """The peer in a process of its own. Raises RunError if it does not start."""
-    async with Child(f"the peer {type(peer).__name__}", _serve, peer) as child:
+    with Child(f"the peer {type(peer).__name__}", _serve, peer) as child:
         port = await child.receive(READY_WITHIN_S)
         yield Server(f"http://{HOST}:{port}", child.pid)
 
@@ -139,7 +139,6 @@ async def _answers(client: httpx.AsyncClient, url: str) -> bool:
 
 def _serve(peer: Peer, ready: Connection) -> None:
     """What the process does, until the benchmark ends it."""
-    begin_child()
     with (
         bind_socket(HOST, 0) as listening,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

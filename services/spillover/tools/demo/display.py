@@ -17,7 +17,7 @@ from rich.table import Table
 
 from spillover.tools.demo.model import DemoResult
 from spillover.tools.demo.speedup import SPEEDUP_FIELDS, speedups
-from spillover.tools.demo.tables import factor, milliseconds
+from spillover.tools.report.formats import factor, milliseconds
 from spillover_loadgen.terminal import open_console, say
 
 QUEUE_BAR_WIDTH = 40

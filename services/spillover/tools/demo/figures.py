@@ -1,7 +1,7 @@
 """The figures of the report, after figures 5, 6, 7 and 9 of Lai & Polak, as SVG text.
 
 Each function draws one figure for a page of the given width. Only drawing is here: numbers come
-from `series` and `speedup`, colors and fonts from `svg`.
+from `series` and `speedup`, colors and fonts from `report.drawing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from spillover.tools.demo.model import DemoResult, RunResult
 from spillover.tools.demo.series import Points, hops_of, points, shared_hop_count, system_time_of
 from spillover.tools.demo.speedup import SPEEDUP_FIELDS, speedups
-from spillover.tools.demo.svg import color, color_of, render
+from spillover.tools.report.drawing import color, svg
+from spillover.tools.report.log_ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def queue_lengths_figure(result: DemoResult, width_px: int) -> str:
         _time_axis(axes[3], result)
 
     label = "User arrival rates and queue lengths over time, one line per cluster"
-    return render(f"queues-{width_px}", label, (width_px, 760), draw)
+    return svg(f"queues-{width_px}", label, (width_px, 760), draw)
 
 
 def acceptance_figure(result: DemoResult, width_px: int) -> str:
@@ -65,7 +66,7 @@ def acceptance_figure(result: DemoResult, width_px: int) -> str:
             _time_axis(axes[-1, column], result)
 
     label = "Acceptance probability P and neighborhood acceptance probability R over time"
-    return render(f"acceptance-{width_px}", label, (width_px, 84 * rows + 40), draw)
+    return svg(f"acceptance-{width_px}", label, (width_px, 84 * rows + 40), draw)
 
 
 def system_times_figure(result: DemoResult, width_px: int) -> str:
@@ -85,7 +86,7 @@ def system_times_figure(result: DemoResult, width_px: int) -> str:
                 summary = system_time_of(run.load, cluster_id)
                 _range_line(times, index + offset, summary, color(name))
         times.set_ylim(times.get_ylim()[0] / 1.2)
-        _plain_log_ticks(times)
+        plain_ticks(times.yaxis)
         _populations_axis(times, ids)
         factors.set_title("Speed-up: isolated time divided by networked time")
         factors.axhline(1, color=color("ink"), linewidth=1)
@@ -96,7 +97,7 @@ def system_times_figure(result: DemoResult, width_px: int) -> str:
         _populations_axis(factors, ids)
 
     label = "System times by user population, isolated and networked, and the speed-up factors"
-    return render(f"times-{width_px}", label, size_px, draw)
+    return svg(f"times-{width_px}", label, size_px, draw)
 
 
 def forwards_figure(result: DemoResult, width_px: int) -> str:
@@ -111,14 +112,14 @@ def forwards_figure(result: DemoResult, width_px: int) -> str:
         floor = [0.0] * len(ids)
         for hops in range(1, drawn + 1):
             shares = [_forwarded_share(result.networked, i, hops, drawn) * 100 for i in ids]
-            fill = color_of("hops", hops)
+            fill = color(f"hops-{hops}")
             axes.bar(range(len(ids)), shares, 0.6, bottom=floor, color=fill)
             floor = [low + share for low, share in zip(floor, shares, strict=True)]
         axes.set_ylim(0, max(1.0, max(floor) * 1.08))
         _populations_axis(axes, ids)
 
     label = "Share of each population's requests that was forwarded once, twice and so on"
-    return render(f"forwards-{width_px}", label, size_px, draw)
+    return svg(f"forwards-{width_px}", label, size_px, draw)
 
 
 def _queue_points(run: RunResult, cluster_id: str) -> Points:
@@ -141,7 +142,7 @@ def _lines(
 ) -> None:
     axes.set_title(title)
     for index, series in enumerate(all_series):
-        fill = color_of("cluster", index)
+        fill = color(f"series-{index}")
         times, values = [t for t, _ in series], [v for _, v in series]
         axes.plot(times, values, color=fill, drawstyle="steps-post" if step else "default")
         if names and series:
@@ -201,14 +202,6 @@ def _range_line(axes: Axes, x: float, summary: dict[str, float | None], fill: st
     axes.plot([x - 0.08, x + 0.08], [mean, mean], color=color("ink"), linewidth=2)
 
 
-def _plain_log_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
 def _speedup_bars(
     axes: Axes, index: int, result: DemoResult, cluster_id: str, *, values_shown: bool
 ) -> None:
@@ -222,7 +215,7 @@ def _speedup_bars(
         if factor is None:
             continue
         x = index - 0.4 + (place + 0.5) * width
-        axes.bar(x, factor, width * 0.88, color=color_of("speedup", place))
+        axes.bar(x, factor, width * 0.88, color=color(f"speedup-{place}"))
         if values_shown:
             at, text = (x, factor), f"{factor:.1f}"
             axes.annotate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spillover.tools.reproduce.log_ticks import plain_ticks
+from spillover.tools.report.log_ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

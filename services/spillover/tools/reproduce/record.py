@@ -20,8 +20,9 @@ from spillover.tools.reproduce.figure import Claim, Effort
 
 _DRAFT = ".draft"
 _PACKAGES = ("matplotlib", "numba", "numpy")
-_COMPUTING = ("model", "policy", "core", "inputs", "sim", "reproduce")
-_SHOWING = ("catalog.py", "documents.py", "page.py", "page_style.py", "record.py", "run.py")
+_REPRODUCE = "tools/reproduce"
+_COMPUTING = ("model", "policy", "core", "inputs", "sim", _REPRODUCE)
+_SHOWING = ("catalog.py", "documents.py", "page.py", "record.py", "run.py")
 """Of `reproduce`: nothing in them changes what is measured."""
 
 
@@ -67,7 +68,7 @@ def versions() -> dict[str, str]:
         "spillover": spillover.__version__,
         "python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
-        "sources": _sources_digest(),
+        "sources": sources_digest(Path(spillover.__file__).parent),
     }
 
 
@@ -116,12 +117,16 @@ def remove_drafts(directory: Path, process_id: int) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sources_digest() -> str:
+def sources_digest(package: Path) -> str:
+    """Returns a short digest of the code in a tree of the package that what is measured may depend
+    on."""
     digest = hashlib.sha256()
-    package = Path(spillover.__file__).parent
-    for ring in _COMPUTING:
-        for path in sorted((package / ring).rglob("*.py")):
-            if ring != "reproduce" or path.name not in _SHOWING:
+    for part in _COMPUTING:
+        sources = sorted((package / part).rglob("*.py"))
+        if not sources:
+            raise RuntimeError(f"{part}: no code there, though figures are computed with it")
+        for path in sources:
+            if part != _REPRODUCE or path.name not in _SHOWING:
                 digest.update(path.relative_to(package).as_posix().encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -6,22 +6,17 @@ A process computes (`worker`); here they are started, fed, listened to and ended
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
+from spillover.tools.processes.child import Child
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.record import Record, read_record, remove_drafts
 from spillover.tools.reproduce.worker import Failed, Share, Task, work
-
-_END_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,49 +70,18 @@ def run_plan(plan: RunPlan, listener: Listener, outcome: RunOutcome) -> None:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process, our end of its pipe, and the figure that it is busy with."""
+    """A process, and the figure that it is busy with."""
 
-    process: SpawnProcess
-    connection: Connection
+    child: Child
     name: str | None = None
 
     @classmethod
     def start(cls) -> _Worker:
-        # Spawned, not forked: nothing of this process, its threads least of all, is copied.
-        context = multiprocessing.get_context("spawn")
-        connection, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs,), daemon=True)
-        with _interrupts_for_us_alone():
-            process.start()
-        theirs.close()
-        return cls(process, connection)
+        return cls(Child("the process that computes figures", work).start())
 
     def end(self, directory: Path) -> None:
-        self.connection.close()
-        process_id = self.process.pid
-        self.process.terminate()
-        self.process.join(_END_WITHIN_S)
-        if self.process.exitcode is None:
-            self.process.kill()
-            self.process.join()
-        self.process.close()
-        if process_id is not None:
-            remove_drafts(directory, process_id)
-
-
-@contextmanager
-def _interrupts_for_us_alone() -> Iterator[None]:
-    """Processes started within do not feel Ctrl-C, which goes to all of a terminal's: we end them.
-
-    A process inherits what its parent blocks. An interrupt that comes meanwhile is not lost.
-    """
-    # Starting it lazily, as the first process would do, unblocks what is blocked here.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.child.end()
+        remove_drafts(directory, self.child.pid)
 
 
 @contextmanager
@@ -141,7 +105,7 @@ def _feed(
     rest = iter(waiting)
     for worker in workers:
         _hand_out(plan, worker, rest, listener)
-    while busy := {worker.connection: worker for worker in workers if worker.name is not None}:
+    while busy := {one.child.connection: one for one in workers if one.name is not None}:
         for connection in wait(list(busy)):
             worker = busy[connection]  # type: ignore[index]  # the stub speaks of sockets too
             assert worker.name is not None  # noqa: S101 - it is busy
@@ -154,7 +118,7 @@ def _hand_out(plan: RunPlan, worker: _Worker, rest: Iterator[str], listener: Lis
     worker.name = next(rest, None)
     if worker.name is not None:
         listener.started(worker.name)
-        worker.connection.send(Task(worker.name, plan.effort, plan.seed, plan.directory))
+        worker.child.send(Task(worker.name, plan.effort, plan.seed, plan.directory))
 
 
 def _hear(
@@ -162,11 +126,10 @@ def _hear(
 ) -> None:
     """Take one piece of news from a worker; without a figure afterwards, it is free."""
     try:
-        news = worker.connection.recv()
+        news = worker.child.connection.recv()
     except (EOFError, ConnectionResetError):
         worker.end(plan.directory)
-        fresh = _Worker.start()
-        worker.process, worker.connection = fresh.process, fresh.connection
+        worker.child = _Worker.start().child
         news = Failed("the process that computed it died")
     if isinstance(news, Share):
         listener.progressed(name, news.done)

@@ -5,20 +5,18 @@ Which figures, and in how many processes, is decided in `run`.
 
 from __future__ import annotations
 
-import io
 import json
 import time
 import traceback
-import warnings
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from spillover.model.errors import SpilloverError
+from spillover.tools.report.drawing import png
 from spillover.tools.reproduce.catalog import figures
 from spillover.tools.reproduce.figure import Effort, Figure, OnProgress
-from spillover.tools.reproduce.page_style import drawing_style
 from spillover.tools.reproduce.record import (
     Record,
     effort_name,
@@ -28,9 +26,6 @@ from spillover.tools.reproduce.record import (
 )
 
 TELL_EVERY_S = 0.2
-
-_SIZE_INCHES = (8.0, 4.8)
-_DOTS_PER_INCH = 144
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +94,10 @@ def reproduce(task: Task, figure: Figure, tell: OnProgress) -> Record:
         values=values,
     )
     for name, dark in ((record.image, False), (record.dark_image, True)):
-        write_whole(task.directory / name, drawn(figure, values, dark=dark))
+        image = png(lambda canvas: figure.draw(values, canvas), dark=dark)
+        write_whole(task.directory / name, image)
     write_record(record, task.directory)
     return record
-
-
-def drawn(figure: Figure, values: dict[str, Any], *, dark: bool) -> bytes:
-    """The figure as PNG, in the colors of a light or a dark page."""
-    # Slow to load, and not needed to compute.
-    from matplotlib import rc_context  # noqa: PLC0415
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
-
-    target = io.BytesIO()
-    with warnings.catch_warnings(), rc_context(drawing_style(dark=dark)):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        canvas = Canvas(figsize=_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
-        FigureCanvasAgg(canvas)
-        figure.draw(values, canvas)
-        # Without the date and the version of the library: the same seed gives the same file.
-        canvas.savefig(target, format="png", metadata={"Software": None})
-    return target.getvalue()
 
 
 def _outcome(task: Task, connection: Connection) -> Finished | Failed:

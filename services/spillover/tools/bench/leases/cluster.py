@@ -14,10 +14,10 @@ from typing import Self
 import psutil
 
 from spillover.model.errors import RunError
-from spillover.tools.bench.children import Child
 from spillover.tools.bench.leases.hosts import LOCKS, HostPlan, host
 from spillover.tools.bench.leases.ownership import Ownership, Report, replayed
 from spillover.tools.bench.leases.readings import descendants, see_off
+from spillover.tools.processes.child import Child
 
 READY_WITHIN_S = 60.0
 SILENT_WITHIN_S = 60.0
@@ -64,7 +64,7 @@ class Cluster:
         try:
             for number, plan in enumerate(self._plans):
                 child = Child(f"host {number} of the members", host, plan)
-                self._children.append(await self._stack.enter_async_context(child))
+                self._children.append(self._stack.enter_context(child))
             for child in self._children:
                 await child.receive(READY_WITHIN_S)
         except BaseException:

@@ -22,7 +22,6 @@ import uvloop
 from spillover.live.leases.shell import LeaseGroup
 from spillover.live.redis.connection import open_client
 from spillover.model.errors import RunError, SpilloverError
-from spillover.tools.bench.children import begin_child
 from spillover.tools.bench.leases.ownership import Report
 from spillover.tools.bench.leases.settings import TIMES
 
@@ -53,7 +52,6 @@ class HostPlan:
 def host(plan: HostPlan, connection: Connection) -> None:
     """What the process does, until the benchmark ends it: says that it is ready, begins when told
     to, and then says again and again what has begun and ended."""
-    begin_child()
     logging.disable(logging.CRITICAL)  # what goes wrong is counted, not told
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

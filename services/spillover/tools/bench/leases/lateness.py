@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from spillover.model.errors import RunError
 from spillover.model.statistics import percentile
-from spillover.tools.bench.children import Child
 from spillover.tools.bench.leases.renewing import (
     HANDLERS,
     HELD,
@@ -24,6 +23,7 @@ from spillover.tools.bench.leases.renewing import (
 from spillover.tools.bench.leases.server import own_redis
 from spillover.tools.bench.leases.settings import hold_against
 from spillover.tools.bench.model import Figure, Side, Stage
+from spillover.tools.processes.child import Child
 
 if TYPE_CHECKING:
     from spillover.tools.bench.session import Session
@@ -73,13 +73,13 @@ async def under_load(plan: LoadedPlan, cores: int) -> list[Loaded]:
         children = []
         for number in range(cores):
             child = Child(f"loaded process {number}", hold_under_load, plan)
-            children.append(await stack.enter_async_context(child))
+            children.append(stack.enter_context(child))
         for child in children:
             await child.receive(READY_WITHIN_S)
         for child in children:
             await child.receive(READY_WITHIN_S)
         for number in range(cores):
-            spinner = await stack.enter_async_context(Child(f"spinner {number}", spin))
+            spinner = stack.enter_context(Child(f"spinner {number}", spin))
             await spinner.receive(READY_WITHIN_S)
         for child in children:
             child.send(None)

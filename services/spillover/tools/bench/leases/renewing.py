@@ -27,7 +27,6 @@ from spillover.live.leases.renewal.renewer import LeaseRenewer
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.errors import PeerError, RunError, SpilloverError
-from spillover.tools.bench.children import begin_child
 from spillover.tools.bench.leases.server import new_group
 from spillover.tools.bench.leases.settings import TIMES
 
@@ -67,7 +66,6 @@ class Loaded:
 
 def hold_under_load(plan: LoadedPlan, connection: Connection) -> None:
     """What the process does: says that it is ready, waits for a word, and tells of `Loaded`."""
-    begin_child()
     logging.disable(logging.CRITICAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -80,7 +78,6 @@ def hold_under_load(plan: LoadedPlan, connection: Connection) -> None:
 
 def spin(connection: Connection) -> None:
     """A process that only takes time of a core, until the benchmark ends it."""
-    begin_child()
     connection.send(None)
     while True:
         pass

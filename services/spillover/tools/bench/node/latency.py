@@ -66,7 +66,7 @@ async def measure_latency(session: Session) -> None:
         answer = await answer_of(nodes["a"], request_body(SERVICE_MS, 64))
         peer = Bare(answer=answer, sleep_s=SERVICE_MS / 1e3)
         bare = await stack.enter_async_context(running(peer))
-        load = await stack.enter_async_context(LoadProcess())
+        load = stack.enter_context(LoadProcess())
 
         lags_ms: list[float] = []
 

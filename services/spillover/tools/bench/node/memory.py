@@ -48,7 +48,7 @@ async def measure_asynchronous(session: Session) -> None:
             if not await answers_later(node, request_body(0, PAYLOAD_BYTES)):
                 session.note(f"{ASYNC_CASE}: left out, the node does no asynchronous requests")
                 return
-            load = await stack.enter_async_context(LoadProcess())
+            load = stack.enter_context(LoadProcess())
             job = Queued(url=node.url, body=body, requests=requests)
             await load.count(job)
             before = resident_bytes(node.pid)
@@ -87,7 +87,7 @@ async def _busy_node(session: Session, stack: AsyncExitStack) -> Server:
     topology = topology_of([cluster("a", servers=1, queue_limit=QUEUE_LIMIT)])
     nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
     node = nodes["a"]
-    occupier = await stack.enter_async_context(LoadProcess())
+    occupier = stack.enter_context(LoadProcess())
     body = request_body(FOREVER_MS, PAYLOAD_BYTES)
     await occupier.count(Held(url=node.url, body=body, requests=1))
     await until_state(node, busy=1)
@@ -96,7 +96,7 @@ async def _busy_node(session: Session, stack: AsyncExitStack) -> Server:
 
 async def _held_bytes(stack: AsyncExitStack, server: Server, requests: int) -> float:
     """By how much the process grows for each request, from `requests` of them to twice as many."""
-    load = await stack.enter_async_context(LoadProcess())
+    load = stack.enter_context(LoadProcess())
     job = Held(url=server.url, body=request_body(0, PAYLOAD_BYTES), requests=requests)
     await load.count(job)
     await until_state(server, queue_length=requests)

@@ -93,7 +93,7 @@ async def measure_local(session: Session) -> None:
         answer = await answer_of(node, request_body(0, KIB))
         bare = await stack.enter_async_context(running(Bare(answer=answer)))
         reading = await stack.enter_async_context(running(Bare(answer=answer, reads_json=True)))
-        asker = _Asker(session, await stack.enter_async_context(LoadProcess()))
+        asker = _Asker(session, stack.enter_context(LoadProcess()))
         for case, job in jobs.items():
             if session.wants(case):
                 ours = await asker.side("node", node, job)
@@ -115,7 +115,7 @@ async def measure_forwarded(session: Session) -> None:
     )
     async with AsyncExitStack() as stack:
         nodes = await stack.enter_async_context(running_nodes(topology, session.plan.seed))
-        occupier = await stack.enter_async_context(LoadProcess())
+        occupier = stack.enter_context(LoadProcess())
         body = request_body(FOREVER_MS, 256)
         await occupier.count(Held(url=nodes["a"].url, body=body, requests=BUSY_SERVERS))
         await until_state(nodes["a"], busy=BUSY_SERVERS)
@@ -130,7 +130,7 @@ async def measure_forwarded(session: Session) -> None:
             peers[HAPROXY] = await stack.enter_async_context(haproxy(upstream.url))
         else:
             session.note("HAProxy is not installed: no row beside it")
-        asker = _Asker(session, await stack.enter_async_context(LoadProcess()))
+        asker = _Asker(session, stack.enter_context(LoadProcess()))
         await _compare_relays(session, asker, nodes["a"], peers)
 
 

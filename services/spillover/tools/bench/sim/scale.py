@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from spillover.model.errors import RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.tools.bench.children import Child, begin_child
 from spillover.tools.bench.model import Row, Stage
+from spillover.tools.processes.child import Child
 
 if TYPE_CHECKING:
     from spillover.tools.bench.session import Session
@@ -70,7 +70,7 @@ async def measure_large(session: Session) -> None:
     walls_s, peaks_mb = [], []
     for run in range(session.plan.runs):
         session.say_run(QUICK[WALL] if quick else WALL, run)
-        async with Child("the large run", run_large, requests, session.plan.seed) as child:
+        with Child("the large run", run_large, requests, session.plan.seed) as child:
             wall_s, peak_mb = await child.receive(CHILD_WITHIN_S)
         walls_s.append(wall_s)
         peaks_mb.append(peak_mb)
@@ -96,7 +96,6 @@ def large_rows(
 
 def run_large(requests: int, seed: int, connection: Connection) -> None:
     """In a process of its own: tells the wall time in s and the peak of its memory in MB."""
-    begin_child()
     try:
         from spillover.sim.fast.overflow.arrivals import arrays_of, poisson_arrays  # noqa: PLC0415
         from spillover.sim.fast.overflow.run import run_fast  # noqa: PLC0415

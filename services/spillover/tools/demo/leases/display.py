@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from spillover.tools.demo.leases.model import TOLD_CAUSES, LeaseDemoResult
+from spillover.tools.demo.leases.model import LeaseDemoResult
 from spillover.tools.demo.leases.plan import LeasePlan
 from spillover_loadgen.terminal import open_console, say
 
@@ -149,21 +149,9 @@ def closing_table(result: LeaseDemoResult) -> Table:
     table.add_column("event")
     for title in ("streams moved", "stood still, longest", "median", "nothing applied, longest"):
         table.add_column(title, justify="right")
-    for cause in TOLD_CAUSES:
-        told = result.standstills_ms(cause)
-        mark = next((mark for mark in result.marks if mark.kind == cause), None)
-        name = f"{mark.node} {cause}" if mark is not None else cause
-        table.add_row(name, str(told["count"]), *(_seconds(told[field]) for field in FIELDS))
+    for name, told in result.standstill_rows():
+        table.add_row(name, *told)
     return table
-
-
-FIELDS = ("max", "median", "applied_gap_max")
-
-
-def _seconds(length_ms: float | None) -> str:
-    if length_ms is None:
-        return "\N{EN DASH}"
-    return f"{length_ms:.0f} ms" if length_ms < 1000.0 else f"{length_ms / 1000.0:.2f} s"
 
 
 def _progress(console: Console) -> Progress:

@@ -8,19 +8,16 @@ each stream holds 0, 1, 2, ... in order.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 
 from spillover.live.leases.streams.writer import StreamWriter
-from spillover.live.process.parent_death import end_with_parent
 from spillover.model.errors import RunError, SpilloverError
+from spillover.tools.processes.child import Child
 
 WRITERS_MAX = 4
 BLOCK = 1_000
@@ -28,8 +25,6 @@ BLOCK = 1_000
 
 TICK_S = 0.05
 """How often the feeding process appends what is due."""
-
-END_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,83 +58,33 @@ async def write(
 
     Raises RunError if one fails. Cancelling ends the processes.
     """
-    writing = [_Writing(portion, lambda: on_progress(total())) for portion in portions]
+    written = [0] * len(portions)
 
-    def total() -> int:
-        return sum(one.written for one in writing)
+    async def listen(number: int, child: Child) -> None:
+        while (told := await child.receive()) is not None:
+            written[number] = told
+            on_progress(sum(written))
 
-    try:
-        for one in writing:
-            one.start()
+    async with AsyncExitStack() as stack:
+        name = "a process that writes records"
+        children = [stack.enter_context(Child(name, _run, portion)) for portion in portions]
         if start is not None:
             await start.wait()
-        for one in writing:
-            one.begin()
-        for one in writing:
-            await one.done
-    finally:
-        for one in writing:
-            one.end()
+        for child in children:
+            child.send(None)
+        listening = [asyncio.create_task(listen(*one)) for one in enumerate(children)]
+        stack.push_async_callback(_cancel, listening)
+        await asyncio.gather(*listening)
 
 
-class _Writing:
-    """One process that writes, and what it has told."""
-
-    def __init__(self, portion: Portion, on_progress: Callable[[], None]) -> None:
-        self.written = 0
-        self._portion = portion
-        self._on_progress = on_progress
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-        self._process: BaseProcess | None = None
-        self._here: Connection | None = None
-
-    def start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_run, args=(self._portion, there), daemon=True)
-        self._process.start()
-        there.close()
-        self._loop.add_reader(self._here.fileno(), self._on_readable)
-
-    def begin(self) -> None:
-        """What stands before the first record is done: write."""
-        if self._here is not None:
-            with suppress(OSError):  # it has died, and is told so
-                self._here.send(None)
-
-    def end(self) -> None:
-        if self._here is not None:
-            self._loop.remove_reader(self._here.fileno())
-            self._here.close()
-        if self._process is not None:
-            self._process.terminate()
-            self._process.join(END_WITHIN_S)
-            if self._process.is_alive():
-                self._process.kill()
-        self.done.cancel()
-
-    def _on_readable(self) -> None:
-        if self._here is None or self.done.done():
-            return
-        try:
-            told = self._here.recv()
-        except (EOFError, OSError):
-            self.done.set_exception(RunError("a process that writes records died"))
-            return
-        if isinstance(told, int):
-            self.written = told
-            self._on_progress()
-        elif told is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(RunError(f"records could not be written: {told}"))
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _run(portion: Portion, connection: Connection) -> None:
     """What the process does, until it is done or the demo has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
     connection.recv()
     try:
         with StreamWriter(
@@ -152,7 +97,7 @@ def _run(portion: Portion, connection: Connection) -> None:
         connection.send(writer.appended)
         connection.send(None)
     except SpilloverError as error:
-        connection.send(str(error))
+        connection.send(RunError(f"records could not be written: {error}"))
 
 
 def _fill(portion: Portion, writer: StreamWriter, connection: Connection) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from spillover.tools.demo.leases.checking import StreamCheck
 from spillover.tools.demo.leases.late_writes import LateWrites
-from spillover.tools.demo.leases.ownership import START, Mark, OwnershipStory, Standstill
+from spillover.tools.demo.leases.ownership import START, Mark, OwnershipStory
 from spillover.tools.demo.leases.plan import FROZEN, JOINED, KILLED, RESUMED, LeasePlan
 from spillover.tools.demo.leases.watching import Look
+from spillover.tools.report.formats import duration
 
 TOLD_CAUSES = (KILLED, FROZEN, RESUMED, JOINED)
 """Of standstills: what the demo has brought about."""
@@ -111,6 +112,16 @@ class LeaseDemoResult:
             "applied_gap_max": max(gaps_ms, default=None),
         }
 
+    def standstill_rows(self) -> list[tuple[str, list[str]]]:
+        """In words, by cause: what happened, the number of streams that moved, and three times."""
+        rows = []
+        for cause in TOLD_CAUSES:
+            told = self.standstills_ms(cause)
+            names = [f"{mark.node} {cause}" for mark in self.marks if mark.kind == cause]
+            lengths = [duration(told[field]) for field in ("max", "median", "applied_gap_max")]
+            rows.append(((names or [cause])[0], [str(told["count"]), *lengths]))
+        return rows
+
     def told_end(self) -> list[str]:
         """The verdict, in lines: for people."""
         late = self.late_writes
@@ -163,11 +174,6 @@ class LeaseDemoResult:
             "redis_version": self.redis_version,
             "report": report,
         }
-
-
-def longest(standstills: list[Standstill]) -> float | None:
-    """In s; None if there were none."""
-    return max((one.length_s for one in standstills), default=None)
 
 
 def _ms(length_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Processes of ours that a benchmark starts: talked to over a pipe, and never left behind."""
+"""Processes of ours that a tool starts: talked to over a pipe, and never left behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import multiprocessing
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,69 +25,99 @@ class Child:
     messages."""
 
     def __init__(self, name: str, target: Callable[..., None], *args: object) -> None:
+        # Spawned, not forked: nothing of this process, its threads least of all, is copied.
         context = multiprocessing.get_context("spawn")
         self._name = name
-        self._here, self._there = context.Pipe()
-        self._process = context.Process(target=target, args=(*args, self._there), daemon=True)
+        self.connection, self._there = context.Pipe()
+        self._process = context.Process(
+            target=_begin, args=(target, *args, self._there), daemon=True
+        )
+        self._pid: int | None = None
 
     @property
     def pid(self) -> int:
-        if self._process.pid is None:
+        if self._pid is None:
             raise RunError(f"{self._name} was not started")
-        return self._process.pid
+        return self._pid
 
-    async def __aenter__(self) -> Self:
-        self._process.start()
-        self._there.close()
-        return self
+    def __enter__(self) -> Self:
+        return self.start()
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def start(self) -> Self:
+        with _interrupts_for_us_alone():
+            self._process.start()
+        self._pid = self._process.pid
+        self._there.close()
+        return self
+
+    def end(self) -> None:
         self._process.terminate()
         self._process.join(END_WITHIN_S)
-        if self._process.is_alive():
+        if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
-        self._here.close()
+        self._process.close()
+        self.connection.close()
 
     def send(self, value: object) -> None:
         """Hand it a value. Raises RunError if it is gone."""
         try:
-            self._here.send(value)
+            self.connection.send(value)
         except OSError:
             raise RunError(f"{self._name} died") from None
 
-    async def receive(self, within_s: float) -> Any:
+    async def receive(self, within_s: float | None = None) -> Any:
         """The next value from it. Raises RunError if it dies or takes longer, and if the value is
         one."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
-        loop.add_reader(self._here.fileno(), readable.set)
+        loop.add_reader(self.connection.fileno(), readable.set)
         try:
             async with asyncio.timeout(within_s):
                 await readable.wait()
-            value = self._here.recv()
+            value = self.connection.recv()
         except TimeoutError:
             raise RunError(f"{self._name} said nothing for {within_s:.0f} s") from None
         except (EOFError, OSError):
             raise RunError(f"{self._name} died") from None
         finally:
-            loop.remove_reader(self._here.fileno())
+            loop.remove_reader(self.connection.fileno())
         if isinstance(value, RunError):
             raise value
         return value
 
 
-def begin_child() -> None:
-    """What every target does first: leave Ctrl-C to the benchmark, end when it does however that
-    ends, and be allowed thousands of connections."""
+@contextmanager
+def _interrupts_for_us_alone() -> Iterator[None]:
+    """Processes started within do not feel Ctrl-C, which goes to all of a terminal's: we end them.
+
+    A process inherits what its parent blocks. An interrupt that comes meanwhile is not lost.
+    """
+    # Starting it lazily, as the first process would do, unblocks what is blocked here.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(target: Callable[..., None], *args: object) -> None:
+    """What each process does first: leave Ctrl-C to the tool, end when it does however that ends,
+    and be allowed thousands of connections."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target(*args)
