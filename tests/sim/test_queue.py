@@ -161,6 +161,7 @@ def busy_for(process, cpu_s):
             process.wait(0.02)
 
 
+@pytest.mark.processes
 def test_ctrl_c_is_heard_at_once():
     """In a run of minutes, of which the first is warm-up."""
     command = [sys.executable, "-c", LONG_RUN]

@@ -12,6 +12,8 @@ import pytest
 
 from spillover.policy.overflow import choosers
 
+pytestmark = pytest.mark.processes
+
 TOY = """
 from spillover.policy.overflow.base import KEEP
 

@@ -16,6 +16,8 @@ import pytest
 from spillover.model.errors import RunError
 from spillover.tools.processes.child import Child
 
+pytestmark = pytest.mark.processes
+
 WITHIN_S = 30.0
 PARENT = """
 import sys

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from spillover.tools.reproduce.log_ticks import plain_ticks
+from spillover.tools.report.log_ticks import plain_ticks
 
 
 @pytest.mark.parametrize(
