@@ -17,10 +17,13 @@ async def turn(for_s=TURN_S):
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     if for_s:
-        loop.call_later(for_s, future.set_result, None)
+        rings = loop.call_later(for_s, future.set_result, None)
     else:
-        loop.call_soon(future.set_result, None)
-    await future
+        rings = loop.call_soon(future.set_result, None)
+    try:
+        await future
+    finally:
+        rings.cancel()
 
 
 async def until(condition, limit_s=LIMIT_S, what="", *, every_s=TURN_S):

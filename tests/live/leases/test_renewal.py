@@ -1,6 +1,6 @@
 """Renewal by a process of its own, on a real Redis: what is kept, lost, wanted, hung and told.
 
-What a fault does to it is in test_lease_renewal_faults.py, where the member is a process, too.
+What a fault does to it is in test_renewal_faults.py, where the member is a process, too.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ class Group:
 
     def renewer(self, node: str) -> int | None:
         """The pid of the process that renews for it."""
-        command = ["pgrep", "-P", str(self.members[node].process.pid), "-f", "lease_renewal"]
+        command = ["pgrep", "-P", str(self.members[node].process.pid), "-f", "leases.renewal"]
         found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
         return int(found[0]) if found else None
 

@@ -97,7 +97,7 @@ class BlogMachine:
 
 
 class UnwatchedLeases:
-    """In the place of `lease_renewal.renewer`: leases that last until they are given back."""
+    """In the place of `renewal.renewer`: leases that last until they are given back."""
 
     kind = "none"
 

@@ -41,7 +41,7 @@ class Machine(Protocol):
 
 
 class Leases(Protocol):
-    """What keeps the leases of a member; see `lease_renewal.renewer`."""
+    """What keeps the leases of a member; see `renewal.renewer`."""
 
     @property
     def kind(self) -> str: ...

@@ -30,8 +30,9 @@ CONNECTIONS_MAX = 8
 
 
 URL_OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_cert_reqs")
-"""What may stand behind a `?` of an address: what renewals (`lease_renewal.settings`), which do
-without the library, know as well. Others would hold for some connections only, or for none."""
+"""What may stand behind a `?` of an address: what renewals (`live.leases.renewal.settings`), which
+do without the library, know as well. Others would hold for some connections only, or for none.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Stop(Protocol):
 
 
 class Holder(Protocol):
-    """What is needed of `lease_renewal.lease.Lease`."""
+    """What is needed of `renewal.lease.Lease`."""
 
     def check(self) -> None:
         """Raise Fenced if the holder may act no more."""
