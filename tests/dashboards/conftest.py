@@ -226,7 +226,8 @@ class World:
         self.n1 = self._member("n1", ports["n1"])
         until(lambda: ask(SHARED), what="members share the partitions")
         until(
-            lambda: (ask("sum(rate(spillover_requests_total[5s]))") or 0) > LOAD_PER_S / 2, "load"
+            lambda: (ask("sum(rate(spillover_requests_total[5s]))") or 0) > LOAD_PER_S / 2,
+            what="load",
         )
         until(lambda: (ask("min(count_over_time(up[1m]))") or 0) > 10, what="some scrapes of all")
 

@@ -88,8 +88,8 @@ class Demo:
         return {p: c for p, c in self.seen.items() if p in table and table[p][1] == c}
 
     def nothing_left(self):
-        until(lambda: not self.left(), 10.0)
-        until(lambda: not list(self.temporary.iterdir()), 10.0)
+        until(lambda: not self.left(), limit_s=10.0)
+        until(lambda: not list(self.temporary.iterdir()), limit_s=10.0)
 
     def clean_up(self):
         self.look()
