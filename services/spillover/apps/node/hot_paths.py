@@ -31,7 +31,7 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.overflow import wire
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.model.request import DONE, Answer, Refusal, Request
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -263,7 +263,7 @@ class HotPaths:
             return
         if not entry.fetched:
             self._home_requests.fetch(entry)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is DONE:
             name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
             if lines:  # one of several who are given it
                 body = self._encoded.body(answer, partial(answer_body, entry.name, answer))

@@ -44,9 +44,9 @@ from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.settings import NodeSettings
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.policy.overflow.base import KEEP
 
 OFFERS_MAX = 16
@@ -147,7 +147,7 @@ class NodeMachine(NodeFacts):
         have.
         """
         visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is VisitState.QUEUED and ref not in self._doubtful
+        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
         self._handlers[type(event)](event, now_s)
@@ -228,7 +228,7 @@ class NodeMachine(NodeFacts):
         settings, working, away = self.settings, self.servers.working, self.register.away
         degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
         # At a drain the visit stands in the queue: it does not wait for itself.
-        waiting = len(self.queue) - (visit.state is VisitState.QUEUED)
+        waiting = len(self.queue) - (visit.state is QUEUED)
         return self.decider.choose(
             visit,
             waiting,
@@ -250,7 +250,7 @@ class NodeMachine(NodeFacts):
             else:
                 self.register.enqueue(visit, now_s)
             return
-        self.register.enter(visit, VisitState.AWAY, now_s)
+        self.register.enter(visit, AWAY, now_s)
         visit.target = choice
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
@@ -290,25 +290,26 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.EXPIRED, now_s)
             return
         self.servers.free -= 1
-        self.register.enter(visit, VisitState.RUNNING, now_s)
+        self.register.enter(visit, RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         servers, decider, outcome = self.servers, self.decider, event.outcome
         visit = self._vacate(event.ref) if servers.stuck else self.register.visits[event.ref]
-        if outcome is Outcome.FAILED:
+        if outcome is DONE:
+            servers.free += 1
+            servers.refusals = 0
+        elif outcome is FAILED:
             self._free_server(now_s, decider.service_s - event.service_s)
         else:
             servers.free += 1
-        if outcome is Outcome.DONE:
-            servers.refusals = 0
         if visit is not None:
             self._finish(visit, event, now_s)
-            if not self.health.is_calm or outcome is Outcome.FAILED:
+            if not self.health.is_calm or outcome is FAILED:
                 self._learn_from(visit, outcome, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
-        if outcome is Outcome.DONE or event.service_s > decider.service_s:
+        if outcome is DONE or event.service_s > decider.service_s:
             decider.served(event.service_s)
         self._serve_queue(now_s)
 
@@ -356,7 +357,7 @@ class NodeMachine(NodeFacts):
         """Work has ended here, in one way or another."""
         if outcome in EVIDENCE:
             self.servers.refusals = 0
-            self._learn(visit, now_s, failed=outcome is Outcome.FAILED)
+            self._learn(visit, now_s, failed=outcome is FAILED)
 
     def _learn(
         self,
@@ -398,12 +399,16 @@ class NodeMachine(NodeFacts):
         outcome = event.outcome
         if now_s + delivery_s > visit.deadline_s:
             outcome, delivery_s = Outcome.EXPIRED, 0.0
-        answer = visit.answer(outcome, self.settings.cluster, event.problem)
-        answer.service_s = event.service_s
-        answer.network_s += delivery_s
-        if outcome is Outcome.DONE:
-            answer.result = event.result
-        else:
+        answer = Answer(
+            outcome,
+            (*visit.request.path, self.settings.cluster),
+            event.result if outcome is DONE else None,
+            event.problem,
+            visit.queued_s,
+            visit.network_s + delivery_s,
+            event.service_s,
+        )
+        if outcome is not DONE:
             answer.upstream_status = event.upstream_status
             answer.upstream_body = event.upstream_body
             answer.retry_after_s = event.retry_after_s
@@ -424,7 +429,7 @@ class NodeMachine(NodeFacts):
     def _away(self, ref: int) -> Visit | None:
         """The visit, if it is still away: what came back may have been given up before."""
         visit = self.register.visits.get(ref)
-        return visit if visit is not None and visit.state is VisitState.AWAY else None
+        return visit if visit is not None and visit.state is AWAY else None
 
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
@@ -433,7 +438,7 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
-            failed = answer.outcome is Outcome.FAILED
+            failed = answer.outcome is FAILED
             tells = visit.is_home and (failed or self.health.elsewhere)
             if tells and answer.outcome in EVIDENCE:
                 self._learn_of_elsewhere(now_s, failed=failed)
@@ -465,10 +470,10 @@ class NodeMachine(NodeFacts):
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
             self.register.unqueue(visit, now_s)
-        elif visit.state is VisitState.RUNNING:
+        elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
-        elif visit.state is VisitState.AWAY:
+        elif visit.state is AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
@@ -491,7 +496,7 @@ class NodeMachine(NodeFacts):
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
         if (visit := self.register.visits.get(event.ref)) is None:
             return
-        if visit.state is not VisitState.AWAY:
+        if visit.state is not AWAY:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True

@@ -10,7 +10,7 @@ from spillover.core.fifo import Fifo
 from spillover.core.overflow.deadlines import Deadlines
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
 from spillover.core.overflow.ledger import Ledger
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import ARRIVED, AWAY, QUEUED, Visit, VisitState
 from spillover.model.request import Outcome
 
 
@@ -37,15 +37,16 @@ class Register:
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
         """Change the state, and the ledger with it."""
-        self.leave(visit)
+        if visit.state is not ARRIVED:
+            self.leave(visit)
         visit.state = state
         visit.since_s = now_s
-        if state is VisitState.AWAY:
+        if state is AWAY:
             self.away += 1
         self.ledger.enter(state, visit.is_home)
 
     def enqueue(self, visit: Visit, now_s: float) -> None:
-        self.enter(visit, VisitState.QUEUED, now_s)
+        self.enter(visit, QUEUED, now_s)
         visit.place = self.queue.append(visit)
 
     def unqueue(self, visit: Visit, now_s: float) -> None:
@@ -63,12 +64,12 @@ class Register:
 
     def leave(self, visit: Visit) -> None:
         """It is nowhere for as long as an event is handled."""
-        if visit.state is VisitState.ARRIVED:
+        if visit.state is ARRIVED:
             return
-        if visit.state is VisitState.AWAY:
+        if visit.state is AWAY:
             self.away -= 1
         self.ledger.leave(visit.state, visit.is_home)
-        visit.state = VisitState.ARRIVED
+        visit.state = ARRIVED
 
     def give_back(self, visit: Visit) -> None:
         """A neighbor's request is its own again."""
