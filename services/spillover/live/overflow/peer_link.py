@@ -119,7 +119,6 @@ class PeerLink:
         self._cancels_waiting: deque[int] = deque()
         self._malformed = False
         self._interpreters: dict[type, Callable[[Any], None]] = {
-            link.Send: self._send,
             link.LetGo: self._let_go,
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
@@ -163,8 +162,10 @@ class PeerLink:
     # --- what the cluster says ----------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        self._ways[command.ref] = _Way(command, time.monotonic())
-        self._obey(link.HandedOver(command.ref))
+        ref = command.ref
+        way = self._ways[ref] = _Way(command, time.monotonic())
+        self._machine.hand_over(ref)
+        way.parcel = self._emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
     def recall(self, ref: int) -> None:
         """Cancel a forward whose answer nobody waits for."""
@@ -179,11 +180,6 @@ class PeerLink:
     def _obey(self, event: Any) -> None:
         for command in self._machine.handle(event):
             self._interpreters[type(command)](command)
-
-    def _send(self, command: link.Send) -> None:
-        way = self._ways[command.ref]
-        lose = partial(self._obey, link.Broken(command.ref))
-        way.parcel = self._emulated_link.send(partial(self._leave, way), lose)
 
     def _let_go(self, command: link.LetGo) -> None:
         way = self._ways[command.ref]
@@ -208,9 +204,12 @@ class PeerLink:
 
     # --- requests -----------------------------------------------------------------------------
 
+    def _lose(self, ref: int) -> None:
+        self._obey(link.Broken(ref))
+
     def _leave(self, way: _Way) -> None:
         command = way.command
-        self._machine.handle(link.Left(command.ref))
+        self._machine.left(command.ref)
         remaining_s = command.deadline_s - time.monotonic()
         body = wire.encode_forward(command.request, self._agreement.caller, remaining_s)
         came_back = partial(self._came_back, way)
@@ -223,7 +222,13 @@ class PeerLink:
         if not self._machine.awaits(ref):
             return
         if isinstance(came_to, Response):
-            self._obey(self._read(ref, way.decided_s, came_to))
+            told = self._read(ref, way.decided_s, came_to)
+            if type(told) is not ev.ForwardAnswered:
+                self._obey(told)
+            elif self._machine.answered(ref):
+                del self._ways[ref]
+                self._on_forward(link.ANSWERED)
+                self._feed(told)
         elif isinstance(came_to, NotDelivered):
             self._obey(link.Refused(ref))
         else:
@@ -232,7 +237,7 @@ class PeerLink:
 
     def _read(
         self, ref: int, decided_s: float, response: Response
-    ) -> link.Refused | link.Broken | link.Answered:
+    ) -> link.Refused | link.Broken | ev.ForwardAnswered:
         if response.status in REFUSAL_STATUSES:
             return link.Refused(ref)
         if response.status != 200:
@@ -245,7 +250,7 @@ class PeerLink:
         round_trip_s = max(0.0, response.received_s - response.sent_s - stay.held_s)
         leg_s = (response.sent_s - decided_s) + round_trip_s / 2 + stay.reading_s
         return_leg_s = stay.answer_delay_s + round_trip_s / 2
-        return link.Answered(ref, ev.ForwardAnswered(ref, answer, leg_s, return_leg_s))
+        return ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
 
     # --- cancels ------------------------------------------------------------------------------
 
