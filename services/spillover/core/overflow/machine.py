@@ -442,7 +442,8 @@ class NodeMachine(NodeFacts):
             tells = visit.is_home and (failed or self.health.elsewhere)
             if tells and answer.outcome in EVIDENCE:
                 self._learn_of_elsewhere(now_s, failed=failed)
-            self._offer_again(visit.target, now_s, 1)
+            if self.queue:
+                self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:

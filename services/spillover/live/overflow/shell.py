@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -333,7 +334,7 @@ class NodeShell:
             moving=self.moving,
             random=self._link_random,
             feed=self.feed,
-            on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
+            on_forward=partial(self.metrics.forwarded, cluster),
         )
 
 

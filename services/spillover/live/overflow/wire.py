@@ -16,6 +16,7 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadReport
 from spillover.model.request import (
+    DONE,
     NAME_LENGTH_MAX,
     TYPE_LENGTH_MAX,
     Answer,
@@ -259,18 +260,21 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
     message = _decoded(_decode_answer, body)
     answer = Answer(
-        outcome=Outcome.REJECTED if message.rejected else message.outcome,
-        path=message.path,
-        result=message.result,
-        problem=message.problem,
-        queued_s=message.queued_ms / 1e3,
-        network_s=message.network_ms / 1e3,
-        service_s=message.service_ms / 1e3,
-        return_s=message.return_ms / 1e3,
-        upstream_status=message.upstream_status,
-        upstream_body=None if message.upstream_body == NOTHING else message.upstream_body,
-        retry_after_s=None if message.retry_after_ms is None else message.retry_after_ms / 1e3,
+        Outcome.REJECTED if message.rejected else message.outcome,
+        message.path,
+        message.result,
+        message.problem,
+        message.queued_ms / 1e3,
+        message.network_ms / 1e3,
+        message.service_ms / 1e3,
+        message.return_ms / 1e3,
     )
+    if message.outcome is not DONE:
+        answer.upstream_status = message.upstream_status
+        if message.upstream_body != NOTHING:
+            answer.upstream_body = message.upstream_body
+        if message.retry_after_ms is not None:
+            answer.retry_after_s = message.retry_after_ms / 1e3
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
 
