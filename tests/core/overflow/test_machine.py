@@ -165,7 +165,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
 
     def cool(self, service_s, *, failed, pause_s=0.0):
-        rest_s = max(self.machine.decider.service_s, pause_s) - service_s
+        rest_s = max(self.machine.servers.service_s, pause_s) - service_s
         if failed and rest_s > 0:
             self.cooling_s.append(self.now_s + rest_s)
 

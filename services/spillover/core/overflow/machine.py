@@ -40,9 +40,10 @@ from spillover.core.overflow.history import (
     Note,
 )
 from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
-from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.ids import ClusterId
@@ -69,7 +70,8 @@ REST_S_MAX = 60.0
 
 
 class NodeMachine(NodeFacts):
-    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order."""
+    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order. `servers` are
+    as many as the settings say, all alike, unless others are given."""
 
     def __init__(
         self,
@@ -77,11 +79,13 @@ class NodeMachine(NodeFacts):
         neighbors: Sequence[tuple[ClusterId, float]],
         random: Random,
         now_s: float,
+        servers: ServerPool | None = None,
     ) -> None:
         self.settings = settings
-        self.servers = Servers(settings.servers)
+        if servers is None:
+            servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
+        self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
-        self.queue = self.register.queue
         self.neighbors = Neighbors(
             settings.cluster,
             [cluster for cluster, _ in neighbors],
@@ -89,18 +93,12 @@ class NodeMachine(NodeFacts):
             HEARTBEAT_S,
         )
         self.decider = Decider(
-            settings.policy,
-            self.neighbors,
-            random,
-            service_s=settings.service_s,
-            records_max=settings.records_max,
+            settings.policy, self.neighbors, random, records_max=settings.records_max
         )
         self.health = Health()
         self.admission = Admission(
             settings,
-            self.queue,
             self.servers,
-            self.decider,
             health=self.health,
             neighbors=self.neighbors,
             held=self.held,
@@ -165,7 +163,9 @@ class NodeMachine(NodeFacts):
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready and (not self.health.degraded or self._starts_here(visit, now_s)):
+        elif self.servers.may_start(visit) and (
+            not self.health.degraded or self._starts_here(visit, now_s)
+        ):
             self._accept(visit)
             self._start_at_once(visit, now_s)
         else:
@@ -207,7 +207,7 @@ class NodeMachine(NodeFacts):
         elif visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
         elif (
-            self.servers.ready
+            self.servers.may_start(visit)
             and not undone
             and (not self.health.degraded or self._starts_here(visit, now_s))
         ):
@@ -225,30 +225,28 @@ class NodeMachine(NodeFacts):
     def _choose(
         self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
     ) -> int:
-        settings, working, away = self.settings, self.servers.working, self.register.away
-        degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
-        # At a drain the visit stands in the queue: it does not wait for itself.
-        waiting = len(self.queue) - (visit.state is VisitState.QUEUED)
+        settings, away = self.settings, self.register.away
+        may_keep = may_keep and objection is None and not self.admission.elsewhere_first
+        own = self.servers.own_load(visit, may_keep)
         return self.decider.choose(
             visit,
-            waiting,
-            max(1, working),
+            own,
             now_s,
             objection=objection,
-            may_keep=may_keep and objection is None and working > 0 and not elsewhere_first,
             may_forward=visit.request.hops < settings.max_hops
             and away < settings.away_limit
-            and waiting + away < settings.queue_limit + settings.away_limit,
-            all_degraded=degraded and not self.neighbors.knowledge().any_well,
+            and own.queue_length + away < settings.queue_limit + settings.away_limit,
+            all_degraded=self.health.degraded and not self.neighbors.knowledge().any_well,
             health=self.condition,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
         if choice == KEEP:
-            if self.servers.ready:  # it was to go elsewhere, and nobody there takes it
+            if self.servers.may_start(visit):  # it was to go elsewhere, and nobody there takes it
                 self._start_at_once(visit, now_s)
             else:
-                self.register.enqueue(visit, now_s)
+                self.register.enter(visit, VisitState.QUEUED, now_s)
+                self.servers.join(visit)
             return
         self.register.enter(visit, VisitState.AWAY, now_s)
         visit.target = choice
@@ -261,11 +259,11 @@ class NodeMachine(NodeFacts):
 
     def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         """Refuse what is not offered to any neighbor, so that no choice is on record."""
-        self.decider.refused(visit, len(self.queue), self.servers, now_s, reason)
+        self.decider.refused(visit, self.servers, now_s, reason)
         self._refuse(visit, reason, now_s)
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
-        retry_after_s = self.admission.retry_after_s(now_s)
+        retry_after_s = self.servers.retry_after_s(visit, now_s)
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
 
     def _goes_back(self, visit: Visit) -> bool:
@@ -282,24 +280,24 @@ class NodeMachine(NodeFacts):
     # --- servers ------------------------------------------------------------------------------
 
     def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.started(visit, self.servers.busy, self.servers.total, now_s, self.health.state)
+        self.decider.started(visit, self.servers, now_s, self.health.state)
         self._start(visit, now_s)
 
     def _start(self, visit: Visit, now_s: float) -> None:
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
-        self.servers.free -= 1
+        self.servers.occupy(visit)
         self.register.enter(visit, VisitState.RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        servers, decider, outcome = self.servers, self.decider, event.outcome
-        visit = self._vacate(event.ref) if servers.stuck else self.register.visits[event.ref]
+        servers, ref, outcome = self.servers, event.ref, event.outcome
+        visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
         if outcome is Outcome.FAILED:
-            self._free_server(now_s, decider.service_s - event.service_s)
+            self._free_server(ref, now_s, servers.service_s - event.service_s)
         else:
-            servers.free += 1
+            servers.vacate(ref)
         if outcome is Outcome.DONE:
             servers.refusals = 0
         if visit is not None:
@@ -308,15 +306,15 @@ class NodeMachine(NodeFacts):
                 self._learn_from(visit, outcome, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
-        if outcome is Outcome.DONE or event.service_s > decider.service_s:
-            decider.served(event.service_s)
+        if outcome is Outcome.DONE or event.service_s > servers.service_s:
+            servers.served(ref, event.service_s)
         self._serve_queue(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
-        visit = self._vacate(event.ref)
+        visit = self._visit_of(event.ref)
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
-        busy_s = max(self.decider.service_s, pause_s) if event.refused else 0.0
-        self._free_server(now_s, busy_s - event.service_s)
+        busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
+        self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
@@ -332,19 +330,19 @@ class NodeMachine(NodeFacts):
             self._place_again(visit, now_s, undone=undone)
         self._serve_queue(now_s)
 
-    def _vacate(self, ref: int) -> Visit | None:
+    def _visit_of(self, ref: int) -> Visit | None:
         """The visit whose work is over; None if it had ended before its server was free."""
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
             return None
         return self.register.visits[ref]
 
-    def _free_server(self, now_s: float, cools_s: float) -> None:
+    def _free_server(self, ref: int, now_s: float, cools_s: float) -> None:
         """A server is free; one whose work has failed only once a success would have ended."""
         if cools_s > 0.0:
-            self.servers.cool(now_s + cools_s)
+            self.servers.cool(ref, now_s + cools_s)
         else:
-            self.servers.free += 1
+            self.servers.vacate(ref)
 
     def _rest(self, pause_s: float, now_s: float) -> None:
         """Start nothing for so long; what waits goes to neighbors that accept."""
@@ -377,7 +375,7 @@ class NodeMachine(NodeFacts):
             is_home=is_home,
             not_run=not_run,
             rest_s=rest_s,
-            service_s=self.decider.service_s,
+            service_s=self.servers.service_s,
         )
         if changed:
             self._health_changed(now_s)
@@ -410,14 +408,17 @@ class NodeMachine(NodeFacts):
         self._reply(visit, answer, now_s, delivery_s)
 
     def _serve_queue(self, now_s: float) -> None:
-        while self.servers.ready and len(self.queue):
-            visit = self.queue.popleft()
-            visit.place = None
+        while (visit := self.servers.pop()) is not None:
             # An emulated service ends at its ideal instant, handed in a little late: what joined
             # the queue in between starts when it joined, not before.
             start_s = max(now_s, visit.since_s)
             visit.queued_s += start_s - visit.since_s
             self._start(visit, start_s)
+
+    def _unqueue(self, visit: Visit, now_s: float) -> None:
+        """Take a visit out of the queue without serving it."""
+        self.servers.leave(visit)
+        visit.queued_s += max(0.0, now_s - visit.since_s)
 
     # --- a forward comes back -----------------------------------------------------------------
 
@@ -464,7 +465,7 @@ class NodeMachine(NodeFacts):
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
-            self.register.unqueue(visit, now_s)
+            self._unqueue(visit, now_s)
         elif visit.state is VisitState.RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
@@ -514,7 +515,7 @@ class NodeMachine(NodeFacts):
             self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
         rested = False
         if self.servers.next_s <= now_s:
-            rested = self.servers.release(now_s)
+            rested = self.servers.wake(now_s)
             self._serve_queue(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:
@@ -551,7 +552,7 @@ class NodeMachine(NodeFacts):
         self._publish(now_s)
 
     def _evacuate(self, now_s: float) -> None:
-        for visit in list(self.queue):
+        for visit in list(self.servers):
             self._offer(visit, now_s)
 
     def _offer_again(self, neighbor: int, now_s: float, count: int) -> None:
@@ -559,10 +560,10 @@ class NodeMachine(NodeFacts):
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
-        if not (leaving and len(self.queue) and self.neighbors.accepting[neighbor]):
+        if not (leaving and self.servers.waiting and self.neighbors.accepting[neighbor]):
             return
         asked = self.neighbors.ids[neighbor]
-        new_there = (v for v in islice(self.queue, LOOKS_MAX) if asked not in v.request.path)
+        new_there = (v for v in islice(self.servers, LOOKS_MAX) if asked not in v.request.path)
         for visit in list(islice(new_there, count)):
             visit.tried = tuple(y for y in visit.tried if y != neighbor)
             self._offer(visit, now_s)
@@ -574,8 +575,8 @@ class NodeMachine(NodeFacts):
             elsewhere_first = self.admission.elsewhere_first
             objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
-            self.register.unqueue(visit, now_s)
+            self._unqueue(visit, now_s)
             self._place(visit, choice, now_s)
         elif objection in NOT_HERE and self._goes_back(visit):
-            self.register.unqueue(visit, now_s)
+            self._unqueue(visit, now_s)
             self._give_back(visit, now_s)

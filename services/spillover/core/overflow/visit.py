@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
-from spillover.core.fifo import Place
 from spillover.core.overflow.events import HOME
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
@@ -57,7 +57,8 @@ class Visit:
         """When the present state began."""
         self.queued_s = 0.0
         self.network_s = 0.0
-        self.place: Place[Visit] | None = None
+        self.place: Any = None
+        """Where it waits, by the pool that it waits for; None while it does not."""
         self.target = -1
         """The neighbor it is away to."""
         self.tried: tuple[int, ...] = ()
