@@ -39,14 +39,18 @@ class Decider:
         self.log = History(records_max)
         self.use(policy)
         self._neighbors = neighbors
-        self._nobody = (False,) * len(neighbors)
         self._random = random
-        self._weights = [0.0] * len(neighbors)
+        self.neighbors_changed()
 
     def use(self, policy: str) -> None:
         """Decide by this policy from now on."""
         self.policy = policy
         self._choose = CHOOSERS[policy]
+
+    def neighbors_changed(self) -> None:
+        """There are others than before."""
+        self._nobody = (False,) * len(self._neighbors)
+        self._weights = [0.0] * len(self._neighbors)
 
     def choose(
         self,
@@ -59,10 +63,11 @@ class Decider:
         all_degraded: bool = False,
         health: str = WELL,
     ) -> int:
-        """Returns the neighbor to hand the visit to, or KEEP, which comes out also where keeping is
-        not allowed and no neighbor is eligible. No server is free for it. `objection` is why
-        the visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
-        cluster and every neighbor that could take it, which then counts for nothing.
+        """Returns the handle of the neighbor to give the visit to, or KEEP, which comes out also
+        where keeping is not allowed and no neighbor is eligible. No server is free for it.
+        `objection` is why the visit may not be kept, as far as there is a reason to tell.
+        `all_degraded`: so is this cluster and every neighbor that could take it, which then counts
+        for nothing.
         """
         known = self._neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
@@ -89,9 +94,11 @@ class Decider:
                 health,
             )
         )
-        if choice != KEEP:
-            self._neighbors.probe(choice)
-        return choice
+        if choice == KEEP:
+            return KEEP
+        neighbor = known.handles[choice]
+        self._neighbors.probe(neighbor)
+        return neighbor
 
     def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
@@ -114,9 +121,9 @@ class Decider:
             return willing
         return tuple(
             [
-                is_willing and cluster not in path and y not in tried
-                for y, (is_willing, cluster) in enumerate(
-                    zip(willing, self._neighbors.ids, strict=True)
+                is_willing and cluster not in path and neighbor not in tried
+                for is_willing, cluster, neighbor in zip(
+                    willing, known.ids, known.handles, strict=True
                 )
             ]
         )

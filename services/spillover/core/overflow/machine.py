@@ -39,7 +39,7 @@ from spillover.core.overflow.history import (
     REFUSED_BY,
     Note,
 )
-from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.neighbors import Neighbor, Neighbors
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
@@ -70,8 +70,9 @@ REST_S_MAX = 60.0
 
 
 class NodeMachine(NodeFacts):
-    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order. `servers` are
-    as many as the settings say, all alike, unless others are given."""
+    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
+    count from 0 on. `servers` are as many as the settings say, all alike, unless others are given.
+    """
 
     def __init__(
         self,
@@ -130,6 +131,8 @@ class NodeMachine(NodeFacts):
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.PolicySet: lambda event, _: self.decider.use(event.policy),
+            ev.Join: self._join,
+            ev.Leave: self._leave,
         }
 
     def next_deadline(self) -> float:
@@ -196,7 +199,7 @@ class NodeMachine(NodeFacts):
 
     def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
         """What was away is here again, without an answer."""
-        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target))
+        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
@@ -249,7 +252,7 @@ class NodeMachine(NodeFacts):
                 self.servers.join(visit)
             return
         self.register.enter(visit, VisitState.AWAY, now_s)
-        visit.target = choice
+        visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
 
@@ -272,7 +275,7 @@ class NodeMachine(NodeFacts):
 
     def _give_back(self, visit: Visit, now_s: float) -> None:
         """A neighbor's request goes back to it undone: it decides again."""
-        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.origin))
+        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.request.path[-1]))
         self.register.give_back(visit)
         self.health.forget(visit.ref)
         self._refuse(visit, Refusal.DEGRADED, now_s)
@@ -318,7 +321,7 @@ class NodeMachine(NodeFacts):
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
-            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
+            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, None, event.problem))
             is_news, visit.undone = visit.undone is None, event.problem
             self.register.leave(visit)
             self.health.forget(visit.ref)
@@ -367,7 +370,7 @@ class NodeMachine(NodeFacts):
     ) -> None:
         """Work has ended here. It is compared with what the same clients' work does elsewhere."""
         health, is_home = self.health, visit.is_home
-        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share[visit.origin]
+        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share(visit.origin)
         changed = health.ended(
             now_s,
             failed=failed,
@@ -449,7 +452,7 @@ class NodeMachine(NodeFacts):
         if (visit := self._away(event.ref)) is None:
             return
         self._come_back(visit, LOST_AT, now_s)
-        lost = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
+        lost = f"cluster {visit.target.id} was lost before it answered"
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
         elif visit.request.keyed:
@@ -471,7 +474,7 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.Stop(visit.ref))
         elif visit.state is VisitState.AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
-            self._out.append(ev.Recall(visit.ref, visit.target))
+            self._out.append(ev.Recall(visit.ref, visit.target.handle))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
             problem = f"the deadline passed; when it was last tried here, {visit.undone}"
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
@@ -496,15 +499,33 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True
-            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target))
-            self._out.append(ev.AskCancel(visit.ref, visit.target))
+            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target.id))
+            self._out.append(ev.AskCancel(visit.ref, visit.target.handle))
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
     def _heard(self, event: ev.ReportReceived, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
-        self._offer_again(event.neighbor, now_s, OFFERS_MAX)
+        if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
+            self._offer_again(neighbor, now_s, OFFERS_MAX)
+
+    def _join(self, event: ev.Join, now_s: float) -> None:
+        """It is unknown until it reports; it hears of us once it listens."""
+        if (objection := self.neighbors.objection_to(event.cluster)) is not None:
+            self._out.append(ev.JoinRefused(event.cluster, objection))
+            return
+        neighbor = self.neighbors.join(event.cluster, event.delay_s)
+        self.decider.neighbors_changed()
+        self._out.append(ev.Connect(neighbor, event.cluster))
+
+    def _leave(self, event: ev.Leave, now_s: float) -> None:
+        """Nothing is handed to it any more. What is away there comes back as its link says, and is
+        decided again without it."""
+        if self.neighbors.leave(event.neighbor):
+            self.decider.neighbors_changed()
+            self._out.append(ev.Disconnect(event.neighbor))
+            self._publish(now_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         if self.neighbors.lost(event.neighbor):
@@ -555,17 +576,17 @@ class NodeMachine(NodeFacts):
         for visit in list(self.servers):
             self._offer(visit, now_s)
 
-    def _offer_again(self, neighbor: int, now_s: float, count: int) -> None:
+    def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
-        if not (leaving and self.servers.waiting and self.neighbors.accepting[neighbor]):
+        if not (leaving and self.servers.waiting and neighbor.accepting):
             return
-        asked = self.neighbors.ids[neighbor]
+        asked = neighbor.id
         new_there = (v for v in islice(self.servers, LOOKS_MAX) if asked not in v.request.path)
         for visit in list(islice(new_there, count)):
-            visit.tried = tuple(y for y in visit.tried if y != neighbor)
+            visit.tried = tuple(handle for handle in visit.tried if handle != neighbor.handle)
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:

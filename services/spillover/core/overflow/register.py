@@ -45,7 +45,7 @@ class Register:
     def come_back(self, visit: Visit, now_s: float) -> None:
         """What was away is here again, and its neighbor is not asked again."""
         visit.network_s += max(0.0, now_s - visit.since_s)
-        visit.tried = (*visit.tried, visit.target)
+        visit.tried = (*visit.tried, visit.target.handle)
         self.leave(visit)
 
     def leave(self, visit: Visit) -> None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from spillover.core.overflow.events import HOME
+from spillover.core.overflow.neighbors import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 
@@ -44,6 +45,9 @@ class Visit:
         "undone",
     )
 
+    target: Neighbor
+    """The neighbor it is away to, or was last; not set before."""
+
     def __init__(
         self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
     ) -> None:
@@ -59,10 +63,8 @@ class Visit:
         self.network_s = 0.0
         self.place: Any = None
         """Where it waits, by the pool that it waits for; None while it does not."""
-        self.target = -1
-        """The neighbor it is away to."""
         self.tried: tuple[int, ...] = ()
-        """Neighbors that refused or lost it: not asked again during this visit."""
+        """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
         self.cancelling = False
