@@ -36,7 +36,7 @@ async def begin(nodes, federation, cluster, **changes):
 
 async def says(nodes, node, text):
     """Wait until its one neighbor's row says so."""
-    (agreement,) = node.shell.peers.agreements
+    (agreement,) = node.shell.peers.agreements.values()
     await nodes.until(lambda: agreement.disagreement == text)
     _, state = await node.get("/state")
     assert state["neighbors"][0]["disagreement"] == text

@@ -114,13 +114,13 @@ def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
             assert silent_s < 0.6
             for cluster in "ac":  # as they are in the first second
                 neighbors = federation[cluster].machine.neighbors
-                neighbors.known[neighbors.index["f"]] = True
+                neighbors.by_handle[neighbors.index["f"]].known = True
             clusters, _, new_s = await timed(nodes, federation)
             assert reached(clusters) == {"a", "b", "c"}
             assert 0.8 < new_s < 1.1
             for cluster in "ac":
                 neighbors = federation[cluster].machine.neighbors
-                neighbors.known[neighbors.index["f"]] = False
+                neighbors.by_handle[neighbors.index["f"]].known = False
 
     nodes.run(main)
 

@@ -131,6 +131,15 @@ class LinkUnderTest(RuleBasedStateMachine):
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
+        self.give_up(commands, recalled)
+
+    @rule(recalled=refs)
+    def the_neighbor_is_none_any_more(self, recalled):
+        """As after a stream that did not speak, but nobody asks for another one."""
+        self.give_up(self.machine.handle(link.Disconnected()), recalled)
+
+    def give_up(self, commands, recalled):
+        """All that is away, one at a time."""
         assert commands == [link.GiveUp(ref) for ref in self.away]
         for number, command in enumerate(commands):
             ref = command.ref

@@ -27,6 +27,7 @@ from spillover.apps.node.views import (
     Unreachable,
     node_state,
 )
+from spillover.core.overflow.neighbors import Neighbor
 from spillover.live.http.client import Response
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import TurnedAway
@@ -137,25 +138,24 @@ class Federation:
         visited = [*query.visited, self._own]
         asked: dict[asyncio.Future[Response], ClusterId] = {}
         if len(visited) < CLUSTERS_MAX:
-            for y, neighbor in enumerate(self._shell.machine.neighbors.ids):
-                if neighbor not in visited:
-                    future = self._ask(y, query.query, visited, limit_s)
+            for neighbor in self._shell.machine.neighbors:
+                if neighbor.id not in visited:
+                    future = self._ask(neighbor, query.query, visited, limit_s)
                     if future is not None:
-                        asked[future] = neighbor
+                        asked[future] = neighbor.id
         if asked:
             await asyncio.wait(asked)
         states: dict[str, NodeState] = self._own_state()
-        for future, neighbor in asked.items():
-            for cluster, state in self._read(neighbor, future).items():
+        for future, asked_one in asked.items():
+            for cluster, state in self._read(asked_one, future).items():
                 states.setdefault(cluster, state)
         return dict(list(states.items())[:CLUSTERS_MAX])
 
     def _ask(
-        self, y: int, query: str, visited: list[str], limit_s: float
+        self, neighbor: Neighbor, query: str, visited: list[str], limit_s: float
     ) -> asyncio.Future[Response] | None:
         """None if there is no time left for an answer."""
-        neighbors = self._shell.machine.neighbors
-        if not neighbors.known[y]:
+        if not neighbor.known:
             limit_s = min(limit_s, SILENT_S)
         margin_s = max(MARGIN_SHARE * limit_s, MARGIN_S_MIN)
         remaining_ms = (limit_s - margin_s) * 1e3
@@ -166,7 +166,7 @@ class Federation:
         )
         body = question.model_dump_json().encode()
         return self._shell.ask_neighbor(
-            y, "POST", wire.FEDERATION_PATH, body, limit_s - margin_s / 2
+            neighbor.handle, "POST", wire.FEDERATION_PATH, body, limit_s - margin_s / 2
         )
 
     def _read(self, neighbor: str, asked: asyncio.Future[Response]) -> dict[str, NodeState]:

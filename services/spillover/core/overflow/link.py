@@ -14,6 +14,7 @@ it: it is sent a few times, and what became of the forward is told by the forwar
 
 The neighbor's reports come on a stream. One on which nothing comes for `silence_s` is broken off
 and opened anew; one on which nothing comes at all means that what the neighbor holds is given up.
+So is what is away to a neighbor that is none any more.
 
 What happens to every forward is told by calls: `hand_over`, `left`, `answered`. For the rest shells
 give events in and obey commands in their order. What a connection, a delay or a message is
@@ -119,6 +120,11 @@ class StreamEnded:
     """The stream was ended, broke, fell silent or could not be opened."""
 
 
+@dataclass(slots=True)
+class Disconnected:
+    """The neighbor is none any more: neither answers nor reports are waited for."""
+
+
 # --- commands ---------------------------------------------------------------------------------
 
 
@@ -176,7 +182,7 @@ class Reconnect:
 
 
 class LinkMachine:
-    """The link to the neighbor with this index. `random` draws the pauses of the stream."""
+    """The link to the neighbor with this handle. `random` draws the pauses of the stream."""
 
     def __init__(self, neighbor: int, random: Random) -> None:
         self.neighbor = neighbor
@@ -198,6 +204,7 @@ class LinkMachine:
             StreamBegun: self._stream_begun,
             StreamHeard: self._stream_heard,
             StreamEnded: self._stream_ended,
+            Disconnected: lambda _: self._give_all_up(),
         }
 
     def __len__(self) -> int:
@@ -310,8 +317,11 @@ class LinkMachine:
             self._attempt = 0
             self._out.append(Tell(ev.LinkDown(self.neighbor)))
         else:
-            for ref in self._away:
-                self._out.append(GiveUp(ref))
+            self._give_all_up()
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
         self._attempt += 1
+
+    def _give_all_up(self) -> None:
+        for ref in self._away:
+            self._out.append(GiveUp(ref))

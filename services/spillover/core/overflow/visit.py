@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
-from spillover.core.fifo import Place
 from spillover.core.overflow.events import HOME
+from spillover.core.overflow.neighbors import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 
@@ -49,6 +50,9 @@ class Visit:
         "undone",
     )
 
+    target: Neighbor
+    """The neighbor it is away to, or was last; not set before."""
+
     def __init__(
         self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
     ) -> None:
@@ -62,11 +66,10 @@ class Visit:
         """When the present state began."""
         self.queued_s = 0.0
         self.network_s = 0.0
-        self.place: Place[Visit] | None = None
-        self.target = -1
-        """The neighbor it is away to."""
+        self.place: Any = None
+        """Where it waits, by the pool that it waits for; None while it does not."""
         self.tried: tuple[int, ...] = ()
-        """Neighbors that refused or lost it: not asked again during this visit."""
+        """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
         self.cancelling = False

@@ -173,32 +173,40 @@ class Visit:
 
 
 class Peers:
-    """Of one node: whom it takes for its neighbors, by index, and who was turned away."""
+    """Of one node: whom it takes for its neighbors, by their handles, and who was turned away."""
 
     def __init__(self, topology: Topology, cluster: ClusterId) -> None:
         self._own = cluster
+        self._topology = topology
         self.federation = _shortened(topology.name) if topology.is_named else None
-        neighbors = topology.neighbors(cluster)
-        self._index = {neighbor.id: y for y, neighbor in enumerate(neighbors)}
-        self.agreements = [
-            Agreement(
-                Caller(cluster, neighbor.id, self.federation),
-                Terms(
-                    delay_ms=neighbor.delay_ms,
-                    gossip_period_ms=topology.gossip_period_ms,
-                    default_deadline_ms=topology.default_deadline_ms,
-                    max_hops=topology.max_hops,
-                ),
-            )
-            for neighbor in neighbors
-        ]
+        self._handles: dict[str, int] = {}
+        self.agreements: dict[int, Agreement] = {}
+        for handle, neighbor in enumerate(topology.neighbors(cluster)):
+            self.join(handle, neighbor.id, neighbor.delay_ms)
         self._turned_away: OrderedDict[str, Visit] = OrderedDict()
+
+    def join(self, handle: int, neighbor: ClusterId, delay_ms: float) -> None:
+        """A cluster is a neighbor from now on, over a link of this delay."""
+        topology = self._topology
+        terms = Terms(
+            delay_ms=delay_ms,
+            gossip_period_ms=topology.gossip_period_ms,
+            default_deadline_ms=topology.default_deadline_ms,
+            max_hops=topology.max_hops,
+        )
+        caller = Caller(self._own, neighbor, self.federation)
+        self._handles[neighbor] = handle
+        self.agreements[handle] = Agreement(caller, terms)
+
+    def leave(self, handle: int) -> None:
+        """A neighbor is none any more."""
+        del self._handles[self.agreements.pop(handle).caller.to or ""]
 
     def neighbor(self, caller: Caller) -> int:
         """Returns the neighbor that calls. Raises TurnedAway: it is none, or it means somebody
         else.
         """
-        neighbor = self._index.get(ClusterId(caller.cluster))
+        neighbor = self._handles.get(caller.cluster)
         if caller.to is not None and caller.to != self._own:
             why = f"it looks for cluster {_shortened(caller.to)!r}, this is {self._own!r}"
         elif not self._is_same(caller.federation):

@@ -75,8 +75,8 @@ class _Way:
 
 
 class PeerLink:
-    """The sending side of a link, to the neighbor with index `neighbor`. `agreement` has what the
-    two have said of each other.
+    """The sending side of a link, to the neighbor with the handle `neighbor`. `agreement` has what
+    the two have said of each other.
 
     Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
     hears what became of each forward: answered, refused, lost or recalled.
@@ -174,6 +174,10 @@ class PeerLink:
     def ask_cancel(self, ref: int) -> None:
         """Cancel a forward whose answer is waited for."""
         self._obey(link.CancelAsked(ref))
+
+    def disconnect(self) -> None:
+        """The neighbor is none any more: give up what is away there. `close` comes next."""
+        self._obey(link.Disconnected())
 
     # --- what the machine says ----------------------------------------------------------------
 
