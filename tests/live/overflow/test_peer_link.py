@@ -8,6 +8,7 @@ import json
 import pytest
 
 from spillover.live.overflow import wire
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Answer, Outcome
 
 
@@ -291,10 +292,10 @@ def test_only_neighbors_may_hand_requests_on(nodes):
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             b = federation["b"]
             body = b'{"sender":"z","id":"x","path":["z"],"remaining_ms":1000,"payload":null}'
-            status, headers, problem = await b.send("POST", wire.FORWARD_PATH, body)
+            status, headers, problem = await b.send("POST", SPOKEN[0].forward, body)
             assert (status, problem["reason"]) == (403, "not_a_neighbor")
             for bad in (b"", b"{}", b"\xff", b"[" * 100_000, b'{"sender":"a"}'):
-                status, headers, problem = await b.send("POST", wire.FORWARD_PATH, bad)
+                status, headers, problem = await b.send("POST", SPOKEN[0].forward, bad)
                 assert (status, problem["reason"]) == (422, "invalid")
                 assert headers[b"content-type"] == b"application/problem+json"
             assert b.ledger.foreign["received"] == 0
@@ -311,7 +312,7 @@ def test_what_remains_of_a_deadline_travels(nodes):
             body = b"".join(wire.encode_forward(request(nodes, "late"), wire.Caller("a"), 0.05))
             held = await occupy(nodes, b)
             blocked = await occupy(nodes, a)
-            status, _, answer = await b.send("POST", wire.FORWARD_PATH, body)
+            status, _, answer = await b.send("POST", SPOKEN[0].forward, body)
             assert (status, answer["outcome"]) == (200, Outcome.EXPIRED)
             assert b.ledger.foreign["answered"] == 1
             held.cancel()

@@ -18,6 +18,7 @@ from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.peer_link import PeerLink
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Answer, Outcome, Request
 
@@ -53,10 +54,10 @@ class Neighbor:
 
     async def answer(self, head, body, writer):
         answer = ANSWER
-        if wire.FORWARD_PATH in head:
+        if SPOKEN[0].forward in head:
             self.forwards.append(body["id"])
             await self.release.wait()
-        elif wire.CANCEL_PATH in head:
+        elif SPOKEN[0].cancel in head:
             self.cancels.append(body)
             answer = self.told.pop(0) if len(self.told) > 1 else self.told[0]
         if answer is None:
@@ -212,7 +213,7 @@ def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
             ends.link.ask_cancel(1)
             ends.link.ask_cancel(1)
             await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
-            assert ends.neighbor.cancels == [{"sender": "a", "id": "r1", "to": "b"}]
+            assert ends.neighbor.cancels == [{"id": "r1"}]
             assert not ends.events
             ends.neighbor.release.set()
             await nodes.until(lambda: ends.events)
@@ -319,13 +320,13 @@ def test_questions_do_not_pass_a_cut_link(nodes):
     async def main():
         async with linked(delay_s=5.0) as ends:
             ends.neighbor.release.set()
-            response = await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+            response = await ends.link.ask_federation(b"{}", 5.0)
             assert response.status == 200
             ends.emulated_link.set_faults(cut=True)
             with pytest.raises(NotDelivered, match="cut"):
-                await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+                await ends.link.ask_federation(b"{}", 5.0)
             ends.emulated_link.set_faults(cut=False)
-            assert (await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)).status == 200
+            assert (await ends.link.ask_federation(b"{}", 5.0)).status == 200
 
     nodes.run(main)
 

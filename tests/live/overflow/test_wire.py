@@ -119,6 +119,46 @@ def test_answers_survive_the_way(
     assert told_stay == pytest.approx(stay)
 
 
+def forwarded(body):
+    """What a forward says, but for how long it is."""
+    caller, request, remaining_s = wire.decode_forward(body)
+    request.size_bytes, work = 0, bytes(memoryview(request.work))
+    request.work = b""
+    return caller, request, work, remaining_s
+
+
+MESSAGES = [
+    (forwarded, FORWARD | {"sender": ""}),
+    (wire.decode_cancel, {"id": "x"}),
+    (wire.decode_answer, {"outcome": "done", "path": ["b"], "held_ms": 5.0}),
+    (wire.decode_cancel_answer, {"found": True}),
+    (
+        wire.decode_report,
+        {
+            "epoch": 1,
+            "sequence": 2,
+            "queue_length": 3,
+            "servers": 4,
+            "accepting": True,
+            "accept_probability": 0.5,
+            "neighborhood_accept_probability": 0.25,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("decode", "message"), MESSAGES)
+def test_fields_come_and_go_within_a_version(decode, message):
+    """What a later version adds is ignored; these are the fields that must be there, each of them,
+    and others have defaults."""
+    more = {"color": "red", "nested": {"more": [1]}}
+    assert decode(json.dumps(message | more).encode()) == decode(json.dumps(message).encode())
+    for name in message.keys() - {"sender"}:
+        less = {one: value for one, value in message.items() if one != name}
+        with pytest.raises(wire.MalformedMessage):
+            decode(json.dumps(less).encode())
+
+
 def test_older_nodes_can_read_a_rejection():
     """They know no such outcome: to them the handler has failed."""
     answer = Answer(Outcome.REJECTED, ("a", "b"), problem="no such object", upstream_status=404)

@@ -18,7 +18,7 @@ from spillover.apps.http.heads import HeadAsGet
 from spillover.apps.http.sites import Site
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.console_view import node_console
-from spillover.apps.node.exposure import AsgiApp, PeerVersions
+from spillover.apps.node.exposure import AsgiApp
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
     Federation,
@@ -28,8 +28,9 @@ from spillover.apps.node.federation import (
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.apps.node.json_body import described_body, read_json
 from spillover.apps.node.nearby import nearest_path
-from spillover.apps.node.openapi import add_hot_paths, problems
+from spillover.apps.node.openapi import HELLO_HEADER, add_hot_paths, problems
 from spillover.apps.node.pages import Pages
+from spillover.apps.node.peer_paths import PEER_OF
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_routes import add_request_routes
 from spillover.apps.node.views import (
@@ -40,6 +41,7 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.live.overflow import wire
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
 
 _REASON_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -72,7 +74,7 @@ def create_app(
     _add_problem_handlers(app)
     app.add_middleware(HeadAsGet)
     add_hot_paths(app)
-    return HotPaths(PeerVersions(app), shell, Pages(site))
+    return HotPaths(app, shell, Pages(site))
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
@@ -124,15 +126,19 @@ def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
         """
         return await federation.show()
 
-    @app.post(
-        wire.FEDERATION_PATH,
-        summary="Between neighbors: the states of the clusters behind this one",
-        openapi_extra=described_body(FederationQuery),
-        responses=problems("not_a_neighbor", "another_site", "invalid", "too_large"),
-    )
     async def answer_federation(request: Request) -> GatheredStates:
         query = await read_json(request, FederationQuery, QUERY_LIMIT_BYTES)
-        return await federation.answer(query)
+        claimed = wire.Caller(query.sender) if query.sender else None
+        return await federation.answer(query, request.scope[PEER_OF](claimed).neighbor)
+
+    for calls in SPOKEN:
+        app.post(
+            calls.federation,
+            summary="Between neighbors: the states of the clusters behind this one",
+            openapi_extra=described_body(FederationQuery) | {"parameters": [HELLO_HEADER]},
+            responses=problems("not_a_neighbor", "another_site", "invalid", "too_large"),
+            include_in_schema=calls is SPOKEN[0],
+        )(answer_federation)
 
 
 def _add_problem_handlers(app: FastAPI) -> None:

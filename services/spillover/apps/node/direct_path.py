@@ -44,6 +44,9 @@ class DirectPath(UnreadAnswers):
     cycle: RequestResponseCycle | DirectExchange | None  # type: ignore[assignment]
     """None before the first head."""
 
+    peer: Any = None
+    """Who is at the other end, once that is settled: of `live.overflow.identity`, for neighbors."""
+
     is_of_page = False
     """Whether the head that is read tells that a browser sends it."""
 

@@ -119,6 +119,11 @@ class Exchange(ReplyTo):
         """That go with the answer, whatever it is."""
 
     @property
+    def connection(self) -> DirectPath:
+        """Returns what it came on, with others before and after it."""
+        return self._protocol
+
+    @property
     def came_whole(self) -> bool:
         """Returns whether all of the body is here."""
         return not (self._cycle.more_body or self._cycle.waiting_for_100_continue)

@@ -5,22 +5,16 @@ Thin ASGI apps around the node's own. What is behind a path is not known here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from spillover.apps.node.problems import Problem
+from spillover.live.overflow.protocol import PEER_PREFIX
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-PEER_PREFIX = "/peer/"
-SPOKEN = "v1"
-"""The version of what nodes say to each other: the first part of a path behind /peer/."""
-
-_OTHER_VERSION = re.compile(rf"{PEER_PREFIX}(?!{SPOKEN}(?:/|\Z))v[0-9]+(?:/|\Z)")
 
 
 class PublicOnly:
@@ -52,21 +46,6 @@ class PeersOnly:
         path = scope.get("path", "")
         if scope["type"] == "http" and path != "/healthz" and not path.startswith(PEER_PREFIX):
             await _refuse(send, _not_here(scope))
-            return
-        await self._app(scope, receive, send)
-
-
-class PeerVersions:
-    """Refuses paths of another version of the protocol between nodes with a reason of its own.
-    It stands behind the hot paths, which have the version that is spoken."""
-
-    def __init__(self, app: AsgiApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _OTHER_VERSION.match(scope["path"]):
-            detail = f"{scope['path']}: expected {PEER_PREFIX}{SPOKEN}/, the version spoken here"
-            await _refuse(send, Problem("wrong_version", detail))
             return
         await self._app(scope, receive, send)
 

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from spillover.apps.node.direct_exchange import DirectExchange
 from spillover.apps.node.direct_path import DirectPath
-from spillover.apps.node.exposure import PEER_PREFIX
 from spillover.live.engine.write_batch import Buffer
+from spillover.live.overflow.protocol import PEER_PREFIX
 
 BEGINNING = b"HTTP/1.1 "
 """Of every answer, interim ones too."""

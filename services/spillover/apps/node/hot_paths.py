@@ -22,14 +22,14 @@ from spillover.apps.node.intake import Headers, answer_body, problem_of, read_re
 from spillover.apps.node.internal_error import answer_internal_error
 from spillover.apps.node.lookups import LOOKUP_METHODS, Lookups
 from spillover.apps.node.pages import Pages
-from spillover.apps.node.peer_paths import PeerPaths
+from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.problems import Problem
 from spillover.apps.node.request_view import encode_view, location, node_ended
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow import wire
 from spillover.live.overflow.home_requests import fingerprint
+from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import DONE, Answer, Refusal, Request
 
@@ -63,13 +63,14 @@ class HotPaths:
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         self._lookups = Lookups(shell)
         self._encoded = EncodedOnce(asyncio.get_running_loop())
-        peers = PeerPaths(shell)
+        self._peers = peers = PeerPaths(shell)
         self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
             DIRECT_PATH: (("POST",), self._post_request),
-            wire.FORWARD_PATH: (("POST",), peers.forward),
-            wire.CANCEL_PATH: (("POST",), peers.cancel),
-            wire.REPORTS_PATH: (("GET",), peers.reports),
         }
+        for calls in SPOKEN:
+            self._routes[calls.forward] = ("POST",), peers.forward
+            self._routes[calls.cancel] = ("POST",), peers.cancel
+            self._routes[calls.reports] = ("GET",), peers.reports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Taken out: left there, each request would be a reference cycle.
@@ -83,6 +84,12 @@ class HotPaths:
         if route is None:
             if scope["path"] == EVENTS_PATH:
                 scope[TAKE_OVER] = lambda: exchange.break_off
+            elif scope["path"].startswith(PEER_PREFIX):
+                if is_of_another_version(scope["path"]):
+                    exchange.refuse(self._peers.other_version(exchange))
+                    return
+                headers = dict(exchange.headers)
+                scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
             await self._app(scope, receive, send)
             return
         methods, answer = route

@@ -16,8 +16,9 @@ from starlette.datastructures import Headers
 
 from spillover.apps.http.sites import ANY_ORIGIN, Site
 from spillover.apps.node.exchange import Exchange
-from spillover.apps.node.exposure import PEER_PREFIX, Send
+from spillover.apps.node.exposure import Send
 from spillover.apps.node.problems import Problem
+from spillover.live.overflow.protocol import PEER_PREFIX
 
 REQUESTS = "/requests"
 

@@ -31,11 +31,11 @@ from spillover.live.handlers.base import Workers
 from spillover.live.handlers.make import make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import Peers
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import FutureWaiter, HomeRequests
+from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
@@ -194,12 +194,10 @@ class NodeShell:
         return self.machine.decider.log.tell(request_id)
 
     def ask_neighbor(
-        self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
+        self, neighbor: int, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """Returns a question that is not a request; the future raises PeerError as HttpClient's
-        does.
-        """
-        return self._links[neighbor].ask(method, path, body, timeout_s)
+        """Ask a neighbor about the federation; the future raises PeerError as HttpClient's does."""
+        return self._links[neighbor].ask_federation(body, timeout_s)
 
     @property
     def now_s(self) -> float:
