@@ -7,7 +7,7 @@ comes by again is another visit. Neighbors are indices into the node's table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -250,3 +250,30 @@ class Publish:
 @dataclass(slots=True)
 class Heartbeat:
     """A sign of life to every neighbor, where reports are further apart than beats."""
+
+
+Event: TypeAlias = (
+    Arrived
+    | ServiceEnded
+    | NotStarted
+    | ForwardAnswered
+    | ForwardRefused
+    | ForwardLost
+    | Cancelled
+    | CancelAsked
+    | ReportReceived
+    | ReportAsked
+    | LinkDown
+    | TimerFired
+    | BytesMoving
+    | HeldUp
+    | Drain
+    | Resume
+    | ServersDown
+    | ServersUp
+    | PolicySet
+)
+
+Command: TypeAlias = (
+    Accepted | Refuse | Start | Stop | Forward | Recall | AskCancel | Reply | Publish | Heartbeat
+)
