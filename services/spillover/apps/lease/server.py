@@ -16,9 +16,9 @@ import uvloop
 
 from spillover.apps.lease.app import create_app
 from spillover.apps.lease.http_protocol import BriefProtocol
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
-from spillover.live.leases.shell import LeaseGroup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import OncePerPeriod
 from spillover.live.process.own_threads import start_own

@@ -107,7 +107,7 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
-        self._out: list[Any] = []
+        self._out: list[ev.Command] = []
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
@@ -150,7 +150,7 @@ class NodeMachine(NodeFacts):
         visit = self.register.visits.get(ref)
         return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from spillover.core.driver import Driver, Interpreters
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import DEGRADED
@@ -23,7 +24,6 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.live.engine.alarms import finest_alarm
-from spillover.live.engine.driver import Driver
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
@@ -67,7 +67,7 @@ class NodeShell:
         *,
         seed: int | None = None,
         source: str | None = None,
-        journal: Callable[[Any, float], None] | None = None,
+        journal: Callable[[ev.Event, float], None] | None = None,
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
@@ -109,9 +109,8 @@ class NodeShell:
         self._refs = 0
         self.home_requests = HomeRequests(self.cluster.id, self.names, self._next_ref, self.feed)
         self.foreign_requests = ForeignRequests(self._next_ref, self.feed, self._emulated)
-        self._driver = Driver(
-            *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
-        )
+        driven = (self.machine, self.timers, self._interpreters(), self._on_failure)
+        self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
             self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
 
@@ -163,7 +162,7 @@ class NodeShell:
 
     # --- what routes call ---------------------------------------------------------------------
 
-    def feed(self, event: Any) -> None:
+    def feed(self, event: ev.Event) -> None:
         if self.moving.is_news:
             self.moving.tell()
         self._driver.feed(event)
@@ -225,7 +224,7 @@ class NodeShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _interpreters(self) -> dict[type, Callable[[Any], None]]:
+    def _interpreters(self) -> Interpreters[ev.Command]:
         return {
             # A journal's place: complete before anything is told.
             ev.Accepted: self.room.on_accepted,
