@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from spillover.apps.node.json_body import StrictBody
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.json_body import StrictBody
+from spillover.apps.http.problems import Problem
 from spillover.apps.node.views import (
     ClusterName,
     FederationLink,

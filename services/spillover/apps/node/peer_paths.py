@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
-from spillover.apps.node.intake import problem_of
-from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import node_ended
+from spillover.apps.http.exchange import Exchange, body_too_slow
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Terms, TurnedAway
@@ -47,8 +46,7 @@ class PeerPaths:
             body = await _read(exchange, self._forward_limit_bytes)
         except Problem as problem:
             if problem.reason == "queue_full":
-                length_bytes = Framing.of(dict(exchange.headers)).length_bytes
-                shell.feed(BytesMoving(shell.moving.bytes, wanted=length_bytes))
+                shell.feed(BytesMoving(shell.moving.bytes, wanted=exchange.length_bytes))
             raise
         read_s = shell.now_s
         try:
@@ -97,7 +95,7 @@ class PeerPaths:
     async def reports(self, exchange: Exchange, send: Send) -> None:
         """A stream of this node's reports, until one of the two ends it."""
         try:
-            query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=16)
+            query = parse_qs(exchange.query.decode("latin-1"), max_num_fields=16)
             terms = Terms.read(query)
         except ValueError as error:  # MalformedMessage is one
             raise Problem("invalid", f"query: {error}") from error
@@ -151,9 +149,8 @@ class PeerPaths:
 async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
     """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
     request has passed, it was not even read."""
-    framing = Framing.of(dict(exchange.headers))
     try:
-        return await exchange.read_body(framing, limit_bytes, READ_S)
+        return await exchange.read_body(limit_bytes, READ_S)
     except Problem as problem:
         if problem.reason == "deadline_exceeded":
             raise body_too_slow(READ_S) from None
