@@ -51,8 +51,8 @@ def uses(tree, module, functions):
 LONG_FILES = {
     # The transitions of one machine are read together.
     "services/spillover/core/overflow/machine.py": 600,
-    # What is bounded of a connection is one list.
-    "services/spillover/apps/node/http_protocol.py": 420,
+    # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
+    "services/spillover/apps/http/connection.py": 610,
     # One cluster, and all that can go wrong with it.
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.

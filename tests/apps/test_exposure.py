@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
-from spillover.apps.node.server import NodeServer
 from spillover.live.http.client import HttpClient
 from spillover.live.process.listening import bind_socket
 
@@ -52,8 +52,8 @@ def test_doors_lead_to_what_connections_share(nodes):
             app = federation["a"].server.config.app
             shell = federation["a"].shell
             for door in (app, PublicOnly(app), PeersOnly(app)):
-                assert door.moving is shell.moving
-                assert door.writes is shell.writes
+                assert door.edge.moving is shell.moving
+                assert door.edge.writes is shell.writes
 
     nodes.run(main)
 
@@ -67,7 +67,7 @@ def test_two_doors_to_one_node(nodes):
             opened = []
             for door in (PublicOnly(app), PeersOnly(app)):
                 listening = bind_socket("127.0.0.1", 0)
-                server = NodeServer(door)
+                server = HttpServer(door)
                 serving = asyncio.create_task(server.serve(sockets=[listening]))
                 await server.ready.wait()
                 client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")

@@ -28,9 +28,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from spillover.apps.http.exchange import EXCHANGE
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.direct_path import EXCHANGE
-from spillover.apps.node.server import NodeServer
 from spillover.core.overflow.events import Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
@@ -82,7 +82,7 @@ def run_node(nodes, running):
         async with nodes.Federation(topology) as federation:
             shell = federation["a"].shell
             with bind_socket("127.0.0.1", 0) as listening:
-                server = NodeServer(create_app(shell, testbed=True))
+                server = HttpServer(create_app(shell, testbed=True))
                 serving = asyncio.create_task(server.serve(sockets=[listening]))
                 await server.ready.wait()
                 running.url = f"http://127.0.0.1:{listening.getsockname()[1]}"

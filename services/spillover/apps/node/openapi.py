@@ -1,29 +1,24 @@
 """The OpenAPI of the hot paths, which FastAPI cannot see: they are dispatched before it.
 
-A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here. Problems
-are told by their reasons, for the cold routes too.
+A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.http.openapi import SCHEMAS, problems, reference
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
-from spillover.apps.node.problems import STATUS_BY_REASON
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
 Body: TypeAlias = type[BaseModel]
-
-SCHEMAS = "#/components/schemas/"
 
 
 class RequestView(BaseModel):
@@ -64,7 +59,9 @@ class RequestStateView(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    state: Literal["queued", "running", "forwarded", "done", "failed", "expired", "cancelled"]
+    state: Literal[
+        "queued", "running", "forwarded", "done", "failed", "rejected", "expired", "cancelled"
+    ]
     problem: dict[str, Any] | None = None
 
 
@@ -86,7 +83,7 @@ class ForwardAnswerView(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    outcome: Literal["done", "failed", "expired", "cancelled", "unknown"]
+    outcome: Literal["done", "failed", "rejected", "expired", "cancelled", "unknown"]
     path: list[str]
     held_ms: float
     result: Any = None
@@ -103,17 +100,6 @@ class CancelAnswerView(BaseModel):
     """Whether such a request was under way."""
 
     found: bool
-
-
-class ProblemView(BaseModel):
-    """Why there is no result."""
-
-    type: str
-    title: str
-    status: int
-    reason: str
-    detail: str
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,52 +246,16 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
 }
 
 
-def problems(*reasons: str) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route that may answer with these problems."""
-    content = {"application/problem+json": {"schema": _reference(ProblemView)}}
-    found: dict[int | str, dict[str, Any]] = {}
-    for reason in reasons:
-        status = STATUS_BY_REASON[reason]
-        if status in found:
-            found[status]["description"] += f" or {reason}"
-        else:
-            found[status] = {"description": reason, "content": content}
-        if reason == "handler_rejected":  # else what runs requests gives the status
-            found.setdefault("4XX", {"description": reason, "content": content})
-    return found
-
-
-def add_hot_paths(app: FastAPI, paths: Mapping[str, Mapping[str, Operation]] = HOT_PATHS) -> None:
-    """Make `/openapi.json` describe the hot paths besides what FastAPI knows."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            _tell_problems(schema)
-            for path, operations in paths.items():
-                described = {method: _described(one) for method, one in operations.items()}
-                schema["paths"].setdefault(path, {}).update(described)
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            models: list[Body] = [ProblemView, *_bodies(paths)]
-            for model in models:
-                schemas.update(_schemas(model))
-            tell(schema)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _tell_problems(schema: dict[str, Any]) -> None:
-    """FastAPI describes its own answer to what is invalid, which is not the one given here."""
-    invalid = problems("invalid")[422]
-    for operations in schema["paths"].values():
+def tell_hot_paths(schema: dict[str, Any]) -> None:
+    """Have a description tell of the hot paths besides what FastAPI knows, and of what types do not
+    say."""
+    for path, operations in HOT_PATHS.items():
+        described = {method: _described(one) for method, one in operations.items()}
+        schema["paths"].setdefault(path, {}).update(described)
         for operation in operations.values():
-            if "422" in operation["responses"]:
-                operation["responses"]["422"] = invalid
-    schemas = schema.get("components", {}).get("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
+            for model in _bodies(operation):
+                schema["components"]["schemas"].update(_schemas(model))
+    tell(schema)
 
 
 def _described(operation: Operation) -> dict[str, Any]:
@@ -325,21 +275,14 @@ def _described(operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _bodies(paths: Mapping[str, Mapping[str, Operation]]) -> list[Body]:
-    found: list[Body] = []
-    for operations in paths.values():
-        for operation in operations.values():
-            told = [body for _, body in operation.answers.values() if not isinstance(body, str)]
-            found += told if operation.body is None else [operation.body, *told]
-    return found
+def _bodies(operation: Operation) -> Iterator[Body]:
+    if operation.body is not None:
+        yield operation.body
+    yield from (body for _, body in operation.answers.values() if not isinstance(body, str))
 
 
 def _json(body: Body) -> dict[str, Any]:
-    return {"application/json": {"schema": _reference(body)}}
-
-
-def _reference(model: Body) -> dict[str, str]:
-    return {"$ref": f"{SCHEMAS}{model.__name__}"}
+    return {"application/json": {"schema": reference(body)}}
 
 
 def _schemas(model: Body) -> dict[str, Any]:

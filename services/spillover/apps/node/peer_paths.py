@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
-from spillover.apps.node.intake import problem_of
-from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import node_ended
+from spillover.apps.http.exchange import Exchange, body_too_slow
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import protocol, wire
 from spillover.live.overflow.agreement import Terms
@@ -54,11 +53,10 @@ class PeerPaths:
         received_s = shell.now_s
         headers = dict(exchange.headers)
         try:
-            body = await _read(exchange, headers, self._forward_limit_bytes)
+            body = await _read(exchange, self._forward_limit_bytes)
         except Problem as problem:
             if problem.reason == "queue_full":
-                length_bytes = Framing.of(headers).length_bytes
-                shell.feed(BytesMoving(shell.moving.bytes, wanted=length_bytes))
+                shell.feed(BytesMoving(shell.moving.bytes, wanted=exchange.length_bytes))
             raise
         read_s = shell.now_s
         try:
@@ -94,7 +92,7 @@ class PeerPaths:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
         headers = dict(exchange.headers)
-        body = await _read(exchange, headers, ENVELOPE_LIMIT_BYTES)
+        body = await _read(exchange, ENVELOPE_LIMIT_BYTES)
         try:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
@@ -179,15 +177,14 @@ def peer_of(
 
 def _query(exchange: Exchange) -> dict[str, list[str]]:
     """Raises ValueError where there are too many fields."""
-    return parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=QUERY_MAX)
+    return parse_qs(exchange.query.decode("latin-1"), max_num_fields=QUERY_MAX)
 
 
-async def _read(exchange: Exchange, headers: Mapping[bytes, bytes], limit_bytes: int) -> bytes:
+async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
     """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
     request has passed, it was not even read."""
-    framing = Framing.of(headers)
     try:
-        return await exchange.read_body(framing, limit_bytes, READ_S)
+        return await exchange.read_body(limit_bytes, READ_S)
     except Problem as problem:
         if problem.reason == "deadline_exceeded":
             raise body_too_slow(READ_S) from None

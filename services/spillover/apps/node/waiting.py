@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from spillover.apps.node.exchange import ReplyTo
+from spillover.apps.http.exchange import Exchange
 from spillover.live.overflow.home_requests import Waiter
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer
@@ -43,7 +43,7 @@ class Waiting:
         self._on_answer = on_answer
         self._on_late = on_late
 
-    def begin(self, shell: NodeShell, exchange: ReplyTo, due_s: float) -> bool:
+    def begin(self, shell: NodeShell, exchange: Exchange, due_s: float) -> bool:
         """False if too many wait for it already: nothing is called then."""
         if not self._holder.wait(self._held, self):
             return False
