@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -41,12 +42,21 @@ def answer_of(response):
     return json.loads(response.body)
 
 
-def check_timing(timing, *, network_ms, return_ms):
-    assert timing["total"] == pytest.approx(
-        timing["queued"] + timing["network"] + timing["service"], abs=0.01
-    )
-    assert network_ms <= timing["network"] < network_ms + 500
-    assert return_ms <= timing["return"] < return_ms + 500
+async def timed(asked):
+    """The answer, and how long it took as its client saw it, in ms."""
+    began_s = time.monotonic()
+    answer = answer_of(await asked)
+    return answer, (time.monotonic() - began_s) * 1e3
+
+
+def check_timing(timing, took_ms, *, network_ms, return_ms):
+    """No part is shorter than the delays on it, and together they are no longer than what passed:
+    whatever was counted twice would be too much, however busy the machine is."""
+    parts = timing["queued"] + timing["network"] + timing["service"]
+    assert timing["total"] == pytest.approx(parts, abs=0.01)
+    assert timing["network"] >= network_ms
+    assert timing["return"] >= return_ms
+    assert timing["total"] + timing["return"] <= took_ms + 0.01
 
 
 def test_overflow_is_handed_on_and_answered(nodes):
@@ -56,12 +66,12 @@ def test_overflow_is_handed_on_and_answered(nodes):
         async with nodes.Federation(pair(nodes, delay_ms=15.0)) as federation:
             a, b = federation["a"], federation["b"]
             held = await occupy(nodes, a)
-            answer = answer_of(await a.post({"service_ms": 30}, id="one"))
+            answer, took_ms = await timed(a.post({"service_ms": 30}, id="one"))
             assert answer["id"] == "one"
             assert (answer["cluster"], answer["path"], answer["hops"]) == ("b", ["a", "b"], 1)
             assert answer["result"] == {"service_ms": 30.0}
             assert answer["timing_ms"]["service"] == 30.0
-            check_timing(answer["timing_ms"], network_ms=15.0, return_ms=15.0)
+            check_timing(answer["timing_ms"], took_ms, network_ms=15.0, return_ms=15.0)
             assert b.ledger.foreign["answered"] == 1
             held.cancel()
 
@@ -81,10 +91,10 @@ def test_a_request_is_relayed_along_a_chain(nodes):
             held += [b.post({"service_ms": 2000}) for _ in range(8)]
             # As much waits at b as is worth the way to c, so that it hands on all that is new.
             await nodes.until(lambda: b.ledger.home["away"] >= 2)
-            answer = answer_of(await a.post({"service_ms": 5}))
+            answer, took_ms = await timed(a.post({"service_ms": 5}))
             assert (answer["cluster"], answer["path"]) == ("c", ["a", "b", "c"])
             assert answer["hops"] == 2
-            check_timing(answer["timing_ms"], network_ms=20.0, return_ms=20.0)
+            check_timing(answer["timing_ms"], took_ms, network_ms=20.0, return_ms=20.0)
             assert b.ledger.foreign["answered"] == 1
             for future in held:
                 future.cancel()

@@ -294,6 +294,26 @@ def test_many_cancels_share_a_bounded_number_of_connections(nodes):
     nodes.run(main)
 
 
+def test_a_cancel_that_waits_for_nothing_keeps_no_other_waiting(nodes, monkeypatch):
+    """Its forward has ended meanwhile: the next one has its turn at once."""
+    monkeypatch.setattr(peer_link, "CANCELS_AT_ONCE_MAX", 1)
+
+    async def main():
+        async with linked() as ends:
+            for ref in (1, 2, 3):
+                ends.forward(ref)
+            await nodes.until(lambda: len(ends.neighbor.forwards) == 3)
+            for ref in (1, 2, 3):
+                ends.link.ask_cancel(ref)
+            ends.link.recall(2)
+            await nodes.until(lambda: len(ends.neighbor.cancels) == 2)
+            assert [cancel["id"] for cancel in ends.neighbor.cancels] == ["r1", "r3"]
+            await nodes.until(lambda: not ends.link._cancels_asked)
+            assert not ends.link._cancels_waiting
+
+    nodes.run(main)
+
+
 def test_what_is_given_up_with_a_silent_neighbor(nodes):
     """What it holds is lost, what has not left is surely not there; nothing leaves afterwards."""
 
