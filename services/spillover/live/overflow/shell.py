@@ -34,13 +34,14 @@ from spillover.live.overflow.agreement import Peers
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
-from spillover.live.overflow.home_requests import FutureWaiter, HomeRequests
+from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
@@ -106,8 +107,13 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self.home_requests = HomeRequests(self.cluster.id, self.names, self._next_ref, self.feed)
-        self.foreign_requests = ForeignRequests(self._next_ref, self.feed, self._emulated)
+        self.waiters = Waiters()
+        self.home_requests = HomeRequests(
+            self.cluster.id, self.names, self._next_ref, self.feed, self.waiters
+        )
+        self.foreign_requests = ForeignRequests(
+            self._next_ref, self.feed, self._emulated, self.waiters
+        )
         self._driver = Driver(
             *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
         )
@@ -158,6 +164,7 @@ class NodeShell:
         self.timers.close()
         self.home_requests.close()
         self.foreign_requests.close()
+        self.waiters.close()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -176,11 +183,11 @@ class NodeShell:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
         waiter = FutureWaiter()
-        waits = self.foreign_requests.wait(visit.ref, waiter)
+        waits = self.waiters.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
         if waits:
             await asyncio.wait([waiter.future], timeout=timeout_s)
-            self.foreign_requests.leave(visit.ref, waiter)
+            self.waiters.leave(visit.ref, waiter)
         return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -262,12 +269,9 @@ class NodeShell:
             self.home_requests.refused(command)
         else:
             self.metrics.foreign_ended(command.origin, REFUSED)
-            self.foreign_requests.ended(command.ref, None)  # it may have been accepted before
-            self.foreign_requests.send_back(command.ref, command, command.origin)
+            self.waiters.tell(command.ref, command)
 
     def _reply(self, command: ev.Reply) -> None:
-        if command.origin != ev.HOME:
-            self.foreign_requests.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))
@@ -278,7 +282,7 @@ class NodeShell:
         ref, answer, origin = command.ref, command.answer, command.origin
         if origin != ev.HOME:
             self.metrics.foreign_ended(origin, answer.outcome.value)
-            self.foreign_requests.send_back(ref, answer, origin)
+            self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
         log_request(self.home_requests.answered(ref, answer), answer)
