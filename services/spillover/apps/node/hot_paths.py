@@ -283,11 +283,21 @@ class HotPaths:
     def _answer_accepted(
         self, exchange: ReplyTo, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """202, and where to ask. Called by a timer too."""
+        """202, and where to ask, once the request is surely accepted. Called by a timer too."""
+        if self._home_requests.is_unconfirmed(entry):
+            give = partial(self._answer_accepted, exchange, entry, applied, lines)
+            self._home_requests.when_accepted(entry, give)
+            self._waiters.wait(entry.ref, partial(self._not_accepted, exchange, entry))
+            return
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
         lines = JSON_LINE + b"preference-applied: %b\r\n" % applied + named + lines
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
+
+    def _not_accepted(self, exchange: ReplyTo, entry: IdempotencyRecord, told: Told) -> None:
+        """What was to be accepted is refused after all, or the node ends before."""
+        if not isinstance(told, Answer):
+            self._answer(exchange, entry, b"", told)
 
     def _internal_error(self, exchange: ReplyTo, name: str | None) -> None:
         answer_internal_error(self._shell, exchange, name)

@@ -42,6 +42,8 @@ class HomeRequests:
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
         self._refusal: ev.Refuse | None = None
+        self._unconfirmed: dict[int, list[Callable[[], None]]] = {}
+        """Who is to be told of an acceptance that is not confirmed yet, by ref."""
         self.closed = False
         """Nothing is taken any more: the node ends."""
         # From the system's randomness: no two nodes may make the same names.
@@ -86,9 +88,18 @@ class HomeRequests:
     def _taken(self, entry: IdempotencyRecord) -> IdempotencyRecord | ev.Refuse:
         if self._refusal is not None:
             return self._refusal
-        if entry.lasting:
+        if entry.lasting and entry.ref not in self._unconfirmed:
             self._names.accept(entry)
         return entry
+
+    def is_unconfirmed(self, entry: IdempotencyRecord) -> bool:
+        """Returns whether the request may still be refused: nobody must be told that it is
+        accepted."""
+        return entry.ref in self._unconfirmed
+
+    def when_accepted(self, entry: IdempotencyRecord, tell: Callable[[], None]) -> None:
+        """Call this once a request that is unconfirmed is accepted; never if it is refused."""
+        self._unconfirmed[entry.ref].append(tell)
 
     def fetch(self, entry: IdempotencyRecord) -> None:
         """Its answer has been given to somebody who came for it."""
@@ -105,9 +116,28 @@ class HomeRequests:
 
     # --- what the machine says ----------------------------------------------------------------
 
+    def confirm(self, command: ev.Confirm) -> None:
+        """The acceptance of a request is to be confirmed."""
+        self._unconfirmed[command.ref] = []
+
+    def accepted(self, ref: int) -> None:
+        """It is confirmed; so is that of a neighbor's request, which is none of these."""
+        entry = self._entries.get(ref)
+        if entry is None:
+            return
+        if entry.lasting:
+            self._names.accept(entry)
+        for tell in self._unconfirmed.pop(ref, ()):
+            tell()
+
     def refused(self, command: ev.Refuse) -> None:
-        self._names.withdraw(self._entries.pop(command.ref))
+        """At once, or after its acceptance could not be confirmed."""
+        ref = command.ref
+        self._names.withdraw(self._entries.pop(ref))
+        self._unconfirmed.pop(ref, None)
         self._refusal = command
+        self._waiters.tell(ref, command)
+        self.settled.set()
 
     def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)

@@ -11,10 +11,12 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import DEGRADED
 from spillover.core.overflow.idempotency import IdempotencyTable
@@ -56,8 +58,9 @@ class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
     `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
-    topology was read, its name if None. Raises InputError for a handler that
-    cannot be imported, and for a neighbor without a url.
+    topology was read, its name if None. `confirm`, if given, is asked about each request before it
+    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. Raises
+    InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class NodeShell:
         seed: int | None = None,
         source: str | None = None,
         journal: Callable[[Any, float], None] | None = None,
+        confirm: Callable[[ev.Confirm], None] | None = None,
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
@@ -75,7 +79,8 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        self.machine = NodeMachine(
+        machine = NodeMachine if confirm is None else ConfirmingMachine
+        self.machine = machine(
             self._settings(),
             [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
@@ -114,8 +119,12 @@ class NodeShell:
         self.foreign_requests = ForeignRequests(
             self._next_ref, self.feed, self._emulated, self.waiters
         )
+        interpreters = self._interpreters()
+        if confirm is not None:
+            interpreters[ev.Accepted] = self._accepted
+            interpreters[ev.Confirm] = partial(self._confirm, confirm)
         self._driver = Driver(
-            *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
+            *(self.machine, self.timers, interpreters, self._on_failure, journal, ev.HeldUp)
         )
         for neighbor in neighbors:
             self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
@@ -235,7 +244,6 @@ class NodeShell:
 
     def _interpreters(self) -> dict[type, Callable[[Any], None]]:
         return {
-            # A journal's place: complete before anything is told.
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
@@ -250,6 +258,15 @@ class NodeShell:
             ev.JoinRefused: self._join_refused,
             ev.Disconnect: self._disconnect,
         }
+
+    def _confirm(self, confirm: Callable[[ev.Confirm], None], command: ev.Confirm) -> None:
+        if command.origin == ev.HOME:
+            self.home_requests.confirm(command)
+        confirm(command)
+
+    def _accepted(self, command: ev.Accepted) -> None:
+        self.room.on_accepted(command)
+        self.home_requests.accepted(command.ref)
 
     def _forward(self, command: ev.Forward) -> None:
         self.metrics.forwards_left[command.neighbor] += 1
