@@ -57,7 +57,8 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
             writer.write(head(len(work), KEY, b"Spillover-Deadline-Ms: 400\r\n") + work)
         else:
             writer.write(b"GET /requests/k?wait_ms=400 HTTP/1.1\r\nHost: x\r\n\r\n")
-        await nodes.until(lambda: len(node.shell.home_requests.find("k").waiters) == 2)
+        ref = node.shell.home_requests.find("k").ref
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
         over_s = time.monotonic() + 0.4
         assert (await answer_on(reader))[0] == 200
         assert (await first).status == 200

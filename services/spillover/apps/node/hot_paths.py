@@ -36,6 +36,7 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
 from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
@@ -55,6 +56,7 @@ class HotPaths:
         self._pages = pages
         self._shell = shell
         self._home_requests = shell.home_requests
+        self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
         direct = Direct(REQUESTS, LOOKUP_PREFIX, self.direct)
         self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
@@ -191,7 +193,7 @@ class HotPaths:
         elif taken.answer is not None:
             self._answer(exchange, taken, b"", taken.answer)
         else:
-            home_requests.wait(taken, partial(self._answer, exchange, taken, b""))
+            self._waiters.wait(taken.ref, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
 
@@ -220,9 +222,7 @@ class HotPaths:
         """Have a client wait for the answer of the run under way, but no longer than its own
         deadline or than it stays."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
-        waiting = Waiting(
-            self._home_requests, entry, on_answer, partial(_too_late, exchange, entry)
-        )
+        waiting = Waiting(entry.ref, on_answer, partial(_too_late, exchange, entry))
         if not waiting.begin(self._shell, exchange, deadline_s):
             detail = "too many wait for the answer to this request"
             raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
@@ -238,27 +238,30 @@ class HotPaths:
             if entry.answer is not None:
                 on_answer(entry.answer)
                 return
-            waiting = Waiting(self._home_requests, entry, on_answer, on_late)
+            waiting = Waiting(entry.ref, on_answer, on_late)
             if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
                 return
         self._answer_accepted(exchange, entry, b"respond-async", lines)
 
     def _answer(
-        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        """Give the answer; without one the node has ended before. Called by the machine's shell,
+        """Give the answer; with None the node has ended before. Called by the machine's shell,
         which a bug in here must not bring down."""
         try:
-            self._give(exchange, entry, lines, answer)
+            self._give(exchange, entry, lines, told)
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, entry.name)
 
     def _give(
-        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Told
     ) -> None:
-        if answer is None:
-            has_not_run = self._shell.surely_never_ran(entry.ref)
-            exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
+        if not isinstance(answer, Answer):
+            if answer is None:
+                has_not_run = self._shell.surely_never_ran(entry.ref)
+                exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
+            else:
+                exchange.refuse(problem_of(entry.name, answer))
             return
         if not entry.fetched:
             self._home_requests.fetch(entry)
@@ -279,11 +282,21 @@ class HotPaths:
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """202, and where to ask. Called by a timer too."""
+        """202, and where to ask, once the request is surely accepted. Called by a timer too."""
+        if self._home_requests.is_unconfirmed(entry):
+            give = partial(self._answer_accepted, exchange, entry, applied, lines)
+            self._home_requests.when_accepted(entry, give)
+            self._waiters.wait(entry.ref, partial(self._not_accepted, exchange, entry))
+            return
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
         lines = JSON_LINE + b"preference-applied: %b\r\n" % applied + named + lines
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
+
+    def _not_accepted(self, exchange: Exchange, entry: IdempotencyRecord, told: Told) -> None:
+        """What was to be accepted is refused after all, or the node ends before."""
+        if not isinstance(told, Answer):
+            self._answer(exchange, entry, b"", told)
 
     def _internal_error(self, exchange: Exchange, name: str | None) -> None:
         answer_internal_error(self._shell, exchange, name)

@@ -21,6 +21,7 @@ from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
 from spillover.model.request import Answer
 
 UNKNOWN = "no request of this name is known here, or no longer"
@@ -66,8 +67,7 @@ class Lookups:
     def _serve_entry(self, exchange: Exchange, entry: IdempotencyRecord, wait: _Wait) -> None:
         if entry.answer is None and wait.s:
             waiting = Waiting(
-                self._shell.home_requests,
-                entry,
+                entry.ref,
                 partial(self._entry_ended, exchange, entry, wait.lines),
                 partial(self._tell_entry, exchange, entry, wait.lines),
             )
@@ -79,7 +79,6 @@ class Lookups:
     def _serve_visit(self, exchange: Exchange, visit: Visit, wait: _Wait) -> None:
         if wait.s:
             waiting = Waiting(
-                self._shell.foreign_requests,
                 visit.ref,
                 partial(self._tell_visit, exchange, visit, wait.lines),
                 partial(self._tell_visit, exchange, visit, wait.lines, None),
@@ -98,9 +97,9 @@ class Lookups:
     # --- telling: called by the shell or a timer, which a bug in here must not bring down -----
 
     def _entry_ended(
-        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        if answer is not None:
+        if told is not None:
             self._tell_entry(exchange, entry, lines)
             return
         # The node ends, and nobody will know more of the request than now.
@@ -124,10 +123,10 @@ class Lookups:
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)
 
-    def _tell_visit(
-        self, exchange: Exchange, visit: Visit, lines: bytes, answer: Answer | None
-    ) -> None:
+    def _tell_visit(self, exchange: Exchange, visit: Visit, lines: bytes, told: Told) -> None:
+        """None, or that it goes back to its neighbor: how it stands now."""
         try:
+            answer = told if isinstance(told, Answer) else None
             shown = msgspec.json.encode(visit_view(self._shell, visit, answer))
             exchange.answer_raw(200, JSON_LINE + lines, shown)
         except Exception:  # noqa: BLE001 - see above

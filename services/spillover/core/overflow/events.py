@@ -184,12 +184,38 @@ class Leave:
     neighbor: int
 
 
+@dataclass(slots=True)
+class Confirmed:
+    """What `Confirm` asked for is done: the request will not be lost."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class NotConfirmed:
+    """It cannot be done: the request is not accepted, for this reason."""
+
+    ref: int
+    reason: Refusal
+
+
 # --- commands ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
+class Confirm:
+    """The request is about to be accepted: tell `Confirmed` once that is safe, or `NotConfirmed`;
+    nothing else is told of it before. Only of a machine that asks (`confirming`)."""
+
+    ref: int
+    request: Request
+    origin: int
+    deadline_s: float
+
+
+@dataclass(slots=True)
 class Accepted:
-    """The request is this cluster's from here on; complete before any acknowledgment leaves."""
+    """The request is this cluster's from here on; comes before anything that is told of it."""
 
     ref: int
 
@@ -315,6 +341,8 @@ Event: TypeAlias = (
     | PolicySet
     | Join
     | Leave
+    | Confirmed
+    | NotConfirmed
 )
 
 Command: TypeAlias = (
@@ -331,4 +359,5 @@ Command: TypeAlias = (
     | Connect
     | JoinRefused
     | Disconnect
+    | Confirm
 )

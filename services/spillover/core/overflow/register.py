@@ -59,11 +59,11 @@ class Register:
         visit.state = ARRIVED
 
     def give_back(self, visit: Visit) -> None:
-        """A neighbor's request is its own again."""
+        """It is its sender's again."""
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
-        self.ledger.give_back()
+        self.ledger.give_back(visit.is_home)
 
     def end(self, visit: Visit, outcome: Outcome) -> None:
         self.leave(visit)

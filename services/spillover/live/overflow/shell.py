@@ -15,8 +15,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from spillover.core.driver import Driver, Interpreters
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import DEGRADED
 from spillover.core.overflow.idempotency import IdempotencyTable
@@ -34,7 +35,7 @@ from spillover.live.overflow import wire
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
-from spillover.live.overflow.home_requests import FutureWaiter, HomeRequests
+from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
@@ -42,6 +43,7 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
@@ -56,8 +58,9 @@ class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
     `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
-    topology was read, its name if None. Raises InputError for a handler that
-    cannot be imported, and for a neighbor without a url.
+    topology was read, its name if None. `confirm`, if given, is asked about each request before it
+    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. Raises
+    InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class NodeShell:
         seed: int | None = None,
         source: str | None = None,
         journal: Callable[[ev.Event, float], None] | None = None,
+        confirm: Callable[[ev.Confirm], None] | None = None,
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
@@ -75,7 +79,8 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        self.machine = NodeMachine(
+        machine = NodeMachine if confirm is None else ConfirmingMachine
+        self.machine = machine(
             self._settings(),
             [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
@@ -107,9 +112,18 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self.home_requests = HomeRequests(self.cluster.id, self.names, self._next_ref, self.feed)
-        self.foreign_requests = ForeignRequests(self._next_ref, self.feed, self._emulated)
-        driven = (self.machine, self.timers, self._interpreters(), self._on_failure)
+        self.waiters = Waiters()
+        self.home_requests = HomeRequests(
+            self.cluster.id, self.names, self._next_ref, self.feed, self.waiters
+        )
+        self.foreign_requests = ForeignRequests(
+            self._next_ref, self.feed, self._emulated, self.waiters
+        )
+        interpreters = self._interpreters()
+        if confirm is not None:
+            interpreters[ev.Accepted] = self._accepted
+            interpreters[ev.Confirm] = partial(self._confirm, confirm)
+        driven = (self.machine, self.timers, interpreters, self._on_failure)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
             self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
@@ -158,6 +172,7 @@ class NodeShell:
         self.timers.close()
         self.home_requests.close()
         self.foreign_requests.close()
+        self.waiters.close()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
@@ -176,11 +191,11 @@ class NodeShell:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
         waiter = FutureWaiter()
-        waits = self.foreign_requests.wait(visit.ref, waiter)
+        waits = self.waiters.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
         if waits:
             await asyncio.wait([waiter.future], timeout=timeout_s)
-            self.foreign_requests.leave(visit.ref, waiter)
+            self.waiters.leave(visit.ref, waiter)
         return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -224,9 +239,8 @@ class NodeShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _interpreters(self) -> Interpreters[ev.Command]:
+    def _interpreters(self) -> dict[type[ev.Command], Callable[[Any], None]]:
         return {
-            # A journal's place: complete before anything is told.
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
@@ -241,6 +255,15 @@ class NodeShell:
             ev.JoinRefused: self._join_refused,
             ev.Disconnect: self._disconnect,
         }
+
+    def _confirm(self, confirm: Callable[[ev.Confirm], None], command: ev.Confirm) -> None:
+        if command.origin == ev.HOME:
+            self.home_requests.confirm(command)
+        confirm(command)
+
+    def _accepted(self, command: ev.Accepted) -> None:
+        self.room.on_accepted(command)
+        self.home_requests.accepted(command.ref)
 
     def _forward(self, command: ev.Forward) -> None:
         self.metrics.forwards_left[command.neighbor] += 1
@@ -260,12 +283,9 @@ class NodeShell:
             self.home_requests.refused(command)
         else:
             self.metrics.foreign_ended(command.origin, REFUSED)
-            self.foreign_requests.ended(command.ref, None)  # it may have been accepted before
-            self.foreign_requests.send_back(command.ref, command, command.origin)
+            self.waiters.tell(command.ref, command)
 
     def _reply(self, command: ev.Reply) -> None:
-        if command.origin != ev.HOME:
-            self.foreign_requests.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))
@@ -276,7 +296,7 @@ class NodeShell:
         ref, answer, origin = command.ref, command.answer, command.origin
         if origin != ev.HOME:
             self.metrics.foreign_ended(origin, answer.outcome.value)
-            self.foreign_requests.send_back(ref, answer, origin)
+            self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
         log_request(self.home_requests.answered(ref, answer), answer)
