@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.ids import ClusterId
+from spillover.model.nearest import did_you_mean
 from spillover.model.topology import HANDLERS_KNOWN, NOT_RUN_STATUSES, Cluster, Link, Topology
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 from spillover.policy.overflow.choosers import POLICY_NAMES
@@ -24,6 +25,8 @@ LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
 
 _EXACT_INTEGER_LIMIT = 2**53
 """Whole numbers up to here survive every JSON reader and every float."""
+
+HANDLER_KINDS = ("sleep", "spin", "python", "http", "dask")
 
 _PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -60,7 +63,8 @@ def _check_policy(value: str) -> str:
     if value == "adaptive":
         raise fault("the policy adaptive is not available in this version")
     if value not in POLICY_NAMES:
-        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}")
+        hint = did_you_mean(value, POLICY_NAMES)
+        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}{hint}")
     return value
 
 
@@ -71,7 +75,9 @@ def _check_handler(value: str) -> str:
         except ValueError as error:
             raise fault(str(error)) from error
     elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
-        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}")
+        kind = value.partition(":")[0]
+        hint = "" if kind in HANDLER_KINDS else did_you_mean(kind, HANDLER_KINDS)
+        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}{hint}")
     return value
 
 
