@@ -259,7 +259,7 @@ def test_a_member_that_has_failed_is_not_ready(members):
     def fail():
         with members("a") as a:
             until(lambda: len(a.thread.held) == PARTITIONS)
-            a.thread._member.observer = Broken()
+            a.thread._member.events.observer = Broken()
             with members("b"):
                 until(lambda: a.readiness == (503, "not_ready"))
             _, problem = ask_json(f"{a.url}/readyz")

@@ -78,10 +78,12 @@ class Node:
         return response.status, response.headers, json.loads(response.body)
 
     def knows(self, cluster):
-        return self.machine.neighbors.known[self.machine.neighbors.index[cluster]]
+        neighbors = self.machine.neighbors
+        return neighbors.by_handle[neighbors.index[cluster]].known
 
     def may_send_to(self, cluster):
-        return self.machine.neighbors.accepting[self.machine.neighbors.index[cluster]]
+        neighbors = self.machine.neighbors
+        return neighbors.by_handle[neighbors.index[cluster]].accepting
 
     async def close(self):
         await self.client.close()

@@ -22,7 +22,7 @@ class Desk:
 
     def __init__(self):
         self.timers = Timers(asyncio.get_running_loop())
-        self.links = [EmulatedLink(self.timers, Random(1)) for _ in range(2)]
+        self.links = {y: EmulatedLink(self.timers, Random(1)) for y in range(2)}
         self.events = []
         self.refs = iter(range(1, 100))
         self.held = ForeignRequests(lambda: next(self.refs), self.events.append, self.links)

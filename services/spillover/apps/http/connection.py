@@ -64,6 +64,7 @@ class HttpConnection(asyncio.Protocol):
     arrives in one piece never sets one.
     """
 
+    peer: Any = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None

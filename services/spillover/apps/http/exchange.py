@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from spillover.apps.http.problems import Problem
 from spillover.live.engine.moving import Moving
@@ -46,6 +46,8 @@ class Line(Protocol):
     write_paused: bool
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
+    peer: Any
+    """Who is at the other end, once the app has settled that; None before."""
 
     @property
     def body_s(self) -> float:
@@ -123,6 +125,11 @@ class Exchange:
         self.news: asyncio.Event | None = None
         """Where it has a task: set when there is more of the body, and at the end of either side's
         part."""
+
+    @property
+    def connection(self) -> Line:
+        """Returns what it came on, with others before and after it."""
+        return self._line
 
     @property
     def length_bytes(self) -> int:

@@ -15,9 +15,9 @@ import uvloop
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.http.service import Bounds
 from spillover.apps.lease.app import create_app
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
-from spillover.live.leases.shell import LeaseGroup
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError

@@ -13,7 +13,6 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.node.admin_routes import add_admin_routes
 from spillover.apps.node.console_view import node_console
-from spillover.apps.node.exposure import PeerVersions
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
     Federation,
@@ -21,8 +20,9 @@ from spillover.apps.node.federation import (
     GatheredStates,
 )
 from spillover.apps.node.hot_paths import HotPaths
-from spillover.apps.node.openapi import tell_hot_paths
+from spillover.apps.node.openapi import HELLO_HEADER, tell_hot_paths
 from spillover.apps.node.pages import REQUESTS, Pages
+from spillover.apps.node.peer_paths import PEER_OF
 from spillover.apps.node.request_routes import add_request_routes
 from spillover.apps.node.views import (
     Explanation,
@@ -32,6 +32,7 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.live.overflow import wire
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
 
 
@@ -53,7 +54,7 @@ def create_app(
     shell.on_close.append(console.close)
     complete(app, console, REQUESTS)
     describe(app, tell_hot_paths)
-    return HotPaths(PeerVersions(app), shell, Pages(site))
+    return HotPaths(app, shell, Pages(site))
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
@@ -89,12 +90,16 @@ def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
         """
         return await federation.show()
 
-    @app.post(
-        wire.FEDERATION_PATH,
-        summary="Between neighbors: the states of the clusters behind this one",
-        openapi_extra=described_body(FederationQuery),
-        responses=problems("not_a_neighbor", "another_site", "invalid", "too_large"),
-    )
     async def answer_federation(request: Request) -> GatheredStates:
         query = await read_json(request, FederationQuery, QUERY_LIMIT_BYTES)
-        return await federation.answer(query)
+        claimed = wire.Caller(query.sender) if query.sender else None
+        return await federation.answer(query, request.scope[PEER_OF](claimed).neighbor)
+
+    for calls in SPOKEN:
+        app.post(
+            calls.federation,
+            summary="Between neighbors: the states of the clusters behind this one",
+            openapi_extra=described_body(FederationQuery) | {"parameters": [HELLO_HEADER]},
+            responses=problems("not_a_neighbor", "another_site", "invalid", "too_large"),
+            include_in_schema=calls is SPOKEN[0],
+        )(answer_federation)

@@ -25,19 +25,18 @@ from spillover.apps.node.answers import (
     node_ended,
     problem_of,
 )
-from spillover.apps.node.exposure import PEER_PREFIX
 from spillover.apps.node.intake import Headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
-from spillover.apps.node.peer_paths import PeerPaths
+from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow import wire
 from spillover.live.overflow.home_requests import fingerprint
+from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
 
@@ -63,13 +62,14 @@ class HotPaths:
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         self._lookups = Lookups(shell)
         self._encoded = EncodedOnce(asyncio.get_running_loop())
-        peers = PeerPaths(shell)
+        self._peers = peers = PeerPaths(shell)
         self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
             REQUESTS: (("POST",), self._post_request),
-            wire.FORWARD_PATH: (("POST",), peers.forward),
-            wire.CANCEL_PATH: (("POST",), peers.cancel),
-            wire.REPORTS_PATH: (("GET",), peers.reports),
         }
+        for calls in SPOKEN:
+            self._routes[calls.forward] = ("POST",), peers.forward
+            self._routes[calls.cancel] = ("POST",), peers.cancel
+            self._routes[calls.reports] = ("GET",), peers.reports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]
@@ -77,6 +77,12 @@ class HotPaths:
             return
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
+            if scope["path"].startswith(PEER_PREFIX):
+                if is_of_another_version(scope["path"]):
+                    exchange.refuse(self._peers.other_version(exchange))
+                    return
+                headers = dict(exchange.headers)
+                scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
             await self._app(scope, receive, send)
             return
         methods, answer = route
@@ -256,7 +262,7 @@ class HotPaths:
             return
         if not entry.fetched:
             self._home_requests.fetch(entry)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is DONE:
             name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
             if lines:  # one of several who are given it
                 body = self._encoded.body(answer, partial(answer_body, entry.name, answer))

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from spillover.apps.http.openapi import SCHEMAS, problems, reference
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
-from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Terms
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
-from spillover.model.topology import CLUSTER_ID
 
 Body: TypeAlias = type[BaseModel]
 
@@ -69,7 +68,6 @@ class RequestStateView(BaseModel):
 class ForwardView(BaseModel):
     """A request that a neighbor hands on; `path` lists the clusters it was at, its home first."""
 
-    sender: str
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     path: list[str] = Field(min_length=1, max_length=1000)
     remaining_ms: float
@@ -78,8 +76,6 @@ class ForwardView(BaseModel):
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     priority: int = Field(0, ge=0, le=9)
     traceparent: str | None = None
-    to: str | None = Field(None, description="The cluster that is meant; others refuse")
-    federation: str | None = Field(None, description="Its name; nodes of others refuse")
 
 
 class ForwardAnswerView(BaseModel):
@@ -95,12 +91,9 @@ class ForwardAnswerView(BaseModel):
 
 
 class CancelView(BaseModel):
-    """`sender` no longer wants the request of this id, which it has handed on."""
+    """Who calls no longer wants the request of this id, which it has handed on."""
 
-    sender: str
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
-    to: str | None = None
-    federation: str | None = None
 
 
 class CancelAnswerView(BaseModel):
@@ -161,19 +154,20 @@ REQUEST_PROBLEMS = (
 )
 
 
-def query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
-    """Returns a parameter of the query."""
-    return {"name": name, "in": "query", "required": required, "schema": schema}
+def query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns a parameter of the query that may be left out."""
+    return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-_CLUSTER = {"type": "string", "pattern": f"^{CLUSTER_ID.pattern}$"}
-REPORTS_QUERY = (
-    query("from", _CLUSTER, required=True),
-    query("to", _CLUSTER),
-    query("federation", {"type": "string"}),
-    *(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms)),
+HELLO_HEADER = header(
+    "Spillover-Peer",
+    {"type": "string", "examples": ["from=a&to=b&federation=ring5&speaks=2%201"]},
+    "Who calls: its cluster, the one that it means, the name of their federation and the versions "
+    "of the protocol that it speaks. It holds for the connection, and is needed on it once.",
 )
-"""Who asks, whom it means to ask, and what its topology says of what the two share."""
+
+REPORTS_QUERY = tuple(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms))
+"""What the topology of who asks says of what the two share."""
 
 _LOOKUP_PARAMETERS = (
     {"name": "request_id", "in": "path", "required": True, "schema": {"type": "string"}},
@@ -217,20 +211,22 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             problems=("unknown_request", "invalid", "internal"),
         )
     },
-    wire.FORWARD_PATH: {
+    SPOKEN[0].forward: {
         "post": Operation(
             summary="Between neighbors: run a request that is handed on",
             operation_id="post_forward",
             body=ForwardView,
+            parameters=(HELLO_HEADER,),
             answers={200: ("It has ended, in whatever way", ForwardAnswerView)},
             problems=(*REQUEST_PROBLEMS, "not_a_neighbor"),
         )
     },
-    wire.CANCEL_PATH: {
+    SPOKEN[0].cancel: {
         "post": Operation(
             summary="Between neighbors: cancel a request that was handed on",
             operation_id="post_cancel",
             body=CancelView,
+            parameters=(HELLO_HEADER,),
             answers={200: ("What came of it is in the answer to the request", CancelAnswerView)},
             problems=(
                 *("not_a_neighbor", "another_site", "invalid", "too_large", "body_too_slow"),
@@ -238,11 +234,11 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             ),
         )
     },
-    wire.REPORTS_PATH: {
+    SPOKEN[0].reports: {
         "get": Operation(
             summary="Between neighbors: load reports for as long as the connection lasts",
             operation_id="get_reports",
-            parameters=REPORTS_QUERY,
+            parameters=(HELLO_HEADER, *REPORTS_QUERY),
             answers={200: ("Reports, and empty objects as signs of life", "application/x-ndjson")},
             problems=("not_a_neighbor", "another_site", "invalid", "not_ready"),
         )

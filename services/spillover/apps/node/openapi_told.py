@@ -35,7 +35,6 @@ HEADERS = {
 PARAMETERS = {
     "request_id": "The name of the request.",
     "neighbor": "The id of the neighbor's cluster.",
-    "from": "The id of the cluster that asks.",
 }
 
 _TEXT = {"schema": {"type": "string"}}

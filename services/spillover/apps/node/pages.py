@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import ANY_ORIGIN, Site
-from spillover.apps.node.exposure import PEER_PREFIX
+from spillover.live.overflow.protocol import PEER_PREFIX
 
 REQUESTS = "/requests"
 

@@ -34,7 +34,7 @@ def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
         # Not in the register and not answered: on its way from the server, the delivery.
         shown["state"] = RUNNING if visit is None else _STATES[visit.state]
         if visit is not None:
-            shown |= _whereabouts(shell, visit)
+            shown |= _whereabouts(visit)
     else:
         shown |= _end(entry.name, answer)
     return shown
@@ -62,7 +62,7 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
     }
     if answer is not None:
         return shown | _end(visit.request.id, answer)
-    return shown | _whereabouts(shell, visit)
+    return shown | _whereabouts(visit)
 
 
 def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
@@ -83,8 +83,8 @@ def _end(name: str, answer: Answer) -> dict[str, Any]:
     return {"state": state, "problem": problem_of(name, answer).fields()}
 
 
-def _whereabouts(shell: NodeShell, visit: Visit) -> dict[str, Any]:
+def _whereabouts(visit: Visit) -> dict[str, Any]:
     shown: dict[str, Any] = {"cancelling": True} if visit.cancelling else {}
     if visit.state is VisitState.AWAY:
-        shown["forwarded_to"] = shell.machine.neighbors.ids[visit.target]
+        shown["forwarded_to"] = visit.target.id
     return shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -38,13 +38,13 @@ class Settling(asyncio.Future[Settled]):
 
 
 class ForeignRequests:
-    """All of them, by ref. `emulated_links` are those of the links, by neighbor index."""
+    """All of them, by ref. `emulated_links` are those of the links, by the neighbors' handles."""
 
     def __init__(
         self,
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
-        emulated_links: Sequence[EmulatedLink],
+        emulated_links: Mapping[int, EmulatedLink],
     ) -> None:
         self._next_ref = next_ref
         self._feed = feed
@@ -78,7 +78,7 @@ class ForeignRequests:
         """Returns the visit of this request that is under way, from one neighbor or from any."""
         if origin is not None:
             return self._refs.get((origin, request_id))
-        refs = (self._refs.get((y, request_id)) for y in range(len(self._emulated_links)))
+        refs = (self._refs.get((neighbor, request_id)) for neighbor in self._emulated_links)
         return next((ref for ref in refs if ref is not None), None)
 
     def wait(self, ref: int, waiter: Waiter) -> bool:
@@ -111,9 +111,14 @@ class ForeignRequests:
 
     def send_back(self, ref: int, settled: Settled, origin: int) -> None:
         future = self._waiting.get(ref)
-        if future is not None:
-            arrive = partial(self._arrive, ref, settled, time.monotonic())
-            future.parcel = self._emulated_links[origin].send(arrive, partial(self._lose, ref))
+        if future is None:
+            return
+        arrive = partial(self._arrive, ref, settled, time.monotonic())
+        emulated_link = self._emulated_links.get(origin)
+        if emulated_link is not None:
+            future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
+        else:  # it has left: nothing is emulated any more, and its connection is still open
+            arrive()
 
     def close(self) -> None:
         """The node ends: whoever still waits is told by a cancelled future."""
