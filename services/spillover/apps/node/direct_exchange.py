@@ -79,7 +79,7 @@ class DirectExchange(ReplyTo):
 
     @property
     def response_started(self) -> bool:
-        """Returns an answer goes out whole."""
+        """Returns whether an answer has gone out, which it does whole."""
         return self.response_complete
 
     @property

@@ -272,12 +272,16 @@ class _Parts:
 
 
 def body_too_slow(timeout_s: float) -> Problem:
-    """Returns what is left of the body may still come, so nothing else can."""
+    """Returns the problem of a body that takes too long: what is left of it may still come, so that
+    nothing else can.
+    """
     detail = f"expected the whole body of a request within {timeout_s:g} s"
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
 def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:
-    """Returns a connection on which not the whole body was read cannot be used again."""
+    """Returns the problem of a body that is too large: a connection on which not the whole of it
+    was read cannot be used again.
+    """
     detail = f"expected a body of at most {limit_bytes} bytes"
     return Problem("too_large", detail, id=name, headers=[] if whole else [CLOSE])

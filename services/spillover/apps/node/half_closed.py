@@ -87,8 +87,9 @@ class KeepsHalfClosed(DirectPath):
         """Whether the other side sends nothing more, and waits for answers, or is gone."""
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Returns the other side sends nothing more. Whether to keep the connection: for answers to
-        whole requests that have not begun. Neighbors do not end theirs before they have the answer.
+        """Takes note that the other side sends nothing more, and returns whether to keep the
+        connection: for answers to whole requests that have not begun. Neighbors do not end theirs
+        before they have the answer.
         """
         self.writes.flush()  # what closes now takes nothing along that is answered
         cycle = self.cycle

@@ -123,8 +123,8 @@ class Neighbors:
         return self._knowledge
 
     def heard(self, y: int, report: LoadReport | None, now_s: float) -> bool:
-        """Returns a sign of life from neighbor y, with a report or (None) without one. Whether it
-        has become known by it.
+        """Takes a sign of life from neighbor y, with a report or (None) without one, and returns
+        whether it has become known by it.
 
         A report of the same epoch that is not newer than the one held is a sign of life, no more.
         One of an earlier epoch is not even that while y lives: it tells of another life. After a
@@ -152,7 +152,8 @@ class Neighbors:
             self._knowledge = None
 
     def lost(self, y: int) -> bool:
-        """Returns the link to y is down: y is unknown until it reports again. Whether it was known.
+        """Takes note that the link to y is down, and returns whether y was known: it is unknown
+        until it reports again.
 
         What it said before is void, since it may come back as another life of the same cluster.
         """

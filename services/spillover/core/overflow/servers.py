@@ -56,7 +56,7 @@ class Servers:
 
     @property
     def working(self) -> int:
-        """Returns those to count on: a stuck server may never come back."""
+        """Returns how many to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)
 
     @property

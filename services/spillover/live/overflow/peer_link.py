@@ -147,8 +147,8 @@ class PeerLink:
     def ask(
         self, method: str, path: str, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """Returns a question about the federation. It is not delayed, but no link that is cut
-        carries it: the future raises NotDelivered then, and else as that of HttpClient.
+        """Asks a question about the federation. It is not delayed, but no link that is cut carries
+        it: the future raises NotDelivered then, and else as that of HttpClient.
         """
         if self._emulated_link.cut:
             cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()

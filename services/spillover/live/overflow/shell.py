@@ -186,8 +186,8 @@ class NodeShell:
     def ask_neighbor(
         self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """Returns a question that is not a request; the future raises PeerError as HttpClient's
-        does.
+        """Asks a neighbor a question that is not a request; the future raises PeerError as
+        HttpClient's does.
         """
         return self._links[neighbor].ask(method, path, body, timeout_s)
 

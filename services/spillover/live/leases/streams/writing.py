@@ -56,7 +56,9 @@ class Writing:
         self._append_script = load_script("append")
 
     def add(self, value: bytes | str, key: bytes | str | None, partition: int | None) -> bool:
-        """Returns whether it is time to flush. The partition is that given, else the key's."""
+        """Takes a record, and returns whether it is time to flush. The partition is that given,
+        else the key's.
+        """
         value_bytes = value.encode() if isinstance(value, str) else value
         key_bytes = key.encode() if isinstance(key, str) else key
         if partition is None:
