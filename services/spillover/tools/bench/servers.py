@@ -79,20 +79,20 @@ Peer: TypeAlias = Bare | Relay
 
 @asynccontextmanager
 async def running(peer: Peer) -> AsyncIterator[Server]:
-    """The peer in a process of its own. Raises RunError if it does not start."""
+    """Starts the peer in a process of its own. Raises RunError if it does not start."""
     with Child(f"the peer {type(peer).__name__}", _serve, peer) as child:
         port = await child.receive(READY_WITHIN_S)
         yield Server(f"http://{HOST}:{port}", child.pid)
 
 
 def haproxy_installed() -> bool:
-    """Whether there is one on the PATH."""
+    """Returns whether there is one on the PATH."""
     return shutil.which("haproxy") is not None
 
 
 @asynccontextmanager
 async def haproxy(upstream: str) -> AsyncIterator[Server]:
-    """HAProxy as a relay on one thread. Raises RunError if it does not start."""
+    """Starts HAProxy as a relay on one thread. Raises RunError if it does not start."""
     with bind_socket(HOST, 0) as listening, tempfile.TemporaryDirectory() as directory:
         url = f"http://{HOST}:{listening.getsockname()[1]}"
         file = Path(directory) / "haproxy.cfg"
