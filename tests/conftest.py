@@ -7,6 +7,7 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -96,6 +97,22 @@ def pytest_runtest_protocol() -> Iterator[object]:
         return (yield)
     finally:
         RUNS_A_TEST.clear()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave unread what its place or its markers tell to be for other passes: to read all
+    tests takes a worker as long as to run a thousand. None: that is not known before."""
+    only, name = config.getoption("only"), collection_path.name
+    if only in {None, "together"} or not name.startswith("test_"):
+        return None
+    is_real = bool(ALONE & set(collection_path.parts))
+    if only == "quick":
+        return is_real or None
+    if only == "in-pairs":
+        return name not in IN_PAIRS or None
+    has_marker = re.search(r"\bmark\.(alone|e2e)\b", collection_path.read_text("utf-8"))
+    is_alone = is_real and name not in {*TOGETHER, *IN_PAIRS}
+    return not (is_alone or has_marker) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
