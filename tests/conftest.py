@@ -42,10 +42,12 @@ IN_PAIRS = {
     **dict.fromkeys(
         ("test_cancellations.py", "test_console_page.py", "test_killed_node.py"), TESTBEDS
     ),
-    **dict.fromkeys(("test_on_prometheus.py", "test_readme_tour.py", "test_up.py"), TESTBEDS),
+    **dict.fromkeys(("test_on_prometheus.py", "test_up.py"), TESTBEDS),
     **{f"test_faults_{of}.py": "faults" for of in ("links", "processes", "surroundings")},
     **{f"test_lease_redis_{of}.py": f"redis {of}" for of in ("links", "pauses")},
     **{f"test_lease_{of}.py": f"lease {of}" for of in ("demo", "groups", "handlers")},
+    "test_leases_bench.py": "lease bench",
+    "test_readme_tour.py": "tour",
 }
 """Files there, and of the marker `e2e`, that use half the machine and whose limits bear one more
 test beside them, yet no crowd; and what is to stay one after the other. Two testbeds would: where
@@ -180,13 +182,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: one more than the cores that this process may use, since many tests wait."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: more than the cores that this process may use, since many tests wait; twice as
+    many where most of the time goes by in tests of processes and Redis."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + 1, WORKERS_MAX)
+    more = 1 if config.getoption("only") == "quick" else cores
+    return min(cores + more, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)
