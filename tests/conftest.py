@@ -41,6 +41,7 @@ IN_PAIRS = {
     **dict.fromkeys(
         ("test_cancellations.py", "test_console_page.py", "test_killed_node.py"), TESTBEDS
     ),
+    "test_mixed_versions.py": TESTBEDS,
     **dict.fromkeys(("test_on_prometheus.py", "test_readme_tour.py", "test_up.py"), TESTBEDS),
     **{f"test_faults_{of}.py": "faults" for of in ("links", "processes", "surroundings")},
     **{f"test_lease_redis_{of}.py": f"redis {of}" for of in ("links", "pauses")},

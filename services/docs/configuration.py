@@ -12,9 +12,6 @@ from dataclasses import MISSING, fields, replace
 from functools import partial
 from typing import Any, Final
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
-
 from docs.accepted import FileProbe, in_short, refusal
 from docs.declared import Entry, Undocumented, docstrings, entry_of, paragraphs, shown
 from docs.options import options_of
@@ -22,8 +19,8 @@ from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.inputs.fault_file import NUMBERS_BY_ACTION
 from spillover.inputs.pool_file import load_pool
+from spillover.inputs.schema import file_fields
 from spillover.inputs.topology_file import load_topology
-from spillover.inputs.topology_schema import ClusterFields, LinkFields, TopologyFields
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
     LINK_ACTIONS,
@@ -160,9 +157,11 @@ def configuration_page() -> str:
 
 def _topology_fields() -> list[Entry]:
     probe = FileProbe(load_topology, (TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP))
-    found = _file_fields(probe, TopologyFields, Topology, (), "")
-    found += _file_fields(probe, ClusterFields, Cluster, ("clusters", 0), "clusters[].")
-    found += _file_fields(probe, LinkFields, Link, ("links", 0), "links[].")
+    found = _file_fields(probe, Topology, (), "")
+    # Fields that have fields come last.
+    found.sort(key=lambda entry: entry.name in ("clusters", "links"))
+    found += _file_fields(probe, Cluster, ("clusters", 0), "clusters[].")
+    found += _file_fields(probe, Link, ("links", 0), "links[].")
     return [
         replace(one, says=f"{one.says}\n\n{HANDLERS.strip()}")
         if one.name == "clusters[].handler"
@@ -171,41 +170,28 @@ def _topology_fields() -> list[Entry]:
     ]
 
 
+def _pool_fields() -> list[Entry]:
+    probe = FileProbe(load_pool, (ONE_SERVER,))
+    found = _file_fields(probe, Pool, (), "")
+    found += _file_fields(probe, PoolServer, ("servers", 0), "servers[].")
+    found += _file_fields(probe, PoolClass, ("classes", 0), "classes[].")
+    found += _file_fields(probe, PoolType, ("types", 0), "types[].")
+    return found
+
+
 def _file_fields(
-    probe: FileProbe,
-    schema: type[BaseModel],
-    values: type,
-    place: tuple[str | int, ...],
-    prefix: str,
+    probe: FileProbe, owner: type, place: tuple[str | int, ...], prefix: str
 ) -> list[Entry]:
-    """The fields that a file may have, by its schema; what they mean, by the class of the values
-    that they become."""
-    told = docstrings(values)
+    """The fields that a file may have, by the class of the values that they become."""
+    told = docstrings(owner)
     found = []
-    for name, field in schema.model_fields.items():
-        default = None if field.default is PydanticUndefined else shown(field.default)
+    for field in file_fields(owner):
+        name = field.name
+        default = None if field.default is MISSING else shown(field.default)
         if (prefix, name) == ("", "name"):
             default = FILE_NAME
         entry = entry_of(name, told.get(name, ""), default, probe.accepts((*place, name)))
         found.append(replace(entry, name=f"{prefix}{name}"))
-    return found
-
-
-def _pool_fields() -> list[Entry]:
-    probe = FileProbe(load_pool, (ONE_SERVER,))
-    found = []
-    for owner, place, prefix in (
-        (Pool, (), ""),
-        (PoolServer, ("servers", 0), "servers[]."),
-        (PoolClass, ("classes", 0), "classes[]."),
-        (PoolType, ("types", 0), "types[]."),
-    ):
-        told = docstrings(owner)
-        for field in fields(owner):
-            default = FILE_NAME if (prefix, field.name) == ("", "name") else None
-            accepts = probe.accepts((*place, field.name))
-            entry = entry_of(field.name, told.get(field.name, ""), default, accepts)
-            found.append(replace(entry, name=f"{prefix}{field.name}"))
     return found
 
 

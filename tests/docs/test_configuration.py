@@ -6,14 +6,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
-from pydantic_core import PydanticUndefined
-
-from spillover.inputs.topology_schema import ClusterFields, LinkFields, TopologyFields
-from spillover.model.topology import Cluster, Link, Topology
 
 pytestmark = pytest.mark.processes
 
@@ -49,23 +44,6 @@ def section(text, name):
 
 def test_the_committed_page_is_what_the_generator_writes(written):
     assert PAGE.read_text(encoding="utf-8") == written, "stale: run `make reference`"
-
-
-@pytest.mark.parametrize(
-    ("schema", "values"),
-    [(TopologyFields, Topology), (ClusterFields, Cluster), (LinkFields, Link)],
-)
-def test_schema_and_values_have_the_same_fields_and_defaults(schema, values):
-    """Fields stand in both, and the page shows the defaults of the schema. What only says how the
-    values came about is in no file, and no part of a comparison."""
-    own = {field.name: field.default for field in fields(values) if field.compare}
-    assert set(schema.model_fields) == set(own)
-    for name, field in schema.model_fields.items():
-        if field.default is PydanticUndefined:
-            assert own[name] is MISSING, name
-        else:
-            default = tuple(field.default) if isinstance(field.default, list) else field.default
-            assert own[name] == default, name
 
 
 def test_limits_come_from_the_code_that_refuses(written):

@@ -59,7 +59,7 @@ def test_the_pool_of_figure_11():
         ("servers: [\n", "line 2: expected YAML"),
         ("a: 1\na: 2\n", "line 2: expected each field once, got 'a' twice"),
         (GOOD + "server: []\n", "server: unknown field, did you mean servers?"),
-        (GOOD + "7: []\n", "7: unknown field, expected name, servers, classes, types"),
+        (GOOD + "7: []\n", "[7]: expected a field name, got 7"),
         (GOOD + "name: ''\n", "name: expected printable text, got ''"),
         ("servers: []\nclasses: []\n", "types: expected a value, the field is missing"),
         ("classes: []\ntypes: []\n", "servers: expected a value, the field is missing"),
@@ -81,10 +81,10 @@ def test_the_pool_of_figure_11():
             GOOD.replace("rate: 1}", "rate: -1}"),
             "servers[0].rate: expected a number above 0, got -1",
         ),
-        (GOOD.replace("rate: 1}", "rate: .nan}"), "servers[0].rate: expected a number above 0"),
+        (GOOD.replace("rate: 1}", "rate: .nan}"), "servers[0].rate: expected a finite number"),
         (
             GOOD.replace("rate: 0.5", "rate: .inf"),
-            "types[0].rate: expected a number above 0, got inf",
+            "types[0].rate: expected a finite number, got inf",
         ),
         (GOOD.replace("id: s1,", "id: 1.5,"), "servers[0].id: expected an id, got 1.5"),
         (GOOD.replace("id: s1,", "id: [],"), "servers[0].id: expected an id, got a list"),
@@ -101,7 +101,10 @@ def test_the_pool_of_figure_11():
             GOOD.replace("[s1, 2]", "[s1, s3]"),
             "classes[0].servers: expected ids of servers (2, s1), got 's3'",
         ),
-        (GOOD.replace("tokens: 6", "tokens: 0"), "classes[0].tokens: expected at least 1, got 0"),
+        (
+            GOOD.replace("tokens: 6", "tokens: 0"),
+            "classes[0].tokens: expected a number of at least 1, got 0",
+        ),
         (GOOD.replace("tokens: 6", "tokens: 1.5"), "classes[0].tokens: expected a whole number"),
         (GOOD.replace("[both]", "[]"), "types[0].classes: expected at least one class, got none"),
         (

@@ -253,7 +253,7 @@ BAD_FILES = {
             "clusters: [{id: a, servers: 1, handler: 'python:m:f', workers: process, "
             "memory_limit_bytes: 1000}]\n"
         ),
-        "clusters[0].memory_limit_bytes: expected at least 67108864, got 1000",
+        "clusters[0].memory_limit_bytes: expected a number of at least 67108864, got 1000",
     ),
     "held limit too low": (
         "clusters: [{id: a, servers: 1, held_limit_bytes: 1000}]\n",

@@ -108,7 +108,7 @@ def test_tokens_of_all_classes():
         (
             "classes",
             (PoolClass(id="c1", servers=("s1",), tokens=0), POOL.classes[1]),
-            r"classes\[0\].tokens: expected at least 1, got 0",
+            r"classes\[0\].tokens: expected a number of at least 1, got 0",
         ),
     ],
 )

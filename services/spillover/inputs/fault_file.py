@@ -20,13 +20,11 @@ mean, and what fits a topology, is in `spillover.model.faults`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillover.inputs.entry_fields import check_names, number_of, value_of, wrong
 from spillover.inputs.random_faults import random_faults
-from spillover.inputs.topology_schema import describe
-from spillover.inputs.yaml_file import read_mapping, shown_path
+from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, read_mapping, shown_path
 from spillover.model.errors import InputError
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
@@ -38,6 +36,7 @@ from spillover.model.faults import (
     LinkFault,
 )
 from spillover.model.ids import ClusterId
+from spillover.model.nearest import nearest
 from spillover.model.topology import Topology
 
 RANDOM = "random:"
@@ -112,20 +111,20 @@ def _fault(source: str, field: str, entry: object) -> Fault:
 
 def _read_entry(entry: Mapping[Any, Any]) -> Fault:
     if "action" not in entry:  # most likely under another name
-        check_names(entry, _KNOWN)
+        _check_names(entry, _KNOWN, "unknown field")
     action = _text(entry, "action")
     if action not in FAULT_ACTIONS:
-        raise wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
+        raise _wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
     of_cluster = action in CLUSTER_ACTIONS
     places = ("cluster",) if of_cluster else ("between", "from", "to")
     numbers = NUMBERS_BY_ACTION.get(action, ())
     known = ("at_s", "action", *places, *numbers)
-    check_names(entry, known, problem=f"not a field of {action}")
+    _check_names(entry, known, f"not a field of {action}")
     needed = numbers[:1] if action == "failing" else numbers
     if needed and not any(name in entry for name in needed):
-        raise wrong(numbers[0], f"expected with {action}, the field is missing")
-    given = {name: number_of(entry, name) for name in numbers if name in entry}
-    at_s = number_of(entry, "at_s")
+        raise _wrong(numbers[0], f"expected with {action}, the field is missing")
+    given = {name: _number_of(entry, name) for name in numbers if name in entry}
+    at_s = _number_of(entry, "at_s")
     if of_cluster:
         cluster = ClusterId(_text(entry, "cluster"))
         return ClusterFault(at_s=at_s, action=action, cluster=cluster, **given)
@@ -135,21 +134,51 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
 def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:
     if "between" in entry:
         if "from" in entry or "to" in entry:
-            raise wrong("between", "expected either between, or from and to")
+            raise _wrong("between", "expected either between, or from and to")
         pair = entry["between"]
         if not (
             isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
         ):
-            raise wrong("between", f"expected two cluster ids, got {describe(pair)}")
+            raise _wrong("between", f"expected two cluster ids, got {describe(pair)}")
         a, b = ClusterId(pair[0]), ClusterId(pair[1])
         return ((a, b), (b, a))
     if "from" not in entry and "to" not in entry:
-        raise wrong("between", "expected between, or from and to, the fields are missing")
+        raise _wrong("between", "expected between, or from and to, the fields are missing")
     return ((ClusterId(_text(entry, "from")), ClusterId(_text(entry, "to"))),)
 
 
 def _text(entry: Mapping[Any, Any], name: str) -> str:
-    value = value_of(entry, name)
+    value = _value_of(entry, name)
     if not isinstance(value, str):
-        raise wrong(name, f"expected text, got {describe(value)}")
+        raise _wrong(name, f"expected text, got {describe(value)}")
     return value
+
+
+def _number_of(entry: Mapping[Any, Any], name: str) -> float:
+    """The field's number; finite or not."""
+    value = _value_of(entry, name)
+    too_large = isinstance(value, int) and abs(value) > EXACT_INTEGER_LIMIT
+    if isinstance(value, bool) or not isinstance(value, int | float) or too_large:
+        raise _wrong(name, f"expected a number, got {describe(value)}")
+    return float(value)
+
+
+def _value_of(entry: Mapping[Any, Any], name: str) -> object:
+    if name not in entry:
+        raise _wrong(name, "expected a value, the field is missing")
+    return entry[name]
+
+
+def _check_names(entry: Mapping[Any, Any], known: Sequence[str], problem: str) -> None:
+    """Refuse a field that is none of `known`, with the closest of them if one is close."""
+    for name in entry:
+        if name not in known:
+            closest = nearest(str(name), known)
+            hint = f"did you mean {closest}?" if closest else f"expected {', '.join(known)}"
+            shown = "".join(char for char in str(name)[:60] if char.isprintable())
+            raise _wrong(shown, f"{problem}, {hint}")
+
+
+def _wrong(field: str, expected: str) -> InputError:
+    """To be raised for the field; whoever knows the file and the entry puts them in front."""
+    return InputError("", field, expected)

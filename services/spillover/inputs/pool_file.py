@@ -10,25 +10,43 @@ the field. How the parts must fit together is in `spillover.model.pool`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
 
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
-from spillover.inputs.entry_fields import (
-    EXACT_INTEGER_LIMIT,
-    check_names,
-    joined,
-    number_of,
-    value_of,
-    wrong,
-)
-from spillover.inputs.topology_schema import describe
-from spillover.inputs.yaml_file import read_mapping, shown_path
+from spillover.inputs.schema import PRINTABLE, Forms, fault, read_values
+from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, read_mapping, shown_path
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
-_TOP = ("name", "servers", "classes", "types")
+
+def _check_id(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < EXACT_INTEGER_LIMIT:
+        return str(value)
+    if not isinstance(value, str):
+        raise fault(f"expected an id, got {describe(value)}")
+    return value
+
+
+def _check_ids(value: object) -> object:
+    if not isinstance(value, list):
+        raise fault(f"expected a list of ids, got {describe(value)}")
+    return value
+
+
+_ID = Annotated[str, BeforeValidator(_check_id)]
+_IDS = Annotated[list[_ID], BeforeValidator(_check_ids), AfterValidator(tuple)]
+
+_FORMS: Forms = {
+    (Pool, "name"): PRINTABLE,
+    (PoolServer, "id"): _ID,
+    (PoolClass, "id"): _ID,
+    (PoolClass, "servers"): _IDS,
+    (PoolType, "id"): _ID,
+    (PoolType, "classes"): _IDS,
+}
 
 
 def load_pool(name_or_path: str) -> Pool:
@@ -42,83 +60,7 @@ def load_pool(name_or_path: str) -> Pool:
     missing = f"expected a built-in pool ({names}) or a YAML file, found neither"
     document = read_mapping(name_or_path, missing=missing)
     try:
-        return _pool({"name": Path(name_or_path).stem or "pool", **document})
+        named = {"name": Path(name_or_path).stem or "pool", **document}
+        return read_values(Pool, named, _FORMS)
     except InputError as error:
         raise InputError(shown_path(name_or_path), error.field, error.expected) from error
-
-
-def _pool(document: Mapping[Any, Any]) -> Pool:
-    check_names(document, _TOP)
-    return Pool(
-        name=_name(document),
-        servers=tuple(
-            PoolServer(id=_id(field, entry), rate=number_of(entry, "rate", field))
-            for field, entry in _entries(document, "servers", ("id", "rate"))
-        ),
-        classes=tuple(
-            PoolClass(
-                id=_id(field, entry),
-                servers=_ids(field, entry, "servers"),
-                tokens=_whole(field, entry, "tokens"),
-            )
-            for field, entry in _entries(document, "classes", ("id", "servers", "tokens"))
-        ),
-        types=tuple(
-            PoolType(
-                id=_id(field, entry),
-                rate=number_of(entry, "rate", field),
-                classes=_ids(field, entry, "classes"),
-            )
-            for field, entry in _entries(document, "types", ("id", "rate", "classes"))
-        ),
-    )
-
-
-def _entries(
-    document: Mapping[Any, Any], name: str, known: tuple[str, ...]
-) -> list[tuple[str, Mapping[Any, Any]]]:
-    """The entries of a list, each with its field's name for messages."""
-    entries = value_of(document, name)
-    if not isinstance(entries, list):
-        raise wrong(name, f"expected a list, got {describe(entries)}")
-    found: list[tuple[str, Mapping[Any, Any]]] = []
-    for index, entry in enumerate(entries):
-        field = f"{name}[{index}]"
-        if not isinstance(entry, dict):
-            raise wrong(field, f"expected a mapping of fields, got {describe(entry)}")
-        check_names(entry, known, field)
-        found.append((field, entry))
-    return found
-
-
-def _name(document: Mapping[Any, Any]) -> str:
-    name = document["name"]
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise wrong("name", f"expected printable text, got {describe(name)}")
-    return name
-
-
-def _id(field: str, entry: Mapping[Any, Any]) -> str:
-    return _as_id(joined(field, "id"), value_of(entry, "id", field))
-
-
-def _ids(field: str, entry: Mapping[Any, Any], name: str) -> tuple[str, ...]:
-    field, values = joined(field, name), value_of(entry, name, field)
-    if not isinstance(values, list):
-        raise wrong(field, f"expected a list of ids, got {describe(values)}")
-    return tuple(_as_id(field, value) for value in values)
-
-
-def _as_id(field: str, value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
-        return str(value)
-    if not isinstance(value, str):
-        raise wrong(field, f"expected an id, got {describe(value)}")
-    return value
-
-
-def _whole(field: str, entry: Mapping[Any, Any], name: str) -> int:
-    value = value_of(entry, name, field)
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > EXACT_INTEGER_LIMIT:
-        raise wrong(joined(field, name), f"expected a whole number, got {describe(value)}")
-    return value

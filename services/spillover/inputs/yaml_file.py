@@ -8,10 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spillover.inputs.topology_schema import describe
 from spillover.inputs.yaml_text import parse_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
+
+EXACT_INTEGER_LIMIT = 2**53
+"""Whole numbers up to here survive every JSON reader and every float."""
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -19,6 +21,23 @@ _SUFFIXES = (".yaml", ".yml")
 def shown_path(path: str) -> str:
     """Returns the path as messages name it: on one line, whatever it is made of."""
     return path if path and path.isprintable() else repr(path)
+
+
+def describe(value: object) -> str:
+    """Returns a value as a message shows it: short, on one line, containers by their kind only."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a mapping"
+        case list() | tuple() | set():
+            return "a list"
+        case int() if abs(value) > EXACT_INTEGER_LIMIT:
+            return "a very large number"
+    shown = repr(value) if isinstance(value, str | int | float) else str(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def read_mapping(

@@ -6,13 +6,12 @@ business (`spillover.sim.overflow.faults`).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+from spillover.model.limits import FINITE, Limit, above, at_least, check_limits, within
 from spillover.model.topology import NOT_RUN_STATUSES, Topology
 
 CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing")
@@ -23,6 +22,12 @@ GIVEN_UP_AFTER_S = 5.0
 """How long a message that is due waits for a cut link to heal, emulated and simulated alike: so
 long does the kernel wait for what nobody acknowledges before it gives up a connection.
 """
+
+FAILURE = Limit(
+    "that is 429, or from 500 to 599",
+    lambda status: status == 429 or (500 <= status <= 599 and status == int(status)),
+)
+"""What a status of a backend that fails must be."""
 
 Direction: TypeAlias = tuple[ClusterId, ClusterId]
 """Of a link: from the first to the second."""
@@ -39,51 +44,44 @@ class ClusterFault:
     `retry_after_ms`, if that is given.
     """
 
-    at_s: float
+    at_s: Annotated[float, at_least(0)]
     """When it happens, from the start of the run. Times do not descend in a file."""
     action: str
     """What happens."""
     cluster: ClusterId
     """Where it happens."""
-    factor: float = 1.0
+    factor: Annotated[float, above(0)] = 1.0
     """How many times as long services take from now on; 1 is as usual.
 
     Why: 1 changes nothing."""
-    rate: float = 1.0
+    rate: Annotated[float, within(0.1, 10)] = 1.0
     """How fast the cluster's clock runs from now on; 1 is right.
 
     Why: 1 changes nothing."""
-    offset_ms: float = 0.0
+    offset_ms: Annotated[float, FINITE] = 0.0
     """How far its wall clock is put forward; a negative number puts it back.
 
     Why: 0 changes nothing."""
-    share: float = 0.0
+    share: Annotated[float, within(0, 1)] = 0.0
     """Which part of what starts fails from now on; 0 is none.
 
     Why: 0 changes nothing."""
-    fail_ms: float = 0.0
+    fail_ms: Annotated[float, at_least(0)] = 0.0
     """How long what fails takes to fail, unless its service time is shorter.
 
     Why: what is deployed badly mostly fails at once."""
-    status: float = 500
+    status: Annotated[float, FAILURE] = 500
     """How it fails: as a backend that answers with this status. 429 and 503 say that the work
     surely was not done.
 
     Why: the common answer of a program that failed."""
-    retry_after_ms: float = 0.0
+    retry_after_ms: Annotated[float, at_least(0)] = 0.0
     """How long a backend that answers 429 or 503 asks to be left alone; 0 asks for nothing.
 
     Why: most say nothing about it."""
 
     def __post_init__(self) -> None:
-        _check_instant(self.at_s, self.action, CLUSTER_ACTIONS)
-        _check("factor", self.factor, "above 0", lambda factor: factor > 0)
-        _check("rate", self.rate, "from 0.1 to 10", lambda rate: 0.1 <= rate <= 10)
-        _check("offset_ms", self.offset_ms, "finite", math.isfinite)
-        _check("share", self.share, "from 0 to 1", lambda share: 0 <= share <= 1)
-        for name in ("fail_ms", "retry_after_ms"):
-            _check(name, getattr(self, name), "of at least 0", lambda value: value >= 0)
-        _check("status", self.status, "that is 429, or from 500 to 599", _is_failure)
+        _check_numbers_and_action(self, CLUSTER_ACTIONS)
 
     @property
     def not_run(self) -> bool:
@@ -101,39 +99,35 @@ class LinkFault:
     only, since all else travels in order on connections (see `sim.overflow.network`).
     """
 
-    at_s: float
+    at_s: Annotated[float, at_least(0)]
     """When it happens, from the start of the run. Times do not descend in a file."""
     action: str
     """What happens."""
     directions: tuple[Direction, ...]
     """Which link: `between: [a, b]` for both directions, or `from: a` and `to: b` for one."""
-    delay_ms: float | None = None
+    delay_ms: Annotated[float | None, at_least(0)] = None
     """What the link takes one way from now on, in place of the topology's value.
 
     Why: what is not given stays as it is."""
-    jitter_ms: float | None = None
+    jitter_ms: Annotated[float | None, at_least(0)] = None
     """Up to how much comes on top of the delay, evenly distributed.
 
     Why: what is not given stays as it is."""
-    loss: float | None = None
+    loss: Annotated[float | None, within(0, 1)] = None
     """The share of messages that get lost.
 
     Why: what is not given stays as it is."""
-    duplicate: float | None = None
+    duplicate: Annotated[float | None, within(0, 1)] = None
     """The share of reports that arrive twice.
 
     Why: what is not given stays as it is."""
-    reorder: float | None = None
+    reorder: Annotated[float | None, within(0, 1)] = None
     """The share of reports that are overtaken by later ones.
 
     Why: what is not given stays as it is."""
 
     def __post_init__(self) -> None:
-        _check_instant(self.at_s, self.action, LINK_ACTIONS)
-        for name in ("delay_ms", "jitter_ms"):
-            _check(name, getattr(self, name), "of at least 0", lambda value: value >= 0)
-        for name in ("loss", "duplicate", "reorder"):
-            _check(name, getattr(self, name), "from 0 to 1", lambda value: 0 <= value <= 1)
+        _check_numbers_and_action(self, LINK_ACTIONS)
 
 
 Fault: TypeAlias = ClusterFault | LinkFault
@@ -210,20 +204,11 @@ _LIFE = {
 """Action to the conditions in which it makes sense, and the one that it leads to."""
 
 
-def _is_failure(status: float) -> bool:
-    return status == 429 or (500 <= status <= 599 and status == int(status))
-
-
 def _expected_id(got: str, ids: set[ClusterId]) -> str:
     return f"expected a cluster id ({', '.join(sorted(ids))}), got {got!r}"
 
 
-def _check_instant(at_s: float, action: str, actions: tuple[str, ...]) -> None:
-    _check("at_s", at_s, "of at least 0", lambda value: value >= 0)
-    if action not in actions:
+def _check_numbers_and_action(fault: Fault, actions: tuple[str, ...]) -> None:
+    check_limits(fault, "faults")
+    if fault.action not in actions:
         raise InputError("faults", "action", f"expected one of {', '.join(actions)}")
-
-
-def _check(field: str, value: float | None, expected: str, holds: Callable[[float], bool]) -> None:
-    if value is not None and not (math.isfinite(value) and holds(value)):
-        raise InputError("faults", field, f"expected a number {expected}, got {value:g}")

@@ -11,8 +11,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from spillover.model.errors import InputError
+from spillover.model.limits import above, at_least, check_limits
 
 POOL_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Ids of servers, classes and types end up in labels and headers: plain ones only."""
@@ -27,7 +29,7 @@ class PoolServer:
 
     id: str
     """The name of the server, unique in the pool."""
-    rate: float
+    rate: Annotated[float, above(0)]
     """Capacity mu_s: how many jobs of mean size it works off per second."""
 
 
@@ -39,7 +41,7 @@ class PoolClass:
     """The name of the class, unique in the pool."""
     servers: tuple[str, ...]
     """The ids of the servers that work on the jobs of this class."""
-    tokens: int
+    tokens: Annotated[int, at_least(1)]
     """How many jobs of this class there can be at a time."""
 
 
@@ -49,7 +51,7 @@ class PoolType:
 
     id: str
     """The name of the type, unique in the pool."""
-    rate: float
+    rate: Annotated[float, above(0)]
     """Arrival rate nu_k: how many such jobs come per second."""
     classes: tuple[str, ...]
     """The ids of the classes that a job of this type may join."""
@@ -78,13 +80,15 @@ class Pool:
         _check_ids("servers", [server.id for server in self.servers])
         _check_ids("classes", [each.id for each in self.classes])
         _check_ids("types", [each.id for each in self.types])
-        _check_rates("servers", [server.rate for server in self.servers])
-        _check_rates("types", [each.rate for each in self.types])
+        for field in ("servers", "types", "classes"):
+            for index, entry in enumerate(getattr(self, field)):
+                check_limits(entry, "pool", f"{field}[{index}].")
+        for field, rated in (("servers", self.servers), ("types", self.types)):
+            if not sum(each.rate for each in rated) < math.inf:
+                _fail(field, "expected rates with a finite sum")
         servers = {server.id for server in self.servers}
         for index, entry in enumerate(self.classes):
             _check_known(f"classes[{index}].servers", "server", entry.servers, servers)
-            if entry.tokens < 1:
-                _fail(f"classes[{index}].tokens", f"expected at least 1, got {entry.tokens}")
         classes = {entry.id for entry in self.classes}
         for index, kind in enumerate(self.types):
             _check_known(f"types[{index}].classes", "class", kind.classes, classes)
@@ -122,14 +126,6 @@ def _check_ids(field: str, ids: Sequence[str]) -> None:
         if each in seen:
             _fail(f"{field}[{index}].id", f"expected ids that differ, got {each!r} twice")
         seen.add(each)
-
-
-def _check_rates(field: str, rates: Sequence[float]) -> None:
-    for index, rate in enumerate(rates):
-        if not 0 < rate < math.inf:
-            _fail(f"{field}[{index}].rate", f"expected a number above 0, got {rate:g}")
-    if not sum(rates) < math.inf:
-        _fail(field, "expected rates with a finite sum")
 
 
 def _check_known(field: str, what: str, ids: Sequence[str], known: set[str]) -> None:

@@ -6,13 +6,14 @@ built-in ones, are in `spillover.inputs`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+from spillover.model.limits import at_least, check_limits
 
 CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
@@ -39,9 +40,9 @@ class Cluster:
 
     id: ClusterId
     """The name of the cluster, unique in the federation. It stands in paths, logs and metrics."""
-    servers: int
+    servers: Annotated[int, at_least(1)]
     """How many requests run here at the same time: m of the formulas."""
-    service_ms: float = 40.0
+    service_ms: Annotated[float, at_least(0)] = 40.0
     """Service time of the handlers sleep and spin; a payload may override it. For other handlers
     it is only the first guess of the mean service time.
 
@@ -56,27 +57,27 @@ class Cluster:
 
     Why: threads start at once and share what the handler has loaded. Choose processes for
     handlers that compute in Python, since threads of one process take turns."""
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: Annotated[int | None, at_least(MEMORY_LIMIT_BYTES_MIN)] = None
     """What a worker process may take, itself included; a handler that wants more fails.
 
     Why: only you know what your handler needs, and a limit that is too low breaks good work."""
-    kill_after_ms: float | None = None
+    kill_after_ms: Annotated[float | None, at_least(0)] = None
     """A worker process that has not returned so long after its result ceased to be wanted is
     killed, and its server free. Not set: the server stays busy until the process returns.
 
     Why: killing is safe only for handlers that leave nothing half done."""
-    delivery_ms: float = 0.0
+    delivery_ms: Annotated[float, at_least(0)] = 0.0
     """Added to every request on its way from queue to server; does not occupy the server.
 
     Why: a real handler brings its own way. The value is for emulated federations; the paper's
     have 6 ms."""
-    queue_limit: int = 10_000
+    queue_limit: Annotated[int, at_least(0)] = 10_000
     """How many requests may wait here. Requests of neighbors may use nine tenths of it. Beyond it
     a request goes to a neighbor that accepts; where none does, the client gets 429 `queue_full`.
 
     Why: deadlines refuse hopeless requests long before the queue is that long. The limit only has
     to bound the memory that small payloads take."""
-    held_limit_bytes: int | None = None
+    held_limit_bytes: Annotated[int | None, at_least(HELD_LIMIT_BYTES_MIN)] = None
     """How many bytes of payloads and answers the cluster holds at most. Not set: a share of the
     memory that its node may take. Beyond it a client gets 429 `queue_full`.
 
@@ -105,7 +106,7 @@ class Link:
 
     between: tuple[ClusterId, ClusterId]
     """The two clusters that may hand requests to each other."""
-    delay_ms: float = 0.0
+    delay_ms: Annotated[float, at_least(0)] = 0.0
     """What the link takes one way. Nodes delay every message between the two clusters by it. In
     production the network has its own delay, so that 0 is right there; see operations.md.
 
@@ -142,33 +143,33 @@ class Topology:
     """By which rule a cluster decides to keep a request or to hand it on.
 
     Why: it needs no tuning, and its results are published (decision 0004)."""
-    gossip_period_ms: float = 50.0
+    gossip_period_ms: Annotated[float, at_least(1)] = 50.0
     """How often at most a cluster reports to its neighbors. It reports only if there is news, and
     gives a sign of life four times a second anyway.
 
     Why: the paper's value. It is near one service time of the paper's requests, and costs 5 ms of
     processor time per link direction and second."""
-    max_hops: int = 16
+    max_hops: Annotated[int, at_least(0)] = 16
     """How often a request may be handed on; after that it stays where it is. No request visits a
     cluster twice.
 
     Why: requests of the largest published federation, 20 clusters, took at most 7 hops. 16 leaves
     room and still ends a journey in a faulty federation."""
-    default_deadline_ms: float = 60_000.0
+    default_deadline_ms: Annotated[float, at_least(1)] = 60_000.0
     """The deadline of requests that come without `Spillover-Deadline-Ms`.
 
     Why: most clients and proxies give up after a minute, and nobody should work for a client
     that has gone."""
-    payload_limit_bytes: int = 1_048_576
+    payload_limit_bytes: Annotated[int, at_least(1)] = 1_048_576
     """How large the body of a request may be. Larger ones get 413 `too_large`.
 
     Why: 1 MiB is enough for JSON that describes work. Larger data belongs into a store that the
     payload points to, since each hop carries the payload."""
-    result_ttl_s: float = 300.0
+    result_ttl_s: Annotated[float, at_least(0)] = 300.0
     """How long the home remembers the answers of keyed and asynchronous requests.
 
     Why: longer than clients usually keep retrying, short enough to bound memory."""
-    result_limit: int = 100_000
+    result_limit: Annotated[int, at_least(0)] = 100_000
     """How many such answers the home remembers; the oldest go first.
 
     Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
@@ -177,7 +178,7 @@ class Topology:
     """False where `name` is only that of the file: then it is no name for a federation."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        check_limits(self, "topology")
         _check_clusters(self.clusters)
         _check_links(self.links, {cluster.id for cluster in self.clusters})
 
@@ -232,15 +233,6 @@ class Topology:
         )
 
 
-def _check_numbers(topology: Topology) -> None:
-    _at_least("gossip_period_ms", topology.gossip_period_ms, 1)
-    _at_least("max_hops", topology.max_hops, 0)
-    _at_least("default_deadline_ms", topology.default_deadline_ms, 1)
-    _at_least("payload_limit_bytes", topology.payload_limit_bytes, 1)
-    _at_least("result_ttl_s", topology.result_ttl_s, 0)
-    _at_least("result_limit", topology.result_limit, 0)
-
-
 def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
     if not clusters:
         _fail("clusters", "expected at least one cluster, got none")
@@ -258,16 +250,11 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
             if url is not None and url in urls:
                 _fail(f"{field}.{name}", f"expected urls that differ, got {url} twice")
             urls.add(url)
-        _at_least(f"{field}.servers", cluster.servers, 1)
-        _at_least(f"{field}.service_ms", cluster.service_ms, 0)
-        _at_least(f"{field}.delivery_ms", cluster.delivery_ms, 0)
-        _at_least(f"{field}.queue_limit", cluster.queue_limit, 0)
-        if cluster.held_limit_bytes is not None:
-            _at_least(f"{field}.held_limit_bytes", cluster.held_limit_bytes, HELD_LIMIT_BYTES_MIN)
         if cluster.workers not in ("thread", "process"):
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
         _check_processes(field, cluster)
         _check_not_run_statuses(field, cluster)
+        check_limits(cluster, "topology", f"{field}.")
 
 
 def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
@@ -287,12 +274,6 @@ def _check_processes(field: str, cluster: Cluster) -> None:
         if getattr(cluster, name) is not None and not in_processes:
             expected = "expected only along with workers: process and a python handler"
             _fail(f"{field}.{name}", expected)
-    limit_bytes = cluster.memory_limit_bytes
-    if limit_bytes is not None and limit_bytes < MEMORY_LIMIT_BYTES_MIN:
-        expected = f"expected at least {MEMORY_LIMIT_BYTES_MIN}"
-        _fail(f"{field}.memory_limit_bytes", f"{expected}, got {limit_bytes}")
-    if cluster.kill_after_ms is not None:
-        _at_least(f"{field}.kill_after_ms", cluster.kill_after_ms, 0)
 
 
 def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:
@@ -309,12 +290,7 @@ def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:
         if pair in seen:
             _fail(f"{field}.between", f"expected one link per pair, got {sorted(pair)} twice")
         seen.add(pair)
-        _at_least(f"{field}.delay_ms", link.delay_ms, 0)
-
-
-def _at_least(field: str, value: float, least: float) -> None:
-    if not least <= value < math.inf:
-        _fail(field, f"expected a number of at least {least:g}, got {value:g}")
+        check_limits(link, "topology", f"{field}.")
 
 
 def _fail(field: str, expected: str) -> None:

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-FOR_HEAD = "spillover.for_head"
-"""Set in the scope of a GET that was a HEAD: what is answered does not arrive."""
+from spillover.apps.http.asgi import AsgiApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
@@ -40,4 +30,4 @@ class HeadAsGet:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         # The server keeps the scope that it made: there it stays a HEAD.
-        await self._app({**scope, "method": "GET", FOR_HEAD: True}, receive, send_head)
+        await self._app({**scope, "method": "GET"}, receive, send_head)

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from spillover.apps.http.json_body import StrictBody, read_json
+from spillover.apps.http.openapi import described_body, problems
+from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.json_body import StrictBody, described_body, read_json
-from spillover.apps.node.openapi import problems
-from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume
 from spillover.live.overflow.shell import NodeShell

@@ -15,10 +15,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from spillover.apps.node.json_body import StrictBody
-from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import (
     ClusterName,
     FederationLink,
@@ -29,8 +27,6 @@ from spillover.apps.node.views import (
 )
 from spillover.core.overflow.neighbors import Neighbor
 from spillover.live.http.client import Response
-from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import TurnedAway
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import PeerError
@@ -60,11 +56,14 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class FederationQuery(StrictBody):
-    """A question about the federation on its way; `visited` is the path that it came."""
+class FederationQuery(BaseModel):
+    """A question about the federation on its way; `visited` is the path that it came, `sender` who
+    sends it on, which version 1 says nowhere else."""
+
+    model_config = ConfigDict(strict=True)
 
     query: Annotated[str, Field(min_length=1, max_length=64)]
-    sender: Annotated[str, Field(max_length=63)]
+    sender: Annotated[str, Field(max_length=63)] = ""
     visited: Annotated[list[ClusterName], Field(max_length=CLUSTERS_MAX)]
     remaining_ms: Annotated[float, Field(ge=0.0, le=LIMIT_S * 1e3)]
 
@@ -95,13 +94,9 @@ class Federation:
             wave.add_done_callback(lambda _: self._waves.pop(query))
         return await asyncio.shield(wave)
 
-    async def answer(self, query: FederationQuery) -> GatheredStates:
-        """Returns what a neighbor is told. Raises Problem `not_a_neighbor`."""
-        try:
-            sender = self._shell.peers.neighbor(wire.Caller(query.sender))
-        except TurnedAway as error:
-            raise Problem("not_a_neighbor", str(error)) from None
-        if self._shell.link_faults(sender).cut:
+    async def answer(self, query: FederationQuery, neighbor: int) -> GatheredStates:
+        """Returns what this neighbor is told."""
+        if self._shell.link_faults(neighbor).cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
         if not first:
@@ -165,9 +160,7 @@ class Federation:
             query=query, sender=self._own, visited=visited, remaining_ms=remaining_ms
         )
         body = question.model_dump_json().encode()
-        return self._shell.ask_neighbor(
-            neighbor.handle, "POST", wire.FEDERATION_PATH, body, limit_s - margin_s / 2
-        )
+        return self._shell.ask_neighbor(neighbor.handle, body, limit_s - margin_s / 2)
 
     def _read(self, neighbor: str, asked: asyncio.Future[Response]) -> dict[str, NodeState]:
         if asked.cancelled() or isinstance(asked.exception(), PeerError):

@@ -9,9 +9,10 @@ import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from spillover.apps.http.openapi import problems
+from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import UNKNOWN
-from spillover.apps.node.openapi import RequestStateView, problems
-from spillover.apps.node.problems import Problem
+from spillover.apps.node.openapi import RequestStateView
 from spillover.apps.node.request_view import request_view, visit_view
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.overflow.shell import NodeShell

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from spillover.apps.node.intake import answer_fields, problem_of
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import answer_fields, problem_of
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.ledger import FAILURES
 from spillover.core.overflow.visit import Visit, VisitState
@@ -73,16 +73,6 @@ def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
 def location(name: str) -> str:
     """Returns where to ask for the request."""
     return f"/requests/{quote(name, safe='')}"
-
-
-def node_ended(name: str, *, has_not_run: bool) -> Problem:
-    """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
-    any that has surely not run: it takes this for a refusal."""
-    if has_not_run:
-        detail = "the node ended before the request was begun: it has not run"
-        return Problem("draining", detail, id=name)
-    detail = "the node ended before the work did; whether it was done is not known"
-    return Problem("outcome_unknown", detail, id=name)
 
 
 def _end(name: str, answer: Answer) -> dict[str, Any]:

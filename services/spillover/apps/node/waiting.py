@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spillover.apps.node.exchange import ReplyTo
+from spillover.apps.http.exchange import Exchange
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 
@@ -26,7 +26,7 @@ class Waiting:
         self._on_end = on_end
         self._on_late = on_late
 
-    def begin(self, shell: NodeShell, exchange: ReplyTo, due_s: float) -> bool:
+    def begin(self, shell: NodeShell, exchange: Exchange, due_s: float) -> bool:
         """False if too many wait for it already: nothing is called then."""
         self._waiters = shell.waiters
         if not self._waiters.wait(self._ref, self):

@@ -7,7 +7,7 @@ comes by again is another visit. Neighbors are named by their handles (`neighbor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
@@ -317,3 +317,47 @@ class Disconnect:
     reports."""
 
     neighbor: int
+
+
+Event: TypeAlias = (
+    Arrived
+    | ServiceEnded
+    | NotStarted
+    | ForwardAnswered
+    | ForwardRefused
+    | ForwardLost
+    | Cancelled
+    | CancelAsked
+    | ReportReceived
+    | ReportAsked
+    | LinkDown
+    | TimerFired
+    | BytesMoving
+    | HeldUp
+    | Drain
+    | Resume
+    | ServersDown
+    | ServersUp
+    | PolicySet
+    | Join
+    | Leave
+    | Confirmed
+    | NotConfirmed
+)
+
+Command: TypeAlias = (
+    Accepted
+    | Refuse
+    | Start
+    | Stop
+    | Forward
+    | Recall
+    | AskCancel
+    | Reply
+    | Publish
+    | Heartbeat
+    | Connect
+    | JoinRefused
+    | Disconnect
+    | Confirm
+)

@@ -45,9 +45,9 @@ from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.policy.overflow.base import KEEP
 
 OFFERS_MAX = 16
@@ -87,27 +87,17 @@ class NodeMachine(NodeFacts):
             servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
         self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
-        self.neighbors = Neighbors(
-            settings.cluster,
-            [cluster for cluster, _ in neighbors],
-            [delay_s for _, delay_s in neighbors],
-            HEARTBEAT_S,
-        )
-        self.decider = Decider(
-            settings.policy, self.neighbors, random, records_max=settings.records_max
-        )
+        ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
+        self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S)
+        self.decider = Decider(settings.policy, self.neighbors, random, settings.records_max)
         self.health = Health()
         self.admission = Admission(
-            settings,
-            self.servers,
-            health=self.health,
-            neighbors=self.neighbors,
-            held=self.held,
+            settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
-        self._out: list[Any] = []
+        self._out: list[ev.Command] = []
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
@@ -148,9 +138,9 @@ class NodeMachine(NodeFacts):
         have.
         """
         visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is VisitState.QUEUED and ref not in self._doubtful
+        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -248,10 +238,10 @@ class NodeMachine(NodeFacts):
             if self.servers.may_start(visit):  # it was to go elsewhere, and nobody there takes it
                 self._start_at_once(visit, now_s)
             else:
-                self.register.enter(visit, VisitState.QUEUED, now_s)
+                self.register.enter(visit, QUEUED, now_s)
                 self.servers.join(visit)
             return
-        self.register.enter(visit, VisitState.AWAY, now_s)
+        self.register.enter(visit, AWAY, now_s)
         visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
@@ -291,25 +281,26 @@ class NodeMachine(NodeFacts):
             self._end(visit, Outcome.EXPIRED, now_s)
             return
         self.servers.occupy(visit)
-        self.register.enter(visit, VisitState.RUNNING, now_s)
+        self.register.enter(visit, RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         servers, ref, outcome = self.servers, event.ref, event.outcome
         visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
-        if outcome is Outcome.FAILED:
+        if outcome is DONE:
+            servers.vacate(ref)
+            servers.refusals = 0
+        elif outcome is FAILED:
             self._free_server(ref, now_s, servers.service_s - event.service_s)
         else:
             servers.vacate(ref)
-        if outcome is Outcome.DONE:
-            servers.refusals = 0
         if visit is not None:
             self._finish(visit, event, now_s)
-            if not self.health.is_calm or outcome is Outcome.FAILED:
+            if not self.health.is_calm or outcome is FAILED:
                 self._learn_from(visit, outcome, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
-        if outcome is Outcome.DONE or event.service_s > servers.service_s:
+        if outcome is DONE or event.service_s > servers.service_s:
             servers.served(ref, event.service_s)
         self._serve_queue(now_s)
 
@@ -357,7 +348,7 @@ class NodeMachine(NodeFacts):
         """Work has ended here, in one way or another."""
         if outcome in EVIDENCE:
             self.servers.refusals = 0
-            self._learn(visit, now_s, failed=outcome is Outcome.FAILED)
+            self._learn(visit, now_s, failed=outcome is FAILED)
 
     def _learn(
         self,
@@ -399,12 +390,16 @@ class NodeMachine(NodeFacts):
         outcome = event.outcome
         if now_s + delivery_s > visit.deadline_s:
             outcome, delivery_s = Outcome.EXPIRED, 0.0
-        answer = visit.answer(outcome, self.settings.cluster, event.problem)
-        answer.service_s = event.service_s
-        answer.network_s += delivery_s
-        if outcome is Outcome.DONE:
-            answer.result = event.result
-        else:
+        answer = Answer(
+            outcome,
+            (*visit.request.path, self.settings.cluster),
+            event.result if outcome is DONE else None,
+            event.problem,
+            visit.queued_s,
+            visit.network_s + delivery_s,
+            event.service_s,
+        )
+        if outcome is not DONE:
             answer.upstream_status = event.upstream_status
             answer.upstream_body = event.upstream_body
             answer.retry_after_s = event.retry_after_s
@@ -428,7 +423,7 @@ class NodeMachine(NodeFacts):
     def _away(self, ref: int) -> Visit | None:
         """The visit, if it is still away: what came back may have been given up before."""
         visit = self.register.visits.get(ref)
-        return visit if visit is not None and visit.state is VisitState.AWAY else None
+        return visit if visit is not None and visit.state is AWAY else None
 
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
@@ -437,7 +432,7 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
-            failed = answer.outcome is Outcome.FAILED
+            failed = answer.outcome is FAILED
             tells = visit.is_home and (failed or self.health.elsewhere)
             if tells and answer.outcome in EVIDENCE:
                 self._learn_of_elsewhere(now_s, failed=failed)
@@ -469,10 +464,10 @@ class NodeMachine(NodeFacts):
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
             self._unqueue(visit, now_s)
-        elif visit.state is VisitState.RUNNING:
+        elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
-        elif visit.state is VisitState.AWAY:
+        elif visit.state is AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
@@ -495,7 +490,7 @@ class NodeMachine(NodeFacts):
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
         if (visit := self.register.visits.get(event.ref)) is None:
             return
-        if visit.state is not VisitState.AWAY:
+        if visit.state is not AWAY:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True

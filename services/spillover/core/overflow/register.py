@@ -9,7 +9,7 @@ from __future__ import annotations
 from spillover.core.overflow.deadlines import Deadlines
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
 from spillover.core.overflow.ledger import Ledger
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
 
 
@@ -35,10 +35,11 @@ class Register:
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
         """Change the state, and the ledger with it."""
-        self.leave(visit)
+        if visit.state is not ARRIVED:
+            self.leave(visit)
         visit.state = state
         visit.since_s = now_s
-        if state is VisitState.AWAY:
+        if state is AWAY:
             self.away += 1
         self.ledger.enter(state, visit.is_home)
 
@@ -50,12 +51,12 @@ class Register:
 
     def leave(self, visit: Visit) -> None:
         """It is nowhere for as long as an event is handled."""
-        if visit.state is VisitState.ARRIVED:
+        if visit.state is ARRIVED:
             return
-        if visit.state is VisitState.AWAY:
+        if visit.state is AWAY:
             self.away -= 1
         self.ledger.leave(visit.state, visit.is_home)
-        visit.state = VisitState.ARRIVED
+        visit.state = ARRIVED
 
     def give_back(self, visit: Visit) -> None:
         """It is its sender's again."""

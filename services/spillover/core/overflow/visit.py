@@ -25,6 +25,11 @@ class VisitState(StrEnum):
     AWAY = "away"
 
 
+ARRIVED, QUEUED = VisitState.ARRIVED, VisitState.QUEUED
+RUNNING, AWAY = VisitState.RUNNING, VisitState.AWAY
+"""Bound once, as in `model.request`."""
+
+
 class Visit:
     """What the machine knows of one visit. Durations add up over decisions taken again."""
 
@@ -56,7 +61,7 @@ class Visit:
         self.origin = origin
         self.is_home = origin == HOME
         self.deadline_s = deadline_s
-        self.state = VisitState.ARRIVED
+        self.state = ARRIVED
         self.since_s = now_s
         """When the present state began."""
         self.queued_s = 0.0
@@ -73,7 +78,7 @@ class Visit:
     @property
     def is_new(self) -> bool:
         """Not accepted yet, so that it may still be refused."""
-        return self.state is VisitState.ARRIVED and not self.tried
+        return self.state is ARRIVED and not self.tried
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """Returns an answer given here, with what the visit has cost so far."""
@@ -89,5 +94,5 @@ def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
         if visit.is_home:
             home[visit.state] += 1
         else:
-            foreign["handed_on" if visit.state is VisitState.AWAY else visit.state] += 1
+            foreign["handed_on" if visit.state is AWAY else visit.state] += 1
     return home, foreign

@@ -19,7 +19,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import DONE, Answer, Outcome, Refusal
 from spillover.model.signals import node as signals
 
 ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
@@ -74,7 +74,7 @@ class NodeMetrics(Collector):
         """A client's request has its answer."""
         outcome = answer.outcome
         self._requests[outcome,] += 1
-        if outcome is Outcome.DONE:
+        if outcome is DONE:
             total_s = answer.total_s
             self._system_time.observe(total_s)
             self._queue_wait.observe(answer.queued_s)

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from spillover.core.driver import Driver, Interpreters
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.decisions import RESTING
@@ -24,7 +25,6 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.live.engine.alarms import finest_alarm
-from spillover.live.engine.driver import Driver
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
@@ -32,11 +32,12 @@ from spillover.live.handlers.base import Workers
 from spillover.live.handlers.make import make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import Peers
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.overflow.identity import Peers
+from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
@@ -70,7 +71,7 @@ class NodeShell:
         *,
         seed: int | None = None,
         source: str | None = None,
-        journal: Callable[[Any, float], None] | None = None,
+        journal: Callable[[ev.Event, float], None] | None = None,
         confirm: Callable[[ev.Confirm], None] | None = None,
     ) -> None:
         self.topology = topology
@@ -98,12 +99,8 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
-        self._fault_random = _stream(seed, f"faults/{cluster_id}")
-        self._emulated: dict[int, EmulatedLink] = {}
-        self._links: dict[int, PeerLink] = {}
-        self._speaking: dict[int, list[asyncio.Task[None]]] = {}
-        """What runs for each neighbor; all three by the neighbors' handles."""
-        self._group: asyncio.TaskGroup | None = None
+        self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
+        self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
@@ -119,15 +116,10 @@ class NodeShell:
         self.foreign_requests = ForeignRequests(
             self._next_ref, self.feed, self._emulated, self.waiters
         )
-        interpreters = self._interpreters()
-        if confirm is not None:
-            interpreters[ev.Accepted] = self._accepted
-            interpreters[ev.Confirm] = partial(self._confirm, confirm)
-        self._driver = Driver(
-            *(self.machine, self.timers, interpreters, self._on_failure, journal, ev.HeldUp)
-        )
+        driven = (self.machine, self.timers, self._interpreters(confirm), self._on_failure)
+        self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
-            self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
+            self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -135,16 +127,9 @@ class NodeShell:
         """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
         machine, since what it would do next is not known."""
         self._driver.start(ev.TimerFired())
-        async with asyncio.TaskGroup() as self._group:
-            for link in self._links.values():
-                self._speak(self._group, link)
+        async with asyncio.TaskGroup() as group:
+            self.links.start(group)
             await asyncio.shield(self._failed)
-
-    def _speak(self, group: asyncio.TaskGroup, link: PeerLink) -> None:
-        self._speaking[link.neighbor] = [
-            group.create_task(link.listen(), name=f"reports of {link.cluster}"),
-            group.create_task(link.warm(), name=f"connections to {link.cluster}"),
-        ]
 
     async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
         """Drain, and wait until nothing is left to run, to answer or to be fetched; see
@@ -167,8 +152,7 @@ class NodeShell:
         for close in self.on_close:
             close()
         self.streams.close()
-        for link in self._links.values():
-            await link.close()
+        await self.links.close()
         await self.workers.close()
         self.timers.close()
         self.home_requests.close()
@@ -178,7 +162,7 @@ class NodeShell:
 
     # --- what routes call ---------------------------------------------------------------------
 
-    def feed(self, event: Any) -> None:
+    def feed(self, event: ev.Event) -> None:
         if self.moving.is_news:
             self.moving.tell()
         self._driver.feed(event)
@@ -209,12 +193,10 @@ class NodeShell:
         return self.machine.decider.log.tell(request_id)
 
     def ask_neighbor(
-        self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
+        self, neighbor: int, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """Returns a question that is not a request; the future raises PeerError as HttpClient's
-        does.
-        """
-        return self._links[neighbor].ask(method, path, body, timeout_s)
+        """Ask a neighbor about the federation; the future raises PeerError as HttpClient's does."""
+        return self._links[neighbor].ask_federation(body, timeout_s)
 
     @property
     def now_s(self) -> float:
@@ -242,8 +224,10 @@ class NodeShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _interpreters(self) -> dict[type, Callable[[Any], None]]:
-        return {
+    def _interpreters(
+        self, confirm: Callable[[ev.Confirm], None] | None
+    ) -> Interpreters[ev.Command]:
+        interpreters: dict[type[ev.Command], Callable[[Any], None]] = {
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
@@ -258,6 +242,10 @@ class NodeShell:
             ev.JoinRefused: self._join_refused,
             ev.Disconnect: self._disconnect,
         }
+        if confirm is not None:
+            interpreters[ev.Accepted] = self._accepted
+            interpreters[ev.Confirm] = partial(self._confirm, confirm)
+        return interpreters
 
     def _confirm(self, confirm: Callable[[ev.Confirm], None], command: ev.Confirm) -> None:
         if command.origin == ev.HOME:
@@ -336,22 +324,14 @@ class NodeShell:
         neighbor = next(one for one in linked if one.id == command.cluster)
         self.peers.join(command.neighbor, neighbor.id, neighbor.delay_ms)
         self.metrics.joined(command.neighbor, neighbor.id)
-        link = self._link_to(command.neighbor, neighbor)
-        if self._group is not None:
-            self._speak(self._group, link)
+        self.links.open(command.neighbor, neighbor)
 
     def _join_refused(self, command: ev.JoinRefused) -> None:
         _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
 
     def _disconnect(self, command: ev.Disconnect) -> None:
         """What is away there comes back first. What it has sent still finds its way."""
-        link = self._links.pop(command.neighbor)
-        link.disconnect()
-        for task in self._speaking.pop(command.neighbor, ()):
-            task.cancel()
-        if self._group is not None:
-            self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
-        del self._emulated[command.neighbor]
+        link = self.links.end(command.neighbor)
         self.streams.end(command.neighbor)
         self.peers.leave(command.neighbor)
         self.metrics.left(command.neighbor, link.cluster)
@@ -384,15 +364,12 @@ class NodeShell:
             self.moving,
         )
 
-    def _link_to(self, handle: int, neighbor: Neighbor) -> PeerLink:
+    def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self._source, f"clusters[{index}].url", "expected a url")
-        delay_s = neighbor.delay_ms / 1e3
-        emulated_link = EmulatedLink(self.timers, self._fault_random, delay_s)
-        self._emulated[handle] = emulated_link
-        self._links[handle] = link = PeerLink(
+        return PeerLink(
             neighbor=handle,
             cluster=cluster,
             url=url,
@@ -404,9 +381,8 @@ class NodeShell:
             moving=self.moving,
             random=self._link_random,
             feed=self.feed,
-            on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
+            on_forward=partial(self.metrics.forwarded, cluster),
         )
-        return link
 
 
 def _stream(seed: int | None, name: str) -> Random:

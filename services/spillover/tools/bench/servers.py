@@ -18,7 +18,7 @@ from typing import TypeAlias
 import httpx
 import uvloop
 
-from spillover.apps.node.server import NodeServer
+from spillover.apps.http.server import HttpServer
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import RunError
 from spillover.tools.processes.child import Child
@@ -165,7 +165,7 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
                 holds=peer.holds,
                 reads_json=peer.reads_json,
             )
-            server = NodeServer(app)
+            server = HttpServer(app)
             # The node's settings, but without the bounds that its own protocol adds.
             server.config.http = "httptools"
             serving = asyncio.create_task(server.serve(sockets=[listening]))

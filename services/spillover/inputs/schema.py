@@ -1,0 +1,181 @@
+"""Mappings that users wrote, read as the dataclass that declares their fields.
+
+Names, types and defaults come from the dataclass, so that they stand once. The form of a value, as
+far as its type does not say it, is given along (`Forms`); limits, and what must hold between
+fields, are the dataclass's own business. Every fault becomes one InputError that names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import date
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
+
+import pydantic
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe
+from spillover.model.errors import InputError
+from spillover.model.nearest import nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Values = TypeVar("Values")
+
+Forms: TypeAlias = Mapping[tuple[type, str], Any]
+"""Dataclass and name of a field to the type, with validators, that its values have in files."""
+
+WHOLE_NUMBER = Annotated[int, pydantic.Field(ge=-EXACT_INTEGER_LIMIT, le=EXACT_INTEGER_LIMIT)]
+
+_AS_IN_FILES: dict[object, Any] = {
+    int: WHOLE_NUMBER,
+    float: Annotated[float, pydantic.Field(allow_inf_nan=False)],
+}
+
+_EXPECTED_BY_TYPE = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "greater_than_equal": "a whole number of at most 16 digits",
+    "less_than_equal": "a whole number of at most 16 digits",
+    "string_type": "text",
+    "list_type": "a list",
+    "model_type": "a mapping of fields",
+    "invalid_key": "a field name",
+}
+
+
+def fault(expected: str) -> PydanticCustomError:
+    """Returns the error of a validator; `expected` is a whole message, braces and all."""
+    return PydanticCustomError("expected", "{expected}", {"expected": expected})
+
+
+def _check_printable(value: str) -> str:
+    if not value or not value.isprintable():
+        raise fault(f"expected printable text, got {describe(value)}")
+    return value
+
+
+PRINTABLE = Annotated[str, AfterValidator(_check_printable)]
+
+
+def file_fields(owner: type[Any]) -> list[Field[Any]]:
+    """Returns the fields of a dataclass that files have, which are those that it is compared by."""
+    return [field for field in fields(owner) if field.compare]
+
+
+def read_values(
+    owner: type[Values], mapping: Mapping[Any, Any], forms: Forms, later: Iterable[str] = ()
+) -> Values:
+    """Returns the mapping's values as the dataclass `owner`, those in its lists as theirs.
+
+    Fields named in `later` are told to come in a later version. Raises InputError without a source,
+    of the fault that tells most.
+    """
+    try:
+        return owner(**dict(_schema(owner, forms).model_validate(mapping)))
+    except ValidationError as error:
+        raise _Telling(owner, frozenset(later)).first_fault(error) from error
+
+
+def _schema(owner: type[Any], forms: Forms) -> type[BaseModel]:
+    hints = get_type_hints(owner)
+    types: dict[str, Any] = {
+        field.name: (
+            forms.get((owner, field.name)) or _as_in_files(hints[field.name], forms),
+            ... if field.default is MISSING else field.default,
+        )
+        for field in file_fields(owner)
+    }
+    # Strict: no true for 1, no "5" for 5; whole numbers are welcome where floats are.
+    config = ConfigDict(extra="forbid", strict=True)
+    return pydantic.create_model(owner.__name__, __config__=config, **types)
+
+
+def _as_in_files(hint: Any, forms: Forms) -> Any:
+    """The type that values of a field have in files, by the type that they have in memory."""
+    match get_args(hint):
+        case (of, end) if end is NoneType:
+            return _as_in_files(of, forms) | None
+        case (of, end) if end is ...:
+            return Annotated[list[_as_in_files(of, forms)], AfterValidator(tuple)]  # type: ignore[misc]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return Annotated[_schema(hint, forms), AfterValidator(lambda parsed: hint(**dict(parsed)))]
+    return _AS_IN_FILES.get(hint, hint)
+
+
+class _Telling:
+    """What the faults of a mapping are told as: how its fields are called, which come later."""
+
+    def __init__(self, owner: type[Any], later: frozenset[str]) -> None:
+        self._owner = owner
+        self._later = later
+
+    def first_fault(self, error: ValidationError) -> InputError:
+        """The fault that tells most, and how many more there are: a misspelled field before the
+        one that is missing for it, which does not count."""
+        details = error.errors(include_url=False)
+        meant = {
+            (*detail["loc"][:-1], self._meant(detail["loc"]))
+            for detail in details
+            if detail["type"] == "extra_forbidden"
+        }
+        told = [d for d in details if not (d["type"] == "missing" and d["loc"] in meant)]
+        told.sort(key=self._told_after)
+        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+        return InputError("", _path(told[0]["loc"]), self._expected(told[0]) + more)
+
+    def _told_after(self, detail: ErrorDetails) -> int:
+        """Lower first: names for which there are better ones, then all else, then what is
+        missing."""
+        if detail["type"] == "missing":
+            return 2
+        if detail["type"] != "extra_forbidden":
+            return 1
+        return 0 if detail["loc"][-1] in self._later or self._meant(detail["loc"]) else 1
+
+    def _expected(self, detail: ErrorDetails) -> str:
+        kind, got = detail["type"], describe(detail["input"])
+        match kind:
+            case "expected":
+                return detail["msg"]
+            case "missing":
+                return "expected a value, the field is missing"
+            case "extra_forbidden":
+                return self._unknown_field(detail["loc"])
+            case "string_type" if isinstance(detail["input"], bool | int | float | date):
+                # YAML takes no, 1 and 2024-01-01 for other things than text.
+                return f"expected text, got {got} (put it in quotes)"
+        return f"expected {_EXPECTED_BY_TYPE.get(kind, detail['msg'])}, got {got}"
+
+    def _unknown_field(self, location: tuple[int | str, ...]) -> str:
+        name = str(location[-1])
+        if name in self._later:
+            return f"the field {name} is not available in this version"
+        closest = self._meant(location)
+        known = ", ".join(self._names_at(location))
+        hint = f"did you mean {closest}?" if closest else f"expected one of {known}"
+        return f"unknown field, {hint}"
+
+    def _meant(self, location: tuple[int | str, ...]) -> str | None:
+        """The field that the unknown one at this place may stand for."""
+        return nearest(str(location[-1]), self._names_at(location))
+
+    def _names_at(self, location: tuple[int | str, ...]) -> list[str]:
+        owner = self._owner
+        for part in location[:-1]:
+            if isinstance(part, str):  # of a list of dataclasses; the others are its indexes
+                owner = get_args(get_type_hints(owner)[part])[0]
+        return [field.name for field in file_fields(owner)]
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return "".join(char for char in text.removeprefix(".")[:200] if char.isprintable())

@@ -1,0 +1,82 @@
+"""The forms of values in a topology file (contract section 2), where types do not say them.
+
+The fields themselves, their limits and how they fit together are in `spillover.model.topology`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
+
+from spillover.inputs.schema import PRINTABLE, WHOLE_NUMBER, Forms, fault
+from spillover.inputs.yaml_file import describe
+from spillover.model.dask_target import dask_target, is_dask_handler
+from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
+from spillover.model.upstream_urls import is_http_handler, upstream_urls
+from spillover.policy.overflow.choosers import POLICY_NAMES
+
+LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
+"""Fields of the contract that this version does not know yet."""
+
+_PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def _check_servers(value: object) -> object:
+    if isinstance(value, list):
+        raise fault("a list of unlike servers is not available in this version")
+    return value
+
+
+def _check_policy(value: str) -> str:
+    if value == "adaptive":
+        raise fault("the policy adaptive is not available in this version")
+    if value not in POLICY_NAMES:
+        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}")
+    return value
+
+
+def _check_handler(value: str) -> str:
+    if is_http_handler(value) or is_dask_handler(value):
+        try:
+            upstream_urls(value) if is_http_handler(value) else dask_target(value)
+        except ValueError as error:
+            raise fault(str(error)) from error
+    elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
+        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}")
+    return value
+
+
+def _check_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    plain = f"http://{host}" if port is None else f"http://{host}:{port}"
+    # Comparing with the parts put together again refuses paths, users, queries and odd ports.
+    if not parts.hostname or port == 0 or value.lower() != plain or re.search(r"\s", value):
+        raise fault(f"expected http://HOST[:PORT], got {describe(value)}")
+    return value
+
+
+def _check_between(value: list[str]) -> tuple[str, ...]:
+    if len(value) != 2:
+        raise fault(f"expected two cluster ids, got {len(value)}")
+    return tuple(value)
+
+
+_URL = Annotated[str, AfterValidator(_check_url)] | None
+
+FORMS: Forms = {
+    (Topology, "name"): PRINTABLE,
+    (Topology, "policy"): Annotated[str, AfterValidator(_check_policy)],
+    (Cluster, "servers"): Annotated[WHOLE_NUMBER, BeforeValidator(_check_servers)],
+    (Cluster, "handler"): Annotated[str, AfterValidator(_check_handler)],
+    (Cluster, "url"): _URL,
+    (Cluster, "peer_url"): _URL,
+    (Link, "between"): Annotated[list[str], AfterValidator(_check_between)],
+}

@@ -1,0 +1,69 @@
+"""The limits of numbers: declared beside the fields that they are for, checked in one place.
+
+    servers: Annotated[int, at_least(1)]
+
+What must hold between fields is checked by the classes that have them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, get_type_hints
+
+from spillover.model.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a number must be; `expected` is what a message says of it, after "a number"."""
+
+    expected: str
+    holds: Callable[[float], bool]
+
+
+def at_least(least: float) -> Limit:
+    """Returns the limit of what may not be less."""
+    return Limit(f"of at least {_plain(least)}", lambda value: value >= least)
+
+
+def above(bound: float) -> Limit:
+    """Returns the limit of what must be more."""
+    return Limit(f"above {_plain(bound)}", lambda value: value > bound)
+
+
+def within(least: float, most: float) -> Limit:
+    """Returns the limit of what may be neither less nor more."""
+    return Limit(f"from {_plain(least)} to {_plain(most)}", lambda value: least <= value <= most)
+
+
+FINITE = Limit("that is finite", math.isfinite)
+
+
+def check_limits(values: Any, source: str, place: str = "") -> None:
+    """Check every number of a dataclass that has a limit and is not None; numbers are finite.
+
+    Raises InputError with the source and the field's name after `place`.
+    """
+    for name, limit in _limits_of(values.__class__):
+        value = getattr(values, name)
+        if value is not None and not (math.isfinite(value) and limit.holds(value)):
+            expected = f"expected a number {limit.expected}, got {_plain(value)}"
+            raise InputError(source, f"{place}{name}", expected)
+
+
+@cache
+def _limits_of(owner: type[Any]) -> tuple[tuple[str, Limit], ...]:
+    hints = get_type_hints(owner, include_extras=True)
+    return tuple(
+        (field.name, extra)
+        for field in fields(owner)
+        for extra in getattr(hints[field.name], "__metadata__", ())
+        if isinstance(extra, Limit)
+    )
+
+
+def _plain(value: float) -> str:
+    return f"{value:.15g}"
