@@ -80,13 +80,10 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
+        ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
-        self.machine = machine(
-            self._settings(),
-            [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
-            _stream(seed, f"node/{cluster_id}"),
-            self.started_s,
-        )
+        random = _stream(seed, f"node/{cluster_id}")
+        self.machine = machine(self._settings(), ways, random, self.started_s)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -110,12 +107,9 @@ class NodeShell:
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
         self.waiters = Waiters()
-        self.home_requests = HomeRequests(
-            self.cluster.id, self.names, self._next_ref, self.feed, self.waiters
-        )
-        self.foreign_requests = ForeignRequests(
-            self._next_ref, self.feed, self._emulated, self.waiters
-        )
+        fed = (self._next_ref, self.feed)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
+        self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
         driven = (self.machine, self.timers, self._interpreters(confirm), self._on_failure)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
