@@ -46,8 +46,7 @@ def lease_times(options: argparse.Namespace) -> LeaseTimes:
 
 def redis_url(given: str | None) -> str | None:
     """Returns the address of Redis that is given, else that of the environment, which others cannot
-    read; None without either.
-    """
+    read; None without either."""
     return given or os.environ.get(REDIS_VARIABLE) or None
 
 

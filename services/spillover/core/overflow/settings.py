@@ -33,8 +33,7 @@ class NodeSettings:
     @property
     def away_limit(self) -> int:
         """Returns how many requests may be away: a cluster without a queue still hands on what its
-        servers could be doing.
-        """
+        servers could be doing."""
         return max(self.queue_limit, self.servers)
 
     @classmethod

@@ -51,8 +51,7 @@ def queue_lengths_figure(result: DemoResult, width_px: int) -> str:
 
 def acceptance_figure(result: DemoResult, width_px: int) -> str:
     """Draws figure 6: P (strong) and R (pale) over time in the networked run, one panel per
-    cluster.
-    """
+    cluster."""
     ids = result.topology.cluster_ids
     columns = 2 if width_px >= WIDE_PX and len(ids) > 6 else 1
     rows = math.ceil(len(ids) / columns)

@@ -28,8 +28,7 @@ class Forwards(NamedTuple):
 
 def system_time_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
     """Returns figure 7 in numbers: the statistics of the isolated, then of the networked run, in
-    ms.
-    """
+    ms."""
     return [
         (name, [(live.get(f), told.get(f)) for live, told in runs for f in SPEEDUP_FIELDS])
         for name, runs in _summaries(result)

@@ -42,7 +42,7 @@ def compute_policies(pool: Pool, on_progress: OnProgress) -> dict[str, Any]:
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes it exactly at every effort: nothing is random here."""
     del effort, seed
-    from spillover.sim.theory.erlang import mm1k_blocking  # noqa: PLC0415 - beside its use
+    from spillover.sim.theory.mm1k import mm1k_blocking  # noqa: PLC0415 - beside its use
 
     pool = load_pool("comte8")
     values = compute_policies(pool, on_progress)

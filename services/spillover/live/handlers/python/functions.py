@@ -81,16 +81,14 @@ def import_function(handler: str, expected: str) -> Callable[..., Any]:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Returns whether calling it gives an awaitable: an async function, or an object with such a
-    call.
-    """
+    call."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
     """Returns whether the function wants a context: it cannot be called without a second argument,
-    or has one that is called `ctx` or `context`.
-    """
+    or has one that is called `ctx` or `context`."""
     if not _accepts(function, 1):
         return True
     signature = _signature(function)

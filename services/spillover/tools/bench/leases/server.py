@@ -23,8 +23,7 @@ TIMEOUT_S = 5.0
 @contextmanager
 def own_redis(session: Session) -> Iterator[RedisPlace]:
     """Starts a Redis that keeps nothing on disk and ends with the block, or with the benchmark.
-    Raises InputError if there is no redis-server, RunError if it does not start.
-    """
+    Raises InputError if there is no redis-server, RunError if it does not start."""
     with Watchdog() as watchdog, redis_at(None, watchdog) as place:
         session.note(f"redis-server {place.version}, on loopback, nothing kept on disk")
         yield place
