@@ -1,4 +1,5 @@
-"""M/M/1/K: one server with room for K, at arrival rate over service rate `load`. Textbook formulas."""
+"""M/M/1/K: one server with room for K, at arrival rate over service rate `load`. Textbook
+formulas."""
 
 from __future__ import annotations
 

@@ -71,7 +71,8 @@ def acceptance_figure(result: DemoResult, width_px: int) -> str:
 
 
 def system_times_figure(result: DemoResult, width_px: int) -> str:
-    """Draws figure 7: system times by user population, isolated and networked, and the speed-ups."""
+    """Draws figure 7: system times by user population, isolated and networked, and the
+    speed-ups."""
     ids = result.topology.cluster_ids
     size_px = (max(width_px, _GROUP_PX_MIN * len(ids)), 620)
 

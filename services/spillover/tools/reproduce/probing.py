@@ -182,7 +182,8 @@ def compute_8(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or all."""
+    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or
+    all."""
     systems: Sweep = {
         name: {width: _paper(max_hops=hops, producers_per_consumer=width) for width in RESTRICTED}
         for name, hops in RESTRICTED_HOPS.items()

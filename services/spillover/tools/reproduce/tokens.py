@@ -83,7 +83,8 @@ def compute_12(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, 
 
 
 def compute_13(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes exact lines, and simulated marks with sizes whose law depends on type, and on class."""
+    """Computes exact lines, and simulated marks with sizes whose law depends on type, and on
+    class."""
     from spillover.sim.theory.tokens.exact import exact_curve  # noqa: PLC0415 - needs numpy
     from spillover.sim.tokens import run_tokens  # noqa: PLC0415 - needs numba
 

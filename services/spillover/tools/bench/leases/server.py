@@ -41,5 +41,6 @@ async def looking_at(url: str) -> AsyncIterator[Redis]:
 
 
 def new_group() -> str:
-    """Returns the name of a group for each run: what the last one left in Redis is not met again."""
+    """Returns the name of a group for each run: what the last one left in Redis is not met
+    again."""
     return f"bench-{uuid.uuid4().hex[:12]}"

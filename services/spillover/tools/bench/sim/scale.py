@@ -50,7 +50,8 @@ RING = 60
 
 
 def circulant(clusters: int, reach: int) -> Topology:
-    """Returns clusters in a circle, each linked to the next `reach`; the paper's values otherwise."""
+    """Returns clusters in a circle, each linked to the next `reach`; the paper's values
+    otherwise."""
     ids = [ClusterId(f"c{number}") for number in range(clusters)]
     return Topology(
         name=f"circle of {clusters}",

@@ -85,7 +85,8 @@ class LeaseDemoResult:
 
     @property
     def records_per_s(self) -> float:
-        """Returns the rate from the start of the members to the last record, standstills included."""
+        """Returns the rate from the start of the members to the last record, standstills
+        included."""
         return self.applied / max(self.applied_s - self.began_s, 1e-3)
 
     @property
