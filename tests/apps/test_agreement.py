@@ -10,14 +10,9 @@ from dataclasses import replace
 import pytest
 
 from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import (
-    TOLD_MAX,
-    TURNED_AWAY_MAX,
-    Agreement,
-    Peers,
-    Terms,
-    TurnedAway,
-)
+from spillover.live.overflow.agreement import TOLD_MAX, Agreement, Terms
+from spillover.live.overflow.identity import TURNED_AWAY_MAX, Peers, TurnedAway
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
 
 TERMS = [
@@ -36,7 +31,7 @@ async def begin(nodes, federation, cluster, **changes):
 
 async def says(nodes, node, text):
     """Wait until its one neighbor's row says so."""
-    (agreement,) = node.shell.peers.agreements
+    (agreement,) = node.shell.peers.agreements.values()
     await nodes.until(lambda: agreement.disagreement == text)
     _, state = await node.get("/state")
     assert state["neighbors"][0]["disagreement"] == text
@@ -134,8 +129,8 @@ def test_another_federation_gets_no_work(nodes):
             assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
             wrong = wire.Caller("a", "b", "test")
             calls = [
-                (wire.FORWARD_PATH, b"".join(wire.encode_forward(request, wrong, 1.0))),
-                (wire.CANCEL_PATH, wire.encode_cancel("r", wrong)),
+                (SPOKEN[0].forward, b"".join(wire.encode_forward(request, wrong, 1.0))),
+                (SPOKEN[0].cancel, wire.encode_cancel("r", wrong)),
             ]
             for path, body in calls:
                 status, _, problem = await b.send("POST", path, body)
@@ -178,23 +173,23 @@ def test_another_cluster_at_a_neighbors_address(nodes):
     nodes.run(main)
 
 
-def test_neighbors_of_an_older_version(nodes):
-    """They tell none of this, and are served as ever."""
+def test_neighbors_that_tell_none_of_this(nodes):
+    """Older ones of version 1 are served as ever."""
 
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             b = federation["b"]
             forward = {"sender": "a", "id": "r", "path": ["a"], "remaining_ms": 5e3, "payload": 1}
             status, _, answer = await b.send(
-                "POST", wire.FORWARD_PATH, json.dumps(forward).encode()
+                "POST", SPOKEN[1].forward, json.dumps(forward).encode()
             )
             assert (status, answer["outcome"]) == (200, "done")
             cancel = b'{"sender": "a", "id": "r"}'
-            assert (await b.send("POST", wire.CANCEL_PATH, cancel))[0] == 200
+            assert (await b.send("POST", SPOKEN[1].cancel, cancel))[0] == 200
             heard = nodes.asyncio.Event()
             stream = nodes.asyncio.create_task(
                 b.client.stream_lines(
-                    f"{wire.REPORTS_PATH}?from=a", lambda _: heard.set(), silence_s=None
+                    f"{SPOKEN[1].reports}?from=a", lambda _: heard.set(), silence_s=None
                 )
             )
             await heard.wait()
@@ -211,7 +206,7 @@ def test_terms_that_are_none(nodes, bad):
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             status, _, problem = await federation["b"].send(
-                "GET", f"{wire.REPORTS_PATH}?from=a&{bad}"
+                "GET", f"{SPOKEN[0].reports}?from=a&{bad}"
             )
             field = bad.partition("=")[0]
             assert (status, problem["reason"]) == (422, "invalid")

@@ -15,8 +15,8 @@ import pytest
 from spillover.apps.http.console import assets as files
 from spillover.apps.http.console import broadcast, console
 from spillover.apps.http.console.operators import FOREIGN_NAME, OVER_THE_NETWORK, Operators
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer
 from spillover.live.process.listening import bind_socket
 
 VENDORED = {
@@ -64,7 +64,7 @@ class Listener:
 
 
 def console_of(node):
-    return node.server.config.app._app._app.state.console
+    return node.server.config.app._app.state.console
 
 
 async def fetch(node, path, method="GET", **headers):
@@ -397,7 +397,7 @@ def test_the_page_says_why_it_does_not_operate(nodes):
         assert (await listener.next())[1]["why_not"] == OVER_THE_NETWORK
         await listener.leave()
         with bind_socket("127.0.0.1", 0) as listening:
-            server = NodeServer(create_app(shell, testbed=True))
+            server = HttpServer(create_app(shell, testbed=True))
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -7,7 +7,7 @@ import json
 import time
 from contextlib import closing
 
-from spillover.apps.lease.http_protocol import BriefProtocol
+from spillover.apps.lease import server
 from spillover.apps.lease.server import LeaseService
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.lease_times import LeaseTimes
@@ -33,7 +33,7 @@ def events(answer):
 
 def test_a_member_has_the_page_too(redis_servers, redis_server, monkeypatch):
     """Live for longer than other exchanges may take; and it does not hold up the end."""
-    monkeypatch.setattr(BriefProtocol, "exchange_timeout_s", 0.5)
+    monkeypatch.setattr(server, "EXCHANGE_S", 0.5)
     group = redis_servers.new_name()
     member = LeaseGroupThread(
         redis_server.url, group, node="m1", handler=works, partitions=4, times=TIMES, seed=1

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from spillover.apps.node import direct_path
+from spillover.apps.http import connection
 
 KEY = b"Idempotency-Key: k\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -57,7 +57,8 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
             writer.write(head(len(work), KEY, b"Spillover-Deadline-Ms: 400\r\n") + work)
         else:
             writer.write(b"GET /requests/k?wait_ms=400 HTTP/1.1\r\nHost: x\r\n\r\n")
-        await nodes.until(lambda: len(node.shell.home_requests.find("k").waiters) == 2)
+        ref = node.shell.home_requests.find("k").ref
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
         over_s = time.monotonic() + 0.4
         assert (await answer_on(reader))[0] == 200
         assert (await first).status == 200
@@ -76,7 +77,7 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
 def test_the_deadline_counts_from_the_head(nodes, monkeypatch, body_after_s, deadline_ms):
     """Whether the body was collected ahead or read by a task: who sends it slowly gets no more
     time than others."""
-    monkeypatch.setattr(direct_path, "DIRECT_WITHIN_S", 0.3)
+    monkeypatch.setattr(connection, "DIRECT_WITHIN_S", 0.3)
     work = body(300)
 
     async def check(node):
@@ -116,13 +117,13 @@ def test_a_connection_that_was_just_used_stays_open(nodes):
             writer.write(GET)
             assert (await answer_on(reader))[0] == 200
             (connection,) = connections
-            connection.timeout_keep_alive_task.cancel()
-            connection.timeout_keep_alive_handler()
+            connection._idle_timer.cancel()
+            connection._on_idle_timeout()
             assert not connection.transport.is_closing()
-            assert connection.timeout_keep_alive_task is not None, "it is looked at again"
-        connection._idle_since_s -= connection.timeout_keep_alive
-        connection.timeout_keep_alive_task.cancel()
-        connection.timeout_keep_alive_handler()
+            assert connection._idle_timer is not None, "it is looked at again"
+        connection._idle_since_s -= node.server.bounds.idle_s
+        connection._idle_timer.cancel()
+        connection._on_idle_timeout()
         assert await reader.read() == b""
         writer.close()
 

@@ -8,9 +8,8 @@ import json
 
 import pytest
 
-from spillover.apps.node import direct_path
-from spillover.apps.node.direct_path import DIRECT_BODY_BYTES, DIRECT_WITHIN_S
-from spillover.apps.node.http_protocol import BoundedProtocol
+from spillover.apps.http import connection
+from spillover.apps.http.connection import DIRECT_BODY_BYTES, DIRECT_WITHIN_S, HttpConnection
 
 
 def with_node(nodes, check):
@@ -25,13 +24,13 @@ def with_node(nodes, check):
 def tasks(monkeypatch):
     """How many requests were given a task."""
     given = []
-    give = BoundedProtocol._give_task
+    give = HttpConnection._give_task
 
     def noting(self, put_off):
         given.append(put_off)
         give(self, put_off)
 
-    monkeypatch.setattr(BoundedProtocol, "_give_task", noting)
+    monkeypatch.setattr(HttpConnection, "_give_task", noting)
     return given
 
 
@@ -62,7 +61,7 @@ async def answer_of(reader):
 def test_a_body_behind_its_head_is_served_without_a_task(nodes, tasks, monkeypatch, size):
     """Whatever its size up to the limit, and the next request of the connection after it. The time
     that it has is made long here: a busy machine may take longer to deliver it."""
-    monkeypatch.setattr(direct_path, "DIRECT_WITHIN_S", 30.0)
+    monkeypatch.setattr(connection, "DIRECT_WITHIN_S", 30.0)
     content = work(size)
 
     async def check(node):
@@ -117,15 +116,15 @@ def test_the_deadline_runs_from_the_head_on(nodes, tasks):
 
 def test_a_client_that_leaves_within_its_body_leaves_nothing(nodes, monkeypatch):
     """Neither a request nor a timer."""
-    monkeypatch.setattr(direct_path, "DIRECT_WITHIN_S", 30.0)
+    monkeypatch.setattr(connection, "DIRECT_WITHIN_S", 30.0)
     gone = []
-    lose = BoundedProtocol.connection_lost
+    lose = HttpConnection.connection_lost
 
     def noting(self, error):
         lose(self, error)
         gone.append(self)
 
-    monkeypatch.setattr(BoundedProtocol, "connection_lost", noting)
+    monkeypatch.setattr(HttpConnection, "connection_lost", noting)
     content = work(1000)
 
     async def check(node):
@@ -146,7 +145,7 @@ async def _begun(node, nodes):
     """Until the server waits for the rest of a body."""
     await nodes.until(
         lambda: any(
-            isinstance(each, BoundedProtocol) and each._put_off is not None
+            isinstance(each, HttpConnection) and each._put_off is not None
             for each in node.server.server_state.connections
         )
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
-from spillover.apps.node.server import NodeServer
 from spillover.live.http.client import HttpClient
 from spillover.live.process.listening import bind_socket
 
@@ -19,7 +19,7 @@ async def status_and_reason(client, path, method="GET"):
         return response.status, None
 
 
-OTHER_VERSIONS = ["/peer/v2/forward", "/peer/v2", "/peer/v11/x/y", "/peer/v0/"]
+OTHER_VERSIONS = ["/peer/v3/forward", "/peer/v3", "/peer/v11/x/y", "/peer/v0/"]
 UNKNOWN = ["/peer/v1/other", "/peer/v1", "/peer/", "/peer/x", "/peer/vx/y"]
 
 
@@ -33,7 +33,8 @@ def test_another_version_is_refused_with_the_one_that_is_spoken(nodes):
                 for method in ("GET", "POST"):
                     status, headers, problem = await send(method, path)
                     assert (status, problem["reason"]) == (400, "wrong_version"), path
-                    assert "expected /peer/v1/" in problem["detail"]
+                    assert problem["detail"] == f"{path}: expected /peer/v2/ or /peer/v1/"
+                    assert headers[b"spillover-protocol"] == b"2 1"
                     assert headers[b"content-type"] == b"application/problem+json"
             for path in UNKNOWN:
                 status, _, problem = await send("POST", path)
@@ -51,8 +52,8 @@ def test_doors_lead_to_what_connections_share(nodes):
             app = federation["a"].server.config.app
             shell = federation["a"].shell
             for door in (app, PublicOnly(app), PeersOnly(app)):
-                assert door.moving is shell.moving
-                assert door.writes is shell.writes
+                assert door.edge.moving is shell.moving
+                assert door.edge.writes is shell.writes
 
     nodes.run(main)
 
@@ -66,14 +67,14 @@ def test_two_doors_to_one_node(nodes):
             opened = []
             for door in (PublicOnly(app), PeersOnly(app)):
                 listening = bind_socket("127.0.0.1", 0)
-                server = NodeServer(door)
+                server = HttpServer(door)
                 serving = asyncio.create_task(server.serve(sockets=[listening]))
                 await server.ready.wait()
                 client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
                 opened.append((client, server, serving))
             public, peers = (client for client, *_ in opened)
             not_found = (404, "not_found")
-            for path in ("/peer/v1/reports?from=b", "/peer/v2/x", "/peer/", "/peer/v1/federation"):
+            for path in ("/peer/v1/reports?from=b", "/peer/v3/x", "/peer/", "/peer/v2/federation"):
                 assert await status_and_reason(public, path) == not_found
                 assert (await status_and_reason(peers, path, "PATCH"))[1] in {
                     *("method_not_allowed", "not_found", "wrong_version")

@@ -11,10 +11,9 @@ import sys
 
 import pytest
 import uvloop
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from spillover.apps.node import half_closed
-from spillover.apps.node.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
+from spillover.apps.http import half_closed
+from spillover.apps.http.half_closed import BEGINNING, BEGUN_AT_S, HalfClosed
 from spillover.live.engine.write_batch import write_parts
 
 LINGER_NOT = struct.pack("ii", 1, 0)
@@ -191,7 +190,8 @@ def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset, as_task):
 def has_task(node, client):
     """Whether the request of that connection is read by the app, and not by the protocol alone."""
     ends = node.server.server_state.connections
-    return any(p.client == client and isinstance(p.cycle, RequestResponseCycle) for p in ends)
+    begun = [p.exchange for p in ends if p.client == client and p.exchange is not None]
+    return any(exchange.news is not None for exchange in begun)
 
 
 LINKED = 12

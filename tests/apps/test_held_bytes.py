@@ -9,8 +9,6 @@ import json
 
 import pytest
 
-from spillover.apps.node import unread
-
 MIB = 2**20
 LIMIT = 8 * MIB
 """Seven MiB for clients' requests."""
@@ -127,10 +125,9 @@ async def upstream(size):
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_an_answer_that_is_not_read_counts_and_is_dropped_in_the_end(nodes, monkeypatch, reads):
+def test_an_answer_that_is_not_read_counts_and_is_dropped_in_the_end(nodes, reads):
     """Its client asks for 12 MiB and reads nothing: no request is taken meanwhile. When it goes on
     it gets all; when it does not for a minute (here less), its connection is closed."""
-    monkeypatch.setattr(unread, "UNREAD_S", 60.0 if reads else 0.2)
 
     async def main():
         async with (
@@ -138,6 +135,7 @@ def test_an_answer_that_is_not_read_counts_and_is_dropped_in_the_end(nodes, monk
             nodes.Federation(small(nodes, "a", handler=handler)) as federation,
         ):
             node = federation["a"]
+            node.server.bounds.unread_s = 60.0 if reads else 0.2
             host, _, port = node.url.removeprefix("http://").rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
             content = b'{"payload":1}'

@@ -10,8 +10,8 @@ import json
 
 import pytest
 
-from spillover.apps.node import http_protocol, peer_paths
-from spillover.apps.node.http_protocol import BoundedProtocol
+from spillover.apps.http import connection
+from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ReportAsked, ServersDown, ServersUp
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 
@@ -96,12 +96,12 @@ def reasons(answers):
         head(start=b"POST /admin/resume", size=1000) + b"x",
     ],
 )
-def test_bodies_that_come_after_the_answer_must_end_too(nodes, monkeypatch, begun):
+def test_bodies_that_come_after_the_answer_must_end_too(nodes, begun):
     """The client has its answer, and the rest is not awaited forever; a rest that ends leaves a
     connection that may be used again."""
-    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
 
     async def check(node):
+        node.server.bounds.body_s = 0.3
         assert len(reasons(await talk(nodes, node, begun, b"0123456789"))) == 1
         answers = await talk(nodes, node, begun, b"0123456789", b"x" * 989 + GET + CLOSE + b"\r\n")
         assert reasons(answers)[1:] == [(200, None)]
@@ -150,7 +150,7 @@ def test_a_connection_is_idle_once_the_rest_of_a_body_has_come(nodes):
     """And is closed as every idle one is."""
 
     async def check(node):
-        node.server.config.timeout_keep_alive = 0.2
+        node.server.bounds.idle_s = 0.2
         answers = await talk(nodes, node, head(BAD_HEADER, size=10) + b"x", b"123", b"456789")
         assert reasons(answers) == [(422, "invalid")]
 
@@ -159,7 +159,7 @@ def test_a_connection_is_idle_once_the_rest_of_a_body_has_come(nodes):
 
 def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeypatch):
     """Beyond them the connection ends."""
-    monkeypatch.setattr(http_protocol, "DISCARD_LIMIT_BYTES", 100)
+    monkeypatch.setattr(connection, "DISCARD_LIMIT_BYTES", 100)
 
     async def check(node):
         begun = head(BAD_HEADER, size=1000)
@@ -179,11 +179,11 @@ def test_what_comes_after_the_answer_is_thrown_away_within_bounds(nodes, monkeyp
         head(start=b"POST /peer/v1/forward", size=1000) + b"{",
     ],
 )
-def test_slow_bodies_end_in_408(nodes, monkeypatch, begun):
+def test_slow_bodies_end_in_408(nodes, begun):
     """Whatever deadline was given, on whichever path; also while bytes keep coming."""
-    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
 
     async def check(node):
+        node.server.bounds.body_s = 0.3
         assert reasons(await talk(nodes, node, begun)) == [(408, "body_too_slow")]
         reader, writer = await connect(node)
         writer.write(begun)
@@ -246,14 +246,8 @@ def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
                 raise RuntimeError("a bug")
 
             node.machine._handlers[ReportAsked] = fail
-            reader, writer = await connect(node)
-            writer.write(REPORTS)
-            told = b""
-            with contextlib.suppress(ConnectionError):
-                while piece := await reader.read(65_536):
-                    told += piece
-            writer.close()
-            assert told.count(b"HTTP/1.1") <= 1
+            told = await until_broken_off(await connect(node), REPORTS)
+            assert told in {b"", told.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"}  # a head at most
             assert b"internal" not in told
             await asyncio.wait([node.running])
             assert "a bug" in repr(node.running.exception())
@@ -261,11 +255,44 @@ def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
     nodes.run(main)
 
 
-def test_a_body_behind_a_long_request_has_its_time_from_its_turn_on(nodes, monkeypatch):
-    """Its connection is not read while another request runs, which is not taken along."""
-    monkeypatch.setattr(BoundedProtocol, "body_timeout_s", 0.3)
+async def until_broken_off(connection, request=b""):
+    """All that comes before its end."""
+    reader, writer = connection
+    writer.write(request)
+    told = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            told += piece
+    writer.close()
+    return told
+
+
+def test_a_bug_within_a_stream_that_has_begun_breaks_it_off(nodes):
+    """Reports have been read: then nothing comes any more, not the end of a stream that is whole,
+    nor the answer that tells of a bug."""
 
     async def check(node):
+        reader, writer = await connect(node)
+        writer.write(REPORTS)
+        told = await reader.readuntil(b"}\n")
+        assert told.startswith(b"HTTP/1.1 200 ")
+        streams = node.shell.streams._streams[0]
+        (waits,) = streams[-1]._ended._waiters
+        waits.set_exception(RuntimeError("a bug"))
+        told += await until_broken_off((reader, writer))
+        assert told.count(b"HTTP/1.1") == 1
+        assert not told.endswith(b"0\r\n\r\n")
+        assert b"internal" not in told
+        await nodes.until(lambda: len(streams) == 1)
+
+    with_node(nodes, check)
+
+
+def test_a_body_behind_a_long_request_has_its_time_from_its_turn_on(nodes):
+    """Its connection is not read while another request runs, which is not taken along."""
+
+    async def check(node):
+        node.server.bounds.body_s = 0.3
         first = json.dumps({"payload": {"service_ms": 500}}).encode()
         reader, writer = await connect(node)
         writer.write(head(size=len(first)) + first + head(CLOSE) + CONTENT[:3])
@@ -343,7 +370,7 @@ def test_garbage_behind_a_request_does_not_run_it_for_nobody(nodes):
 def test_an_answer_of_this_very_moment_comes_before_the_refusal_behind_it(nodes, monkeypatch):
     """Both are due in one turn of the loop, and the connection closes in it."""
     limit = 1000
-    monkeypatch.setattr(http_protocol, "HEAD_LIMIT_BYTES", limit)
+    monkeypatch.setattr(connection, "HEAD_LIMIT_BYTES", limit)
 
     async def check(node):
         refused = head(size=1) + b"{"

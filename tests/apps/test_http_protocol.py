@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from spillover.apps.node.http_protocol import HEAD_LIMIT_BYTES, BoundedProtocol
+from spillover.apps.http.connection import HEAD_LIMIT_BYTES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n\r\n"
@@ -118,7 +118,7 @@ def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end)
         port = int(node.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begun)
-        await nodes.until(lambda: any(c.cycle is not None for c in protocols(node, writer)))
+        await nodes.until(lambda: any(c.exchange is not None for c in protocols(node, writer)))
         writer.write(flood + b"t")
         problem_in(await reader.read(), 431, "head_too_large")
         writer.close()
@@ -132,11 +132,11 @@ def protocols(node, writer):
     return [p for p in node.server.server_state.connections if p.client == own]
 
 
-def test_slow_heads_end_in_408(nodes, monkeypatch):
+def test_slow_heads_end_in_408(nodes):
     """Begun and not ended in time, first or later."""
-    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
 
     async def check(node):
+        node.server.bounds.head_s = 0.25
         problem_in(await talk(node, b"G"), 408, "head_too_slow")
         later = await talk(node, GET + b"\r\n" + GET)
         first, separator, rest = later.partition(b"}")
@@ -163,20 +163,20 @@ def test_a_connection_without_any_request_is_closed_as_an_idle_one(nodes):
     """And no stray line end before the first head makes it live longer."""
 
     async def check(node):
-        node.server.config.timeout_keep_alive = 0.2
+        node.server.bounds.idle_s = 0.2
         assert await talk(node) == b""
         assert await talk(node, b"\r\n") == b""
 
     with_node(nodes, check)
 
 
-def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes, monkeypatch):
+def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes):
     """Those between neighbors are opened when a node starts, and wanted when there is a crowd. The
     server once closed them when the time for a head was up, also when the first request had come
     and was not read yet: without a key it ended 502 `outcome_unknown`, with nothing broken."""
-    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
 
     async def check(node):
+        node.server.bounds.head_s = 0.25
         port = int(node.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await nodes.until(lambda: protocols(node, writer))
@@ -189,11 +189,11 @@ def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes, m
     with_node(nodes, check)
 
 
-def test_whole_requests_are_under_no_clock(nodes, monkeypatch):
+def test_whole_requests_are_under_no_clock(nodes):
     """Work and idle connections may take longer than a head, stray line ends or none."""
-    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.25)
 
     async def check(node):
+        node.server.bounds.head_s = 0.25
         content = json.dumps({"payload": {"service_ms": 600}}).encode()
         post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
         port = int(node.url.rpartition(":")[2])

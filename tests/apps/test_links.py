@@ -7,8 +7,8 @@ import json
 import time
 from contextlib import asynccontextmanager
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer
 from spillover.live.http.client import HttpClient
 from spillover.live.process.listening import bind_socket
 
@@ -23,7 +23,7 @@ async def put(client, path, body):
 async def as_testbed(node):
     """A client of the same node as one started with --testbed serves it."""
     with bind_socket("127.0.0.1", 0) as listening:
-        server = NodeServer(create_app(node.shell, testbed=True))
+        server = HttpServer(create_app(node.shell, testbed=True))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
@@ -75,6 +75,8 @@ def test_policies_that_are_none(nodes):
             if body in ({"policy": "adaptive"}, {"policy": "greedy"}):
                 assert "expected one of isolated, paper, two-choice, got" in problem["detail"]
         assert federation["a"].machine.policy == "two-choice"
+        _, problem = await put(client, "/admin/policy", {"policy": "papper"})
+        assert problem["detail"].endswith("got 'papper', did you mean paper?")
 
     with_pair(nodes, check)
 

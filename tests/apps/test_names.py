@@ -323,13 +323,14 @@ def test_cancelling_at_a_cluster_that_relays_it(nodes):
             blockers = await block(nodes, a, b)
             post = a.post(LONG, headers=keyed("k"))
             await nodes.until(lambda: c.machine.servers.busy)
+            ref = b.shell.foreign_requests.ref_of("k")
             ends = await asyncio.gather(*(b.send("DELETE", "/requests/k") for _ in range(2)))
             for status, _, shown in ends:
                 assert (status, shown["state"]) == (200, "cancelled")
                 assert shown["problem"]["reason"] == "cancelled"
                 assert not {"forwarded_to", "cancelling"} & shown.keys()
             assert (await post).status == 409
-            assert not b.shell.foreign_requests._waiters, "nothing is kept of it"
+            assert not b.shell.waiters.of(ref), "nothing is kept of it"
             await unblock(a, b, blockers)
 
     nodes.run(main)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spillover.apps.node import request_body
-from spillover.apps.node.request_body import LARGE_BYTES, RequestBody, read_body
+from spillover.apps.node import intake
+from spillover.apps.node.intake import LARGE_BYTES, RequestBody, read_body
 
 decode = msgspec.json.Decoder(RequestBody).decode
 
@@ -82,6 +82,6 @@ def test_both_ways_say_the_same(body):
 @pytest.mark.parametrize("value", [LONG, {"image": LONG}, [LONG, "é" * LARGE_BYTES]])
 def test_few_long_strings_are_read_the_short_way(value, monkeypatch):
     """As they came, byte for byte."""
-    monkeypatch.setattr(request_body, "_decode", None)
+    monkeypatch.setattr(intake, "_decode", None)
     payload = msgspec.json.encode(value)
     assert bytes(read_body(b' {"payload" : ' + payload + b" }").payload) == payload

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from spillover.live.overflow import home_requests as reception_module
+from spillover.live.overflow import waiters as waiters_module
 
 ASYNC = (b"Prefer", b"respond-async")
 LONG = {"service_ms": 60_000}
@@ -118,7 +118,7 @@ def test_repeats_after_a_failure_run_once_at_a_time(nodes, flaky):
 
 def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
     """One more is refused, and is not run either."""
-    monkeypatch.setattr(reception_module, "WAITERS_MAX", 3)
+    monkeypatch.setattr(waiters_module, "WAITERS_MAX", 3)
 
     async def check(node):
         assert (await node.post(1, headers=keyed())).status == 502
@@ -136,7 +136,7 @@ def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
 
 
 def waiters(node):
-    return node.shell.home_requests.find("k").waiters
+    return node.shell.waiters.of(node.shell.home_requests.find("k").ref)
 
 
 def test_whoever_asks_is_shown_the_last_run(nodes, flaky):

@@ -15,6 +15,7 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow import wire
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import InputError
 from spillover.model.request import Request
@@ -452,7 +453,7 @@ def test_what_comes_at_the_very_end_is_refused(nodes):
             await reports
             under_way_s = time.monotonic() + 0.03  # it left before its sender heard of the end
             await nodes.until(lambda: time.monotonic() > under_way_s)
-            told = await client.request("POST", wire.FORWARD_PATH, body=body, timeout_s=5.0)
+            told = await client.request("POST", SPOKEN[0].forward, body=body, timeout_s=5.0)
             assert (told.status, json.loads(told.body)["reason"]) == (503, "draining")
             await ending
             await client.close()

@@ -10,10 +10,10 @@ import json
 
 import pytest
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.http.sites import FOREIGN_NAME, HOW_TO_ALLOW, OTHER_SITE, Site, origin_of
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PublicOnly
-from spillover.apps.node.server import NodeServer
 from spillover.cli.parsing import origin as origin_option
 from spillover.live.http.client import HttpClient
 from spillover.live.process.listening import bind_socket
@@ -168,7 +168,7 @@ def as_bytes(headers):
 async def another_door(node, **options):
     """A client of the same node at a socket of its own."""
     with bind_socket("127.0.0.1", 0) as listening:
-        server = NodeServer(PublicOnly(create_app(node.shell, **options)))
+        server = HttpServer(PublicOnly(create_app(node.shell, **options)))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")

@@ -15,8 +15,7 @@ import pytest
 
 from spillover.apps.node import preferences
 from spillover.apps.node.preferences import Preferences, read_preferences
-from spillover.live.overflow import foreign_requests as visitors_module
-from spillover.live.overflow import home_requests as reception_module
+from spillover.live.overflow import waiters as waiters_module
 
 LONG = {"service_ms": 60_000}
 
@@ -53,7 +52,13 @@ async def accepted(node, payload, name="k", prefer=b"respond-async"):
 
 def waiters(node, name="k"):
     entry = node.shell.home_requests.find(name)
-    return () if entry is None else entry.waiters
+    return () if entry is None else node.shell.waiters.of(entry.ref)
+
+
+def asking(node, name):
+    """How many ask for a neighbor's request here, the neighbor itself aside."""
+    ref = node.shell.foreign_requests.ref_of(name)
+    return len(node.shell.waiters.of(ref)) - 1
 
 
 def lookup(node, target="/requests/k", headers=()):
@@ -229,7 +234,7 @@ def test_a_waiter_that_leaves_is_forgotten(nodes):
 
 def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
     """With the state; that nothing was applied shows why."""
-    monkeypatch.setattr(reception_module, "WAITERS_MAX", 2)
+    monkeypatch.setattr(waiters_module, "WAITERS_MAX", 2)
 
     async def check(node):
         await accepted(node, LONG)
@@ -268,7 +273,7 @@ def test_a_node_that_ends_answers_those_who_wait(nodes):
 
 def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
     """Each tells what it knows at the end, after a while, and when too many ask."""
-    monkeypatch.setattr(visitors_module, "WAITERS_MAX", 1)
+    monkeypatch.setattr(waiters_module, "WAITERS_MAX", 2)
 
     async def main():
         topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
@@ -279,7 +284,7 @@ def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
             post = a.post({"service_ms": 150}, id="k")
             await nodes.until(lambda: b.machine.servers.busy)
             waiting = lookup(b, "/requests/k?wait_ms=9000")
-            await nodes.until(lambda: b.shell.foreign_requests._waiters)
+            await nodes.until(lambda: asking(b, "k"))
             status, sent, shown = await lookup(b, headers=[(b"Prefer", b"wait=9")])
             assert (status, shown["state"]) == (200, "running")
             assert b"preference-applied" not in sent
@@ -290,13 +295,13 @@ def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
             post = a.post(LONG, id="l")
             await nodes.until(lambda: b.machine.servers.busy)
             assert (await lookup(b, "/requests/l?wait_ms=20"))[2]["state"] == "running"
-            assert not b.shell.foreign_requests._waiters, "nothing is kept of it"
+            assert not asking(b, "l"), "nothing is kept of it"
             gone = b.client.request("GET", "/requests/l?wait_ms=60000", timeout_s=10)
-            await nodes.until(lambda: b.shell.foreign_requests._waiters)
+            await nodes.until(lambda: asking(b, "l"))
             gone.cancel()
-            await nodes.until(lambda: not b.shell.foreign_requests._waiters)
+            await nodes.until(lambda: not asking(b, "l"))
             waiting = lookup(b, "/requests/l?wait_ms=60000")
-            await nodes.until(lambda: b.shell.foreign_requests._waiters)
+            await nodes.until(lambda: asking(b, "l"))
             await b.shell.close()
             status, _, shown = await waiting
             assert (status, shown["state"]) == (200, "running"), "its home decides again"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from spillover.apps.http.exchange import EXCHANGE
 from spillover.apps.node.app import create_app
-from spillover.apps.node.direct_path import EXCHANGE
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.topology import Cluster, Topology
 

@@ -10,8 +10,8 @@ import jsonschema
 from fastapi import FastAPI
 
 from spillover.apps.http.api_docs.page import page
+from spillover.apps.http.problems import STATUS_BY_REASON
 from spillover.apps.node.openapi_told import EXAMPLES
-from spillover.apps.node.problems import STATUS_BY_REASON
 
 PROBLEM = "application/problem+json"
 
@@ -61,7 +61,7 @@ def test_every_error_is_described_with_an_example(described_node):
                 assert example["value"]["reason"] == reason
                 assert status in {str(STATUS_BY_REASON[reason]), "4XX"}, (name, reason)
                 found.add(reason)
-    missing = set(STATUS_BY_REASON) - found
+    missing = set(STATUS_BY_REASON) - found - {"joining", "id_taken", "redis_down"}  # of members
     assert not missing, f"described with no call, nor in openapi_told.ABOUT: {sorted(missing)}"
 
 

@@ -20,7 +20,7 @@ from random import Random
 import pytest
 import uvloop
 
-from spillover.apps.node.problems import STATUS_BY_REASON
+from spillover.apps.http.problems import STATUS_BY_REASON
 
 SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
 COUNT = 100_000

@@ -1,28 +1,43 @@
-"""What a lease member did in the simulator, handed to a fresh machine, alone and through the driver
-that runs live: the same commands, one by one. So what is simulated is what runs, and its randomness
-is its own.
+"""One event log of a lease member in both shells: the same commands, one by one. What is simulated
+is what runs, and its randomness is its own.
+
+What a member did in the simulator is handed to a fresh machine, alone and by the driver on live
+timers; what one did on a real Redis to a fresh machine, alone and in the simulator's shell. Both
+shells are driven by `core.driver`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import signal
 from collections import Counter
 from dataclasses import dataclass, field
+from random import Random
+from typing import get_args
 
 import pytest
 
+from spillover.core.driver import Driver
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.blog import BlogMember
 from spillover.core.leases.machine import LeaseMember
-from spillover.live.engine.driver import Driver
+from spillover.core.leases.settings import MemberSettings
 from spillover.live.engine.timers import Timers
+from spillover.live.leases.blog import BlogMachine
+from spillover.live.leases.group import LeaseGroup
+from spillover.model.lease_times import LeaseTimes
 from spillover.sim.engine.world import stream
+from spillover.sim.leases.asks import BlogAsks, GuardedAsks
+from spillover.sim.leases.blog import BlogStore
+from spillover.sim.leases.member import SimMember
 from spillover.sim.leases.run import LeaseScene, run_leases
-from spillover.sim.leases.world import Troubles
+from spillover.sim.leases.store_twin import LeaseTwin
+from spillover.sim.leases.watch import Watch
+from spillover.sim.leases.world import Surroundings, Troubles
 
 SEED = 3
+LIMIT_S = 30.0
 PARTITIONS = 9
 TROUBLES = Troubles(
     stall_ms={0: 500.0},
@@ -38,34 +53,7 @@ TROUBLES = Troubles(
     answers_lost=0.05,
     answers_repeated=0.2,
 )
-COMMANDS = (
-    ev.AskJoin,
-    ev.AskLeave,
-    ev.AskSurvey,
-    ev.AskGrab,
-    ev.AskActivate,
-    ev.AskWanted,
-    ev.AskDrain,
-    ev.AskRelease,
-    ev.AskMarked,
-    ev.AskMark,
-    ev.AskOwner,
-    ev.AskAllocate,
-    ev.AskClear,
-    ev.PublishChallenge,
-    ev.PublishAllocated,
-    ev.MeasureWork,
-    ev.BeginRenewals,
-    ev.EndRenewals,
-    ev.StartRenewing,
-    ev.StopRenewing,
-    ev.RunHandler,
-    ev.StopHandler,
-    ev.FenceHandler,
-    ev.LeasesExtended,
-    ev.Tell,
-    ev.Finished,
-)
+COMMANDS = (*ev.ASKS, *(kind for kind in get_args(ev.Command) if kind is not ev.Ask))
 
 
 @dataclass
@@ -117,7 +105,7 @@ def drive(machine, log):
         timers,
         dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy.deepcopy(command))),
         failures.append,
-        lambda _, __: given.append([]),
+        journal=lambda _, __: given.append([]),
     )
     try:
         for event, now_s in log:
@@ -154,3 +142,90 @@ def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule, ba
         often += [ev.MeasureWork, ev.WorkMeasured]
     for kind in often:
         assert seen[kind] > 5, (kind, seen)
+
+
+LIVE_TIMES = LeaseTimes(
+    normal_lease_ms=300, max_lease_ms=900, max_shutdown_ms=300, min_grab_ms=100, held_delay_ms=5
+)
+LIVE_MACHINES = {"guarded": LeaseMember, "blog": BlogMachine}
+
+
+async def works(partition, epoch, stop_event):
+    """As if."""
+    await stop_event.wait_async()
+
+
+async def live_life(server, name, rule, until):
+    """Of one that gets everything, gives some to another one, and everything while the server is
+    dead; then it has it again, and leaves."""
+    life, events = Life(), []
+
+    def group(node, **options):
+        given = {"partitions": PARTITIONS, "times": LIVE_TIMES, "seed": SEED, "rule": rule}
+        return LeaseGroup(server.url, name, node=node, handler=works, **given, **options)
+
+    member = group("a", on_event=lambda line: events.append(line["event"]))
+    handle = member.machine.handle
+
+    def recorded(event, now_s):
+        life.log.append((copy.deepcopy(event), now_s))
+        commands = handle(event, now_s)
+        life.commands.append(copy.deepcopy(commands))
+        return commands
+
+    member.machine.handle = recorded
+    async with member:
+        await until(lambda: len(member.held) == PARTITIONS)
+        async with group("b") as other:
+            await until(lambda: other.held and len(member.held) < PARTITIONS)
+        await until(lambda: len(member.held) == PARTITIONS)
+        server.stop(signal.SIGKILL)
+        await until(lambda: events[-1] == "redis_down" if rule == "blog" else not member.held)
+        server.restart()
+        await until(lambda: "redis_up" in events and len(member.held) == PARTITIONS)
+    return member.settings, life
+
+
+def simulated_commands(rule, settings, log):
+    """The log through the simulator's shell, whose world stands still: the clock is put where each
+    event was handed in, and what is planned for later never happens."""
+    around = Surroundings(settings.times, Troubles(), Watch(PARTITIONS), SEED)
+    twin = LeaseTwin(PARTITIONS, settings.times)
+    guarded = GuardedAsks(twin, around, settings.node, 1)
+    store = guarded if rule == "guarded" else BlogAsks(BlogStore(), settings.node)
+    given = []
+    member = SimMember(
+        0,
+        LIVE_MACHINES[rule](settings, Random(f"{SEED}/lease/{settings.node}")),
+        store,
+        around,
+        lambda _, __, commands: given.append(copy.deepcopy(commands)),
+    )
+    for event, now_s in log:
+        around.world.now_s = now_s
+        member.feed(copy.deepcopy(event))
+    return given
+
+
+@pytest.mark.parametrize("rule", LIVE_MACHINES)
+def test_a_live_life_is_repeated_alone_and_in_the_simulators_shell(redis_servers, tmp_path, rule):
+    """Every event of it, those included that tell it that it is late."""
+
+    async def main():
+        with redis_servers.running(tmp_path) as server:
+            name = redis_servers.new_name()
+            return await asyncio.wait_for(
+                live_life(server, name, rule, redis_servers.until), LIMIT_S
+            )
+
+    settings, life = asyncio.run(main())
+    machine = LIVE_MACHINES[rule](settings, Random(f"{SEED}/lease/{settings.node}"))
+    assert [machine.handle(*given) for given in copy.deepcopy(life.log)] == life.commands
+    assert simulated_commands(rule, settings, life.log) == life.commands
+    seen = Counter(type(event) for event, _ in life.log)
+    seen.update(type(command) for commands in life.commands for command in commands)
+    kinds = [ev.Answered, ev.AskFailed, ev.Allocated, ev.TimerFired, ev.LeasesSeen, ev.HandlerEnded]
+    if rule == "guarded":
+        kinds += [ev.RenewalAnswered, ev.RenewalFailed, ev.RenewalsEnded, ev.LeasesExtended]
+    for kind in (*kinds, ev.Drain, ev.RunHandler, ev.StopHandler, ev.Finished):
+        assert seen[kind], (kind, seen)

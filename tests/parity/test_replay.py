@@ -12,14 +12,15 @@ import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from typing import get_args
 
 import pytest
 
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
-from spillover.live.engine.driver import Driver
 from spillover.live.engine.timers import Timers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faults import Faults
@@ -32,18 +33,7 @@ SEEDS = (18, 26, 34)
 """Of simulated histories in which there are crashes, pauses, cuts and wrong clocks."""
 
 DURATION_S = 4.0
-COMMANDS = (
-    ev.Accepted,
-    ev.Refuse,
-    ev.Start,
-    ev.Stop,
-    ev.Forward,
-    ev.Recall,
-    ev.AskCancel,
-    ev.Reply,
-    ev.Publish,
-    ev.Heartbeat,
-)
+COMMANDS = get_args(ev.Command)
 
 
 def replay(log, settings, neighbors, seed, started_s):
@@ -116,7 +106,7 @@ def drive(life, neighbors, seed):
         timers,
         dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy.deepcopy(command))),
         failures.append,
-        lambda _, now_s: (given.append([]), journaled.append(now_s)),
+        journal=lambda _, now_s: (given.append([]), journaled.append(now_s)),
     )
     try:
         for event, now_s in life.log:

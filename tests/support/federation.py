@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import uvloop
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer, close_node
+from spillover.apps.node.server import close_node
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
@@ -44,7 +45,7 @@ class Node:
     """One running node, and a client of it."""
 
     shell: NodeShell
-    server: NodeServer
+    server: HttpServer
     running: asyncio.Task
     serving: asyncio.Task
     client: HttpClient
@@ -77,10 +78,12 @@ class Node:
         return response.status, response.headers, json.loads(response.body)
 
     def knows(self, cluster):
-        return self.machine.neighbors.known[self.machine.neighbors.index[cluster]]
+        neighbors = self.machine.neighbors
+        return neighbors.by_handle[neighbors.index[cluster]].known
 
     def may_send_to(self, cluster):
-        return self.machine.neighbors.accepting[self.machine.neighbors.index[cluster]]
+        neighbors = self.machine.neighbors
+        return neighbors.by_handle[neighbors.index[cluster]].accepting
 
     async def close(self):
         await self.client.close()
@@ -135,7 +138,7 @@ class Federation:
             self.sockets[cluster] = bind_socket("127.0.0.1", int(url.rpartition(":")[2]))
         journal = self.journals.get(cluster)
         shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
-        server = NodeServer(create_app(shell))
+        server = HttpServer(create_app(shell))
         running = asyncio.create_task(shell.run())
         serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
         await server.ready.wait()

@@ -30,7 +30,7 @@ from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES
 from spillover_loadgen.option_types import above_zero, whole_number
 
 if TYPE_CHECKING:
-    from spillover.live.leases.shell import LeaseGroup
+    from spillover.live.leases.group import LeaseGroup
 
 DESCRIPTION = """\
 Serve partitions as a member of a group, until SIGTERM, Ctrl-C or POST /admin/drain; then hand
@@ -108,8 +108,8 @@ def _bind(text: str) -> tuple[str, int] | None:
 
 
 def _run_member(options: argparse.Namespace) -> int:
+    from spillover.live.leases.group import LeaseGroup
     from spillover.live.leases.handlers import load_handler
-    from spillover.live.leases.shell import LeaseGroup
 
     check_extra("a lease group", "leases", "redis")
     url = redis_url(options.redis)
@@ -141,7 +141,7 @@ def _run_member(options: argparse.Namespace) -> int:
         _drain_on_signals(member)
         served_at = ends.enter_context(_service(member, options.bind))
         if served_at is not None:
-            member.tell("serving", url=served_at)
+            member.events.tell("serving", url=served_at)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(member))
     return 0

@@ -7,8 +7,8 @@ that needs one loads it then.
 
 from __future__ import annotations
 
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
-from spillover.live.leases.shell import LeaseGroup
 from spillover.live.leases.sinks.http_sink import EpochGate, Verdict, epoch_headers, raise_if_fenced
 from spillover.live.leases.sinks.redis_sink import AsyncRedisSink, RedisSink
 from spillover.live.leases.sinks.sql_sink import SqlSink

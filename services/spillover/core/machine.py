@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+E_contra = TypeVar("E_contra", contravariant=True)
+C_co = TypeVar("C_co", covariant=True)
 
 
-class Machine(Protocol):
+class Machine(Protocol[E_contra, C_co]):
     """A state machine. Times are seconds of one monotonic clock, the shell's."""
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: E_contra, now_s: float, /) -> Sequence[C_co]:
         """Take one event in; the commands that the shell must carry out, in order."""
 
-    def next_deadline(self) -> float | None:
-        """Returns when to hand in the next `TimerFired`, None if only events can change
+    def next_deadline(self) -> float:
+        """Returns when to hand in the next `TimerFired`, infinity if only events can change
         anything.
         """
 

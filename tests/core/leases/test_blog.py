@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.blog import BlogMember
+from spillover.core.leases.settings import MemberSettings
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 

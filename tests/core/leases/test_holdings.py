@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Agenda, MemberSettings
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import Renewed
+from spillover.core.leases.settings import MemberSettings
 
 EPOCH = 7
 NOW_S = 1000.0
@@ -18,7 +19,7 @@ NOW_S = 1000.0
 
 @pytest.fixture
 def agenda():
-    return Agenda(MemberSettings(node="a", partitions=6), Random(1))
+    return MemberAgenda(MemberSettings(node="a", partitions=6), Random(1))
 
 
 @pytest.fixture

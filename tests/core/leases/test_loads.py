@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.machine import LeaseMember
 from spillover.core.leases.records import Activation, Joined, LoadStanding, Standing, Survey
+from spillover.core.leases.settings import MemberSettings
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import LOAD_BAND, fair_load

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.machine import LeaseMember
 from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
+from spillover.core.leases.settings import MemberSettings
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()

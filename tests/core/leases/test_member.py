@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.machine import LeaseMember, Phase
 from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
+from spillover.core.leases.settings import MemberSettings
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()

@@ -233,7 +233,7 @@ def test_a_hundred_thousand_cancellations_leave_nothing():
     line.answers.clear()
     line.submit("a")  # comes by everywhere, and old alarms are swept when a new one is set
     for machine in machines.values():
-        assert len(machine.queue._places) < 100
+        assert len(machine.servers._fifo._places) < 100
         assert len(machine.register.deadlines) <= STALE_MAX + 2 * len(machine.register.visits)
         assert len(machine.decider.log) <= 64
     assert len(visits()) == len(of_others) + 5 + 3

@@ -57,7 +57,7 @@ def test_every_recorded_decision_can_be_made_again(policy):
     asked = [record for record in records if record.weights]
     assert len(asked) > 500
     for record in asked:
-        assert made_again(record) == (record.neighbor, record.weights)
+        assert made_again(record) == (record.choice, record.weights)
 
 
 def test_explanations_have_what_the_contract_names(story):
@@ -68,7 +68,7 @@ def test_explanations_have_what_the_contract_names(story):
     node.draws.coming.append(0.75)
     node.arrive(3, 1.25)
     (record,) = node.machine.decider.log.of("r3")
-    assert describe(record, node.machine.neighbors.ids) == {
+    assert describe(record) == {
         "outcome": "forwarded",
         "neighbor": "b",
         "policy": "paper",
@@ -118,7 +118,7 @@ def test_a_start_is_explained_by_a_free_server(story):
     node.hear(0)
     node.fill(1)
     (record,) = node.machine.decider.log.of("r1")
-    told = describe(record, node.machine.neighbors.ids)
+    told = describe(record)
     assert (told["outcome"], told["neighbor"], told["busy"]) == ("started", None, 0)
     assert told["accept_probability"] == told["neighborhood_accept_probability"] == 1.0
     assert [(n["eligible"], n["weight"]) for n in told["neighbors"]] == [(None, None)] * 2
@@ -136,7 +136,7 @@ def test_a_full_queue_is_explained_by_p_0(story):
     outcomes = ("forwarded", "refused", "refused")
     for ref, outcome in zip((3, 4, 5), outcomes, strict=True):
         (record,) = node.machine.decider.log.of(f"r{ref}")
-        told = describe(record, node.machine.neighbors.ids)
+        told = describe(record)
         assert (told["outcome"], told["may_keep"]) == (outcome, False)
         assert told["accept_probability"] == 0.0
         assert told["neighborhood_accept_probability"] == 0.5
@@ -162,7 +162,7 @@ def test_a_refusal_says_why(story, reason, path):
     (refuse,) = node.arrive(3, path=path, **given)
     assert refuse.reason == reason
     (record,) = node.machine.decider.log.of("r3")
-    told = describe(record, node.machine.neighbors.ids)
+    told = describe(record)
     assert (told["outcome"], told["reason"], told["may_keep"]) == ("refused", reason, False)
     assert (told["queue_length"], told["busy"]) == (1, 1)
 

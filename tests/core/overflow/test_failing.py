@@ -97,7 +97,7 @@ def test_successes_and_rejections_free_it_at_once(story):
     assert busy(node) == 0
     assert node.machine.health.state == "well"
     assert node.machine.health.failed_share(0.0) == 0.0
-    assert node.machine.decider.service_s == 0.25, "nor does it say how long a service takes"
+    assert node.machine.servers.service_s == 0.25, "nor does it say how long a service takes"
     assert node.ledger == {"home.accepted": 50, "home.failed": 50}
 
 
@@ -119,7 +119,7 @@ def test_however_long_services_take_four_failures_in_a_row_are_enough(story, ser
     node = story(neighbors=(), service_s=service_s)
     node.arrive(1, deadline_s=1e9)
     node.end(1, 0.0)
-    node.machine.decider.service_s = service_s
+    node.machine.servers.service_s = service_s
     now_s = 0.0
     for ref in range(2, 7):
         assert starts(node.arrive(ref, now_s, deadline_s=1e9)) == [ref]

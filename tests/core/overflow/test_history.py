@@ -10,11 +10,9 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.history import History, Note
 from spillover.model.request import Answer, Outcome
 
-IDS = ("b", "c")
-
 
 def told(node, ref):
-    story = node.machine.decider.log.tell(f"r{ref}", node.machine.neighbors.ids)
+    story = node.machine.decider.log.tell(f"r{ref}")
     assert json.loads(json.dumps(story, allow_nan=False)) == story
     return story
 
@@ -127,10 +125,10 @@ def test_only_the_last_records_are_held(limit):
         story.end(f"r{number // 2}", Answer(Outcome.DONE, ("a",)), float(number))
         assert len(story) <= limit
     assert len(story) == limit
-    assert [line["event"] for line in story.tell("r49", IDS)] == (
+    assert [line["event"] for line in story.tell("r49")] == (
         {0: [], 1: ["ended"], 7: ["lost_at", "ended"] * 2}[limit]
     )
-    assert story.tell("r47", IDS) == []
+    assert story.tell("r47") == []
 
 
 def test_results_are_not_held(story):

@@ -9,14 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
-from spillover.model.request import Answer, Outcome
 
 NEIGHBOR = 3
 refs = st.integers(1, 6)
-
-
-def answered(ref):
-    return ev.ForwardAnswered(ref, Answer(Outcome.DONE, ()), 0.0, 0.0)
 
 
 class LinkUnderTest(RuleBasedStateMachine):
@@ -44,20 +39,26 @@ class LinkUnderTest(RuleBasedStateMachine):
     @rule()
     def hand_over(self):
         self.next_ref += 1
-        self.tell(link.HandedOver(self.next_ref), [link.Send(self.next_ref)])
+        self.machine.hand_over(self.next_ref)
         self.away.append(self.next_ref)
 
     @rule(ref=refs)
     def leave(self, ref):
-        self.tell(link.Left(ref), [])
+        self.machine.left(ref)
         if ref in self.away:
             self.left.add(ref)
 
-    @rule(ref=refs, how=st.sampled_from([link.ANSWERED, link.REFUSED, link.LOST]))
-    def come_back(self, ref, how):
+    @rule(ref=refs)
+    def answer(self, ref):
         """Also twice, or after it was recalled: that is no news."""
+        assert self.machine.answered(ref) == (ref in self.away)
+        if ref in self.away:
+            self.end(ref, link.ANSWERED)
+
+    @rule(ref=refs, how=st.sampled_from([link.REFUSED, link.LOST]))
+    def come_back(self, ref, how):
+        """As for answers."""
         event, heard = {
-            link.ANSWERED: (link.Answered(ref, answered(ref)), answered(ref)),
             link.REFUSED: (link.Refused(ref), ev.ForwardRefused(ref)),
             link.LOST: (link.Broken(ref), ev.ForwardLost(ref)),
         }[how]
@@ -130,6 +131,15 @@ class LinkUnderTest(RuleBasedStateMachine):
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
+        self.give_up(commands, recalled)
+
+    @rule(recalled=refs)
+    def the_neighbor_is_none_any_more(self, recalled):
+        """As after a stream that did not speak, but nobody asks for another one."""
+        self.give_up(self.machine.handle(link.Disconnected()), recalled)
+
+    def give_up(self, commands, recalled):
+        """All that is away, one at a time."""
         assert commands == [link.GiveUp(ref) for ref in self.away]
         for number, command in enumerate(commands):
             ref = command.ref

@@ -26,7 +26,7 @@ from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.overflow.choosers import CHOOSERS
 
 HOME_ENDS = {Outcome.UNKNOWN: "failed", Outcome.REJECTED: "failed"}
-NEIGHBORS = ("b", "c", "d")
+NEIGHBORS = ("b", "c", "d", "e")
 
 
 class Known:
@@ -65,7 +65,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
         neighbors = [(neighbor, 0.035) for neighbor in NEIGHBORS[:neighbor_count]]
         self.machine = NodeMachine(told_settings, neighbors, Random(seed), 0.0)
         self.settings = told_settings
-        self.neighbor_count = neighbor_count
+        self.neighbors = dict(enumerate(NEIGHBORS[:neighbor_count]))
+        """Who there is, by handle."""
+        self.issued = neighbor_count
         self.now_s = 0.0
         self.refs = 0
         self.visits = {}
@@ -79,8 +81,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.ended = {}
         self.published = 0
         self.refused = set()
-        self.newest = [(0, 0)] * neighbor_count
-        self.open = [False] * neighbor_count
+        self.newest = dict.fromkeys(self.neighbors, (0, 0))
+        self.open = dict.fromkeys(self.neighbors, False)
         """Whether the newest report of a neighbor says, or may say, that it takes what we send."""
         self.policy = told_settings.policy
         self.draining = False
@@ -99,9 +101,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
     )
     def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s, size_bytes):
         origin, path = ev.HOME, ()
-        if from_neighbor and self.neighbor_count:
-            origin = self.refs % self.neighbor_count
-            path = (*("x", "y")[:hops], NEIGHBORS[origin])
+        if from_neighbor and self.neighbors:
+            origin = list(self.neighbors)[self.refs % len(self.neighbors)]
+            path = (*("x", "y")[:hops], self.neighbors[origin])
         self.refs += 1
         request = Request(f"r{self.refs}", keyed, None, path, size_bytes=size_bytes)
         self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
@@ -165,7 +167,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
 
     def cool(self, service_s, *, failed, pause_s=0.0):
-        rest_s = max(self.machine.decider.service_s, pause_s) - service_s
+        rest_s = max(self.machine.servers.service_s, pause_s) - service_s
         if failed and rest_s > 0:
             self.cooling_s.append(self.now_s + rest_s)
 
@@ -207,7 +209,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         elif visit is not None:
             assert self.ended[ref] == (visit.is_home, Outcome.CANCELLED)
 
-    @precondition(lambda self: self.neighbor_count)
+    @precondition(lambda self: self.neighbors)
     @rule(
         data=st.data(),
         accept=st.floats(0, 1),
@@ -223,7 +225,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def a_neighbor_is_heard(
         self, *, data, accept, near, epoch, sequence, accepting, hears, beat, degraded, failed_share
     ):
-        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
         if beat:
             self.feed(ev.ReportReceived(y, None))
             return
@@ -239,13 +241,44 @@ class ClusterUnderTest(RuleBasedStateMachine):
         )
         self.feed(ev.ReportReceived(y, report))
 
-    @precondition(lambda self: self.neighbor_count)
+    @precondition(lambda self: self.neighbors)
     @rule(data=st.data())
     def a_link_goes_down(self, data):
-        y = data.draw(st.integers(0, self.neighbor_count - 1))
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
         self.feed(ev.LinkDown(y))
         self.newest[y] = (0, 0)
         self.open[y] = False
+
+    @rule(cluster=st.sampled_from([*NEIGHBORS, "a"]), delay_s=st.sampled_from([0.0, 0.5]))
+    def a_cluster_joins(self, cluster, delay_s):
+        """Under a handle of its own, unless it is a neighbor already or the cluster itself."""
+        is_there = cluster == "a" or cluster in self.neighbors.values()
+        (command,) = self.feed(ev.Join(cluster, delay_s))
+        assert isinstance(command, ev.JoinRefused if is_there else ev.Connect)
+
+    @precondition(lambda self: self.neighbors)
+    @rule(data=st.data())
+    def a_neighbor_leaves(self, data):
+        """What is away there stays so until its link has said what came of it."""
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        del self.neighbors[y]
+        away = self.away()
+        disconnect, publish = self.feed(ev.Leave(y))
+        assert disconnect == ev.Disconnect(y)
+        assert isinstance(publish, ev.Publish)
+        assert self.away() == away
+
+    @precondition(lambda self: self.issued > len(self.neighbors))
+    @rule(data=st.data(), event=st.sampled_from(["report", "beat", "down", "leave"]))
+    def one_that_has_left_is_heard(self, data, event):
+        """Nobody listens: nothing changes."""
+        y = data.draw(st.sampled_from([h for h in range(self.issued) if h not in self.neighbors]))
+        report = LoadReport(9, 9, 1.0, 1.0, 0, 2, True, ("a",))
+        before = self.machine.neighbors.knowledge()
+        told = {"report": ev.ReportReceived(y, report), "beat": ev.ReportReceived(y, None)}
+        told |= {"down": ev.LinkDown(y), "leave": ev.Leave(y)}
+        assert self.feed(told[event]) == []
+        assert self.machine.neighbors.knowledge() is before
 
     @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
     def an_operator_steps_in(self, event):
@@ -390,8 +423,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
         leaving = self.draining or self.down or self.elsewhere_first()
         if not (leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)):
             assert y not in visit.asked, "asked twice"
+        assert y in self.neighbors, "handed to one that has left"
         assert self.open[y], "handed to a neighbor that is unknown, deaf or does not accept"
-        assert NEIGHBORS[y] not in visit.event.request.path, "sent back to where it was"
+        assert self.neighbors[y] not in visit.event.request.path, "sent back to where it was"
         assert command.request.path == (*visit.event.request.path, "a")
         assert len(command.request.path) <= self.settings.max_hops
         assert command.deadline_s == visit.event.deadline_s
@@ -428,7 +462,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
-        news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked
+        news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked | ev.Leave
         news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
         assert isinstance(event, ev.TimerFired | news | operations)
         self.published += 1
@@ -436,7 +470,20 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.report.queue_length == len(self.queue)
         assert command.report.accepting == self.takes_foreign(self.wanted_bytes)
         assert command.report.accept_probability == self.accept_probability()
-        assert set(command.report.hears) <= set(NEIGHBORS[: self.neighbor_count])
+        assert set(command.report.hears) <= set(self.neighbors.values())
+
+    def on_connect(self, command, event):
+        assert command == ev.Connect(self.issued, event.cluster)
+        self.neighbors[self.issued] = event.cluster
+        self.newest[self.issued] = (0, 0)
+        self.open[self.issued] = False
+        self.issued += 1
+
+    def on_joinrefused(self, command, event):
+        assert command.cluster == event.cluster
+
+    def on_disconnect(self, _command, event):
+        assert isinstance(event, ev.Leave)
 
     def on_heartbeat(self, _command, event):
         assert isinstance(event, ev.TimerFired)
@@ -499,6 +546,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert len(self.queue) <= bound
         assert len(self.away()) <= self.settings.away_limit
         assert self.machine.queue_length == len(self.queue)
+        assert self.machine.neighbors.ids == tuple(self.neighbors.values())
         seen = self.ledger()
         assert self.machine.ledger.as_dict() == seen, (self.machine.ledger.as_dict(), seen)
         assert self.machine.drained == (self.draining and not self.visits and not self.stuck)

@@ -23,7 +23,7 @@ def test_what_was_not_begun_goes_to_a_neighbor(story):
     node.tell(ev.ServersDown())
     assert forwards(node.tell(ev.NotStarted(1, "nobody there"))) == [(1, 0)]
     assert node.machine.servers.busy == 0
-    told = node.machine.decider.log.tell("r1", node.machine.neighbors.ids)
+    told = node.machine.decider.log.tell("r1")
     assert [record["event"] for record in told] == ["decided", "not_started", "decided"]
 
 
@@ -70,7 +70,7 @@ def test_a_neighbor_that_refused_is_offered_the_queue_again(story):
     assert node.machine.queue_length == 0
     assert node.tell(ev.ForwardRefused(2)) == []
     assert node.machine.queue_length == 1
-    report = node.machine.neighbors._report[0]
+    report = node.machine.neighbors.by_handle[0].report
     again = ev.ReportReceived(0, type(report)(1, 2, 1.0, 1.0, 0, 1, True, ("a",)))
     assert forwards(node.tell(again)) == [(2, 0)]
 

@@ -9,8 +9,7 @@ from statistics import mean
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.decider import Decider
-from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.servers import FifoServers
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -233,22 +232,22 @@ def test_the_mean_service_time_follows_what_is_seen(story):
     for ref in range(200):
         node.arrive(ref)
         node.end(ref, service_s=1.5)
-        means.append(node.machine.decider.service_s)
+        means.append(node.machine.servers.service_s)
     assert means[0] == pytest.approx(0.5 + 1 / 5)
     assert means[1] == pytest.approx((4 * 0.5 + 2 * 1.5) / 6)
     assert means[59] == pytest.approx((4 * 0.5 + 60 * 1.5) / 64)
     assert means[199] == pytest.approx(1.5 - (4 / 64) * (63 / 64) ** 140)
-    assert node.machine.decider.service_spread_s < 0.25
+    assert node.machine.servers.service_spread_s < 0.25
 
 
 def test_the_spread_of_service_times_is_known():
     """Of many exponential ones it is about their mean, of equal ones none."""
     for even, expected_s in ((True, 0.0), (False, 0.25)):
         random, seen = Random(1), []
-        decider = Decider("paper", Neighbors("a", [], [], 0.05), random, service_s=1, records_max=1)
-        for _ in range(5000):
-            decider.served(0.25 if even else random.expovariate(4.0))
-            seen.append(decider.service_spread_s)
+        servers = FifoServers(1, 1.0, 0.0)
+        for ref in range(5000):
+            servers.served(ref, 0.25 if even else random.expovariate(4.0))
+            seen.append(servers.service_spread_s)
         assert mean(seen[500:]) == pytest.approx(expected_s, rel=0.05, abs=1e-3)
 
 
@@ -259,11 +258,11 @@ def test_what_nobody_waits_for_counts_into_the_mean_all_the_same(story):
     node.arrive(1, deadline_s=1.0)
     node.wake(1.0)
     node.end(1, 3.0, service_s=3.0)
-    assert node.machine.decider.service_s == pytest.approx(0.5 + 2.5 / 5)
+    assert node.machine.servers.service_s == pytest.approx(0.5 + 2.5 / 5)
     node.arrive(2, deadline_s=4.0)
     node.wake(4.0)
     node.end(2, 4.0, Outcome.CANCELLED, service_s=1.0)
-    assert node.machine.decider.service_s == pytest.approx(1.0), "stopped early: says nothing"
+    assert node.machine.servers.service_s == pytest.approx(1.0), "stopped early: says nothing"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED])
@@ -273,12 +272,12 @@ def test_what_takes_long_to_come_to_nothing_makes_services_long(story, outcome):
     node = story(service_s=0.5)
     node.arrive(1)
     node.end(1, 3.0, outcome, service_s=3.0)
-    assert node.machine.decider.service_s == pytest.approx(0.5 + 2.5 / 5)
+    assert node.machine.servers.service_s == pytest.approx(0.5 + 2.5 / 5)
     for ref in range(2, 50):
         node.arrive(ref, 3.0 + ref)
         node.end(ref, outcome=outcome, service_s=0.001)
         node.wake(4.0 + ref)  # what has failed takes a server for as long as a success
-    assert node.machine.decider.service_s == pytest.approx(0.5 + 2.5 / 5)
+    assert node.machine.servers.service_s == pytest.approx(0.5 + 2.5 / 5)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED])

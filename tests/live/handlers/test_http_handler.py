@@ -347,6 +347,21 @@ def test_a_stale_connection_is_not_used():
     with_service(OK, check)
 
 
+@pytest.mark.parametrize(("idle_s", "connections"), [(1.0, 1), (2.0, 2)])
+def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
+    """However open it looks: common services close what has been idle for 2 s, and what is written
+    at that moment is lost."""
+
+    async def check(service, rig):
+        await rig.looked()
+        for connection in rig.workers._upstreams._all[0].client._idle:
+            connection.idle_since_s -= idle_s
+        assert result(await rig.run()) == [1]
+        assert service.connections == connections
+
+    with_service(OK, check)
+
+
 # --- several upstreams, and none --------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ LOADS = {HEAVY: 900.0, **dict.fromkeys(range(1, 7), 100.0)}
 @pytest.fixture
 def group(redis_servers, redis_server):
     """`group(node, balance)`: a member of a group that no other test has."""
-    from spillover.live.leases.shell import LeaseGroup
+    from spillover.live.leases.group import LeaseGroup
 
     name = redis_servers.new_name()
 

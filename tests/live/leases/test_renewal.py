@@ -19,13 +19,14 @@ from dataclasses import replace
 import pytest
 
 from spillover.core.leases import events as ev
-from spillover.live.leases.renewal import renewer as renewers
+from spillover.live.leases.renewal import supervisor
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import ProgressGuard
 from spillover.live.leases.renewal.lease import Fenced, current_lease
 from spillover.live.leases.renewal.memory import LOOP, THREAD, LeaseMemory
-from spillover.live.leases.renewal.renewer import LeaseRenewer, RenewerEnded, RenewerStarted
+from spillover.live.leases.renewal.renewer import LeaseRenewer
 from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.leases.renewal.supervisor import RenewerEnded, RenewerStarted
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.lease_times import LeaseTimes
 from support.waiting import until
@@ -342,7 +343,7 @@ def test_where_no_process_may_be_started_a_thread_renews_and_says_so(member_at, 
     def refuse(*_):
         raise PermissionError("not allowed here")
 
-    monkeypatch.setattr(renewers, "start_process", refuse)
+    monkeypatch.setattr(supervisor, "start_process", refuse)
     with member_at() as member:
         started = member.next(RenewerStarted)
         assert (started.kind, started.pid) == ("thread", None)
@@ -458,4 +459,4 @@ def test_a_process_that_is_slow_to_start_is_waited_for(member_at, monkeypatch, t
         member.renewer.begin()
         member.next(ev.RenewalAnswered)
         assert member.renewer.kind == "process"
-        assert member.renewer._young_deaths == 0
+        assert member.renewer._supervisor._young_deaths == 0

@@ -39,7 +39,8 @@ from redis import Redis
 from spillover.core.leases import events as ev
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.lease import Fenced
-from spillover.live.leases.renewal.renewer import LeaseRenewer, RenewerEnded, RenewerStarted
+from spillover.live.leases.renewal.renewer import LeaseRenewer
+from spillover.live.leases.renewal.supervisor import RenewerEnded, RenewerStarted
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.live.leases.sinks.redis_sink import RedisSink

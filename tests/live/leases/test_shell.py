@@ -24,7 +24,7 @@ PARTITIONS = 6
 @pytest.fixture
 def group(redis_servers, redis_server):
     """`group(node, handler)`: a member of a group that no other test has."""
-    from spillover.live.leases.shell import LeaseGroup
+    from spillover.live.leases.group import LeaseGroup
 
     name = redis_servers.new_name()
 

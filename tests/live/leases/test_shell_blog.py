@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import current_lease
-from spillover.live.leases.shell import LeaseGroup
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spillover.live.leases.completion import MemberFailed
-from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
 from spillover.model.lease_times import LeaseTimes
@@ -227,7 +227,7 @@ def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
 
     async def main():
         async with group("a", getattr(running, kind)("a")) as broken:
-            broken.observer = Onlooker("releasing")
+            broken.events.observer = Onlooker("releasing")
             await until(lambda: running.count("a") == PARTITIONS)
             async with group("b", running.on_loop("b")) as other:
                 with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
@@ -250,7 +250,7 @@ def test_an_error_of_ours_at_entry(group, redis_servers):
 
     async def main():
         member = group("a", works, url=url)
-        member.observer = Onlooker("redis_down")
+        member.events.observer = Onlooker("redis_down")
         with pytest.raises(MemberFailed, match="a: it has failed"):
             await member.__aenter__()
 

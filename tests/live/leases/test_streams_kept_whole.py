@@ -3,13 +3,15 @@ a batch, an alarm that stays silent."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from spillover.live.leases.streams.effects import Effects
 from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.lags import read_lags
 from spillover.live.leases.streams.reader import StreamReader
-from spillover.live.leases.streams.writer import StreamWriter
+from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.model.errors import StoreRefused
 
 
@@ -51,6 +53,69 @@ def test_a_batch_that_cannot_be_appended_leaves_nothing(redis_server, name):
     writer.flush()
     writer.close()
     assert [redis_server.client.xlen(keys.stream(p)) for p in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("ends", ["flush", "close", "with"])
+def test_what_a_writer_could_not_send_stays_in_it(redis_server, name, ends):
+    """Whoever closes it then is told, and can send it later, once."""
+    keys = StreamKeys.of(name)
+    redis_server.client.set(keys.stream(0), "no stream")
+    writer = StreamWriter(redis_server.url, name, 2)
+    writer.append("first", partition=0)
+    writer.append("second", partition=0)
+
+    def end():
+        if ends == "with":
+            with writer:
+                return
+        getattr(writer, ends)()
+
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match=r"WRONGTYPE.*; records left in the writer: 2"):
+            end()
+        assert (writer.unsent, writer.appended) == (2, 0)
+    redis_server.client.delete(keys.stream(0))
+    writer.close()
+    writer.close()
+    assert (writer.unsent, writer.appended) == (0, 2)
+    assert redis_server.client.xlen(keys.stream(0)) == 2
+
+
+def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
+    """And one that never wrote anything asks for nothing, so that it needs no Redis."""
+    keys = StreamKeys.of(name)
+
+    async def main():
+        writer = AsyncStreamWriter(redis_server.url, name, 2)
+        await writer.append("first", partition=0)
+        assert redis_server.client.exists(keys.stream(0)) == 0
+        await writer.close()
+        assert (writer.unsent, redis_server.client.xlen(keys.stream(0))) == (0, 1)
+        redis_server.client.set(keys.stream(1), "no stream")
+        await writer.append("second", partition=1)
+        for _ in range(2):
+            with pytest.raises(StoreRefused, match="left in the writer: 1"):
+                await writer.close()
+        redis_server.client.delete(keys.stream(1))
+        await writer.close()
+        assert redis_server.client.xlen(keys.stream(1)) == 1
+        await AsyncStreamWriter("redis://127.0.0.1:1/0", name, 2).close()
+
+    asyncio.run(main())
+
+
+def test_what_is_left_by_an_error_is_not_sent(redis_server, name):
+    """Of the block: whoever raised it knows."""
+    writer = StreamWriter(redis_server.url, name, 2)
+
+    def fill_half():
+        with writer:
+            writer.append("first", partition=0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fill_half()
+    assert (writer.unsent, redis_server.client.exists(StreamKeys.of(name).stream(0))) == (1, 0)
 
 
 def test_a_stream_that_was_begun_anew_lags_by_all_that_it_has(redis_server, name):

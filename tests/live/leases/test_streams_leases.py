@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.streams import example
 from spillover.model.lease_times import LeaseTimes
 

@@ -10,6 +10,10 @@ import pytest
 LONG = {"service_ms": 60_000}
 
 
+def waiters(node, name):
+    return node.shell.waiters.of(node.shell.home_requests.find(name).ref)
+
+
 def reason(response):
     return response.status, json.loads(response.body)["reason"]
 
@@ -25,8 +29,8 @@ def test_whoever_waits_at_the_end_is_told_whether_it_may_have_run(nodes):
             await nodes.until(lambda: a.machine.servers.busy)
             waiting = [a.post(LONG, id="waits"), a.post(LONG, id="waits"), a.post(LONG)]
             await nodes.until(lambda: a.machine.queue_length == 2)
-            await nodes.until(lambda: len(a.shell.home_requests.find("waits").waiters) == 2)
-            await nodes.until(lambda: len(a.shell.home_requests.find("runs").waiters) == 2)
+            await nodes.until(lambda: len(waiters(a, "waits")) == 2)
+            await nodes.until(lambda: len(waiters(a, "runs")) == 2)
             closing = asyncio.ensure_future(a.shell.close())
             for response in await asyncio.gather(*running):
                 assert reason(response) == (502, "outcome_unknown")

@@ -12,6 +12,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.foreign_requests import ForeignRequests
+from spillover.live.overflow.waiters import Waiters
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a", "b"), None, None)
@@ -22,10 +23,13 @@ class Desk:
 
     def __init__(self):
         self.timers = Timers(asyncio.get_running_loop())
-        self.links = [EmulatedLink(self.timers, Random(1)) for _ in range(2)]
+        self.links = {y: EmulatedLink(self.timers, Random(1)) for y in range(2)}
         self.events = []
         self.refs = iter(range(1, 100))
-        self.held = ForeignRequests(lambda: next(self.refs), self.events.append, self.links)
+        self.waiters = Waiters()
+        self.held = ForeignRequests(
+            lambda: next(self.refs), self.events.append, self.links, self.waiters
+        )
 
     def take(self, name="x", origin=0):
         request = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",))
@@ -53,7 +57,7 @@ def test_a_second_visit_can_be_cancelled_after_the_first_was_answered(with_desk)
     async def check(desk):
         first, answer = desk.take()
         desk.links[0].set_faults(cut=True)
-        desk.held.send_back(first, DONE, 0)
+        desk.waiters.tell(first, DONE)
         second, _ = desk.take()
         assert desk.held.ref_of("x", 0) == second
         desk.links[0].set_faults(cut=False)
@@ -61,7 +65,7 @@ def test_a_second_visit_can_be_cancelled_after_the_first_was_answered(with_desk)
         assert desk.held.ref_of("x", 0) == second
         assert desk.held.ref_of("x") == second
         assert len(desk.held) == 1
-        desk.held.send_back(second, DONE, 0)
+        desk.waiters.tell(second, DONE)
         assert desk.held.ref_of("x", 0) is None
         assert len(desk.held) == 0
 
@@ -76,7 +80,7 @@ def test_each_link_has_its_own(with_desk):
         of_second, _ = desk.take(origin=1)
         assert [desk.held.ref_of("x", y) for y in range(2)] == [of_first, of_second]
         assert desk.held.ref_of("y", 0) is None
-        desk.held.send_back(of_first, DONE, 0)
+        desk.waiters.tell(of_first, DONE)
         assert desk.held.ref_of("x", 0) is None
         assert desk.held.ref_of("x") == of_second
 
@@ -90,7 +94,7 @@ def test_an_answer_that_is_lost_breaks_off(with_desk):
         ref, future = desk.take()
         desk.links[0].set_faults(loss=1.0)
         desk.held.settled.clear()
-        desk.held.send_back(ref, DONE, 0)
+        desk.waiters.tell(ref, DONE)
         assert future.cancelled()
         assert future.lost
         assert desk.held.settled.is_set()
@@ -105,10 +109,24 @@ def test_how_long_an_answer_waited_on_the_link_is_told(with_desk):
     async def check(desk):
         desk.links[0].set_faults(delay_s=0.05)
         ref, future = desk.take()
-        desk.held.send_back(ref, DONE, 0)
+        desk.waiters.tell(ref, DONE)
         assert not future.done()
         assert await future is DONE
         assert 0.045 <= future.waited_s < 5.0
+
+    with_desk(check)
+
+
+def test_one_that_has_left_is_answered_on_its_connection(with_desk):
+    """Nothing is emulated on the way to it any more."""
+
+    async def check(desk):
+        desk.links[0].set_faults(delay_s=60.0)
+        ref, future = desk.take()
+        del desk.links[0]
+        desk.waiters.tell(ref, DONE)
+        assert future.result() is DONE
+        assert len(desk.held) == 0
 
     with_desk(check)
 
@@ -121,13 +139,13 @@ def test_who_goes_away_is_not_answered_and_its_work_is_cancelled(with_desk):
         for answered in (False, True):
             ref, future = desk.take()
             if answered:
-                desk.held.send_back(ref, DONE, 0)
+                desk.waiters.tell(ref, DONE)
             desk.held.abandon(ref)
             assert desk.events[-1] == ev.Cancelled(ref)
             assert future.cancelled() is answered
             assert len(desk.held) == 1 - answered
             if not answered:
-                desk.held.send_back(ref, DONE, 0)
+                desk.waiters.tell(ref, DONE)
                 desk.links[0].set_faults(cut=False)
                 await future
                 desk.links[0].set_faults(cut=True)
@@ -139,33 +157,16 @@ def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
     """What comes then was surely not accepted, so that its neighbor decides again."""
 
     async def check(desk):
-        ref, future = desk.take()
-        told = []
-        assert desk.held.wait(ref, told.append)
+        _, future = desk.take()
         desk.held.close()
+        desk.waiters.close()
         assert future.cancelled()
         assert not future.lost
-        assert told == [None]
         count = len(desk.events)
         _, late = desk.take("y")
         refused = await late
         assert refused.reason is Refusal.DRAINING
         assert len(desk.events) == count
         assert desk.held.ref_of("y", 0) is None
-
-    with_desk(check)
-
-
-def test_who_waits_is_told_once_and_who_leaves_never(with_desk):
-    async def check(desk):
-        ref, _ = desk.take()
-        stays, leaves = [], []
-        waiters = stays.append, leaves.append
-        for waiter in waiters:
-            assert desk.held.wait(ref, waiter)
-        desk.held.leave(ref, waiters[1])
-        desk.held.ended(ref, DONE)
-        desk.held.ended(ref, DONE)
-        assert (stays, leaves) == ([DONE], [])
 
     with_desk(check)

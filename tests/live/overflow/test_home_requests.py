@@ -10,6 +10,7 @@ import msgspec
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.overflow.waiters import Waiters
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a",), msgspec.Raw(b"1"), None)
@@ -24,7 +25,8 @@ class Door:
         self.refuses = False
         self.refs = iter(range(1, 100))
         self.names = IdempotencyTable(kept_s, 100, 10**6)
-        self.held = HomeRequests("a", self.names, lambda: next(self.refs), self._feed)
+        self.waiters = Waiters()
+        self.held = HomeRequests("a", self.names, lambda: next(self.refs), self._feed, self.waiters)
 
     def _feed(self, event):
         self.events.append(event)
@@ -65,11 +67,8 @@ def test_what_was_fetched_is_waited_for_no_more():
 def test_a_node_that_ends_takes_nothing():
     """It would never be answered."""
     door = Door()
-    told = []
-    entry = door.take("early")
-    assert door.held.wait(entry, told.append)
+    door.take("early")
     door.held.close()
-    assert told == [None]
     refused = door.take("late")
     assert (refused.reason, refused.origin) == (Refusal.DRAINING, ev.HOME)
     assert [event.request.id for event in door.events] == ["early"]
@@ -89,17 +88,14 @@ def test_what_is_refused_leaves_its_name_free_and_the_next_is_taken():
     assert len(door.held) == 1
 
 
-def test_everyone_who_waits_is_told_once_and_who_has_left_is_not():
+def test_everyone_who_waits_is_told_of_the_answer():
     door = Door()
-    entry, stays, also, leaves = door.take(), [], [], []
-    waiters = stays.append, leaves.append, also.append
-    for waiter in waiters:
-        assert door.held.wait(entry, waiter)
-    door.held.leave(entry, waiters[1])
+    entry, told = door.take(), []
+    door.waiters.wait(entry.ref, told.append)
     door.held.settled.clear()
     door.held.answered(entry.ref, FAILED)
     assert door.held.settled.is_set()
-    assert (stays, also, leaves) == ([FAILED], [FAILED], [])
+    assert told == [FAILED]
 
 
 def test_who_has_no_name_is_given_one_that_nobody_has():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 
 from spillover.live.overflow import wire
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Answer, Outcome
 
 
@@ -40,12 +42,21 @@ def answer_of(response):
     return json.loads(response.body)
 
 
-def check_timing(timing, *, network_ms, return_ms):
-    assert timing["total"] == pytest.approx(
-        timing["queued"] + timing["network"] + timing["service"], abs=0.01
-    )
-    assert network_ms <= timing["network"] < network_ms + 500
-    assert return_ms <= timing["return"] < return_ms + 500
+async def timed(asked):
+    """The answer, and how long it took as its client saw it, in ms."""
+    began_s = time.monotonic()
+    answer = answer_of(await asked)
+    return answer, (time.monotonic() - began_s) * 1e3
+
+
+def check_timing(timing, took_ms, *, network_ms, return_ms):
+    """No part is shorter than the delays on it, and together they are no longer than what passed:
+    whatever was counted twice would be too much, however busy the machine is."""
+    parts = timing["queued"] + timing["network"] + timing["service"]
+    assert timing["total"] == pytest.approx(parts, abs=0.01)
+    assert timing["network"] >= network_ms
+    assert timing["return"] >= return_ms
+    assert timing["total"] + timing["return"] <= took_ms + 0.01
 
 
 def test_overflow_is_handed_on_and_answered(nodes):
@@ -55,12 +66,12 @@ def test_overflow_is_handed_on_and_answered(nodes):
         async with nodes.Federation(pair(nodes, delay_ms=15.0)) as federation:
             a, b = federation["a"], federation["b"]
             held = await occupy(nodes, a)
-            answer = answer_of(await a.post({"service_ms": 30}, id="one"))
+            answer, took_ms = await timed(a.post({"service_ms": 30}, id="one"))
             assert answer["id"] == "one"
             assert (answer["cluster"], answer["path"], answer["hops"]) == ("b", ["a", "b"], 1)
             assert answer["result"] == {"service_ms": 30.0}
             assert answer["timing_ms"]["service"] == 30.0
-            check_timing(answer["timing_ms"], network_ms=15.0, return_ms=15.0)
+            check_timing(answer["timing_ms"], took_ms, network_ms=15.0, return_ms=15.0)
             assert b.ledger.foreign["answered"] == 1
             held.cancel()
 
@@ -80,10 +91,10 @@ def test_a_request_is_relayed_along_a_chain(nodes):
             held += [b.post({"service_ms": 2000}) for _ in range(8)]
             # As much waits at b as is worth the way to c, so that it hands on all that is new.
             await nodes.until(lambda: b.ledger.home["away"] >= 2)
-            answer = answer_of(await a.post({"service_ms": 5}))
+            answer, took_ms = await timed(a.post({"service_ms": 5}))
             assert (answer["cluster"], answer["path"]) == ("c", ["a", "b", "c"])
             assert answer["hops"] == 2
-            check_timing(answer["timing_ms"], network_ms=20.0, return_ms=20.0)
+            check_timing(answer["timing_ms"], took_ms, network_ms=20.0, return_ms=20.0)
             assert b.ledger.foreign["answered"] == 1
             for future in held:
                 future.cancel()
@@ -291,10 +302,10 @@ def test_only_neighbors_may_hand_requests_on(nodes):
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
             b = federation["b"]
             body = b'{"sender":"z","id":"x","path":["z"],"remaining_ms":1000,"payload":null}'
-            status, headers, problem = await b.send("POST", wire.FORWARD_PATH, body)
+            status, headers, problem = await b.send("POST", SPOKEN[0].forward, body)
             assert (status, problem["reason"]) == (403, "not_a_neighbor")
             for bad in (b"", b"{}", b"\xff", b"[" * 100_000, b'{"sender":"a"}'):
-                status, headers, problem = await b.send("POST", wire.FORWARD_PATH, bad)
+                status, headers, problem = await b.send("POST", SPOKEN[0].forward, bad)
                 assert (status, problem["reason"]) == (422, "invalid")
                 assert headers[b"content-type"] == b"application/problem+json"
             assert b.ledger.foreign["received"] == 0
@@ -311,7 +322,7 @@ def test_what_remains_of_a_deadline_travels(nodes):
             body = b"".join(wire.encode_forward(request(nodes, "late"), wire.Caller("a"), 0.05))
             held = await occupy(nodes, b)
             blocked = await occupy(nodes, a)
-            status, _, answer = await b.send("POST", wire.FORWARD_PATH, body)
+            status, _, answer = await b.send("POST", SPOKEN[0].forward, body)
             assert (status, answer["outcome"]) == (200, Outcome.EXPIRED)
             assert b.ledger.foreign["answered"] == 1
             held.cancel()

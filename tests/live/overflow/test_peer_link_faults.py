@@ -18,6 +18,7 @@ from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.peer_link import PeerLink
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Answer, Outcome, Request
 
@@ -53,10 +54,10 @@ class Neighbor:
 
     async def answer(self, head, body, writer):
         answer = ANSWER
-        if wire.FORWARD_PATH in head:
+        if SPOKEN[0].forward in head:
             self.forwards.append(body["id"])
             await self.release.wait()
-        elif wire.CANCEL_PATH in head:
+        elif SPOKEN[0].cancel in head:
             self.cancels.append(body)
             answer = self.told.pop(0) if len(self.told) > 1 else self.told[0]
         if answer is None:
@@ -212,7 +213,7 @@ def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
             ends.link.ask_cancel(1)
             ends.link.ask_cancel(1)
             await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
-            assert ends.neighbor.cancels == [{"sender": "a", "id": "r1", "to": "b"}]
+            assert ends.neighbor.cancels == [{"id": "r1"}]
             assert not ends.events
             ends.neighbor.release.set()
             await nodes.until(lambda: ends.events)
@@ -293,6 +294,26 @@ def test_many_cancels_share_a_bounded_number_of_connections(nodes):
     nodes.run(main)
 
 
+def test_a_cancel_that_waits_for_nothing_keeps_no_other_waiting(nodes, monkeypatch):
+    """Its forward has ended meanwhile: the next one has its turn at once."""
+    monkeypatch.setattr(peer_link, "CANCELS_AT_ONCE_MAX", 1)
+
+    async def main():
+        async with linked() as ends:
+            for ref in (1, 2, 3):
+                ends.forward(ref)
+            await nodes.until(lambda: len(ends.neighbor.forwards) == 3)
+            for ref in (1, 2, 3):
+                ends.link.ask_cancel(ref)
+            ends.link.recall(2)
+            await nodes.until(lambda: len(ends.neighbor.cancels) == 2)
+            assert [cancel["id"] for cancel in ends.neighbor.cancels] == ["r1", "r3"]
+            await nodes.until(lambda: not ends.link._cancels_asked)
+            assert not ends.link._cancels_waiting
+
+    nodes.run(main)
+
+
 def test_what_is_given_up_with_a_silent_neighbor(nodes):
     """What it holds is lost, what has not left is surely not there; nothing leaves afterwards."""
 
@@ -319,13 +340,13 @@ def test_questions_do_not_pass_a_cut_link(nodes):
     async def main():
         async with linked(delay_s=5.0) as ends:
             ends.neighbor.release.set()
-            response = await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+            response = await ends.link.ask_federation(b"{}", 5.0)
             assert response.status == 200
             ends.emulated_link.set_faults(cut=True)
             with pytest.raises(NotDelivered, match="cut"):
-                await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)
+                await ends.link.ask_federation(b"{}", 5.0)
             ends.emulated_link.set_faults(cut=False)
-            assert (await ends.link.ask("POST", "/peer/v1/any", b"{}", 5.0)).status == 200
+            assert (await ends.link.ask_federation(b"{}", 5.0)).status == 200
 
     nodes.run(main)
 

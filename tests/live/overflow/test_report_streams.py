@@ -31,7 +31,7 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
             writer.write(b"GET /peer/v1/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
             await nodes.until(lambda: len(streams._streams[0]) == 2)
             line = b"x" * 1023 + b"\n"
-            buffered = BufferOf(streams._streams[0][-1].put.__self__._cycle)
+            buffered = BufferOf(streams._streams[0][-1].put.__self__.connection)
             for _ in range(40_000):
                 streams.publish(line)
             await nodes.until(lambda: buffered.paused)
@@ -50,23 +50,23 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
 class BufferOf:
     """What waits in a node to be written to one connection."""
 
-    def __init__(self, cycle):
-        self._cycle = cycle
+    def __init__(self, connection):
+        self._connection = connection
 
     @property
     def paused(self):
-        return self._cycle.flow.write_paused
+        return self._connection.write_paused
 
     @property
     def size_bytes(self):
-        return self._cycle.transport.get_write_buffer_size()
+        return self._connection.transport.get_write_buffer_size()
 
 
 def test_reports_leave_the_links_delay_late(nodes):
     """Each link has its own, and nothing leaves before."""
 
     async def main():
-        streams = ReportStreams(emulated_links(0.0, 0.04), 0.05)
+        streams = ReportStreams(dict(enumerate(emulated_links(0.0, 0.04))), 0.05)
         near, far = [], []
         streams.open(0, near.append)
         streams.open(1, far.append)
@@ -85,7 +85,7 @@ def test_links_that_are_as_late_take_one_wake(nodes):
 
     async def main():
         made = emulated_links(0.02, 0.02, 0.02, 0.02)
-        streams = ReportStreams(made, 0.05)
+        streams = ReportStreams(dict(enumerate(made)), 0.05)
         heard = []
         for y in (0, 1, 2):
             streams.open(y, heard.append)
@@ -105,7 +105,7 @@ def test_reports_of_a_cut_link_are_not_made_up_for(nodes):
 
     async def main():
         near, far = made = emulated_links(0.0, 0.0)
-        streams = ReportStreams(made, 0.05)
+        streams = ReportStreams(dict(enumerate(made)), 0.05)
         cut, whole = [], []
         streams.open(0, cut.append)
         streams.open(1, whole.append)
@@ -131,10 +131,10 @@ def test_a_node_behind_a_cut_link_is_unknown_and_known_again_when_healed(nodes):
             b.shell.set_link(0, cut=True)
             await nodes.until(lambda: not a.knows("b"), limit_s=3.0)
             assert b.knows("a")
-            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ())
+            await nodes.until(lambda: b.machine.neighbors.by_handle[0].report.hears == ())
             b.shell.set_link(0, cut=False)
             await nodes.until(lambda: a.knows("b"))
-            await nodes.until(lambda: b.machine.neighbors._report[0].hears == ("b",))
+            await nodes.until(lambda: b.machine.neighbors.by_handle[0].report.hears == ("b",))
 
     nodes.run(main)
 
@@ -143,7 +143,7 @@ def test_the_newest_streams_of_a_neighbor_stay(nodes):
     """One that comes back again and again is not kept out by its own dead connections."""
 
     async def main():
-        streams = ReportStreams(emulated_links(0.0), 0.05)
+        streams = ReportStreams(dict(enumerate(emulated_links(0.0))), 0.05)
         heard = []
         opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
         assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
@@ -170,7 +170,7 @@ def test_a_neighbor_that_ends_is_unknown_and_known_again_with_its_next_life(node
             await nodes.until(lambda: time.time_ns() // 1_000_000 > epoch)
             await federation.start("b")
             await nodes.until(lambda: a.knows("b"))
-            await nodes.until(lambda: a.machine.neighbors._report[0].epoch > epoch)
+            await nodes.until(lambda: a.machine.neighbors.by_handle[0].report.epoch > epoch)
 
     nodes.run(main)
 

@@ -105,7 +105,8 @@ def test_what_no_client_may_send_no_neighbor_may_hand_on(field, value):
 def test_answers_survive_the_way(
     outcome, path, result, problem, queued_s, network_s, held_s, status
 ):
-    """An answer arrives as it was, with all that it has cost."""
+    """An answer arrives as it was, with all that it has cost; what the service behind it said goes
+    with all that was not done."""
     raw = msgspec.Raw(json.dumps(result).encode())
     answer = Answer(outcome, path, raw, problem, queued_s, network_s, 0.5, 0.25, status)
     stay = wire.Stay(held_s=held_s, reading_s=0.002, answer_delay_s=0.035)
@@ -113,8 +114,49 @@ def test_answers_survive_the_way(
     assert json.loads(bytes(memoryview(told.result))) == result
     assert (told.outcome, told.path, told.problem) == (outcome, path, problem)
     assert (told.queued_s, told.network_s) == (pytest.approx(queued_s), pytest.approx(network_s))
-    assert (told.service_s, told.return_s, told.upstream_status) == (0.5, 0.25, status)
+    assert (told.service_s, told.return_s) == (0.5, 0.25)
+    assert told.upstream_status == (None if outcome is Outcome.DONE else status)
     assert told_stay == pytest.approx(stay)
+
+
+def forwarded(body):
+    """What a forward says, but for how long it is."""
+    caller, request, remaining_s = wire.decode_forward(body)
+    request.size_bytes, work = 0, bytes(memoryview(request.work))
+    request.work = b""
+    return caller, request, work, remaining_s
+
+
+MESSAGES = [
+    (forwarded, FORWARD | {"sender": ""}),
+    (wire.decode_cancel, {"id": "x"}),
+    (wire.decode_answer, {"outcome": "done", "path": ["b"], "held_ms": 5.0}),
+    (wire.decode_cancel_answer, {"found": True}),
+    (
+        wire.decode_report,
+        {
+            "epoch": 1,
+            "sequence": 2,
+            "queue_length": 3,
+            "servers": 4,
+            "accepting": True,
+            "accept_probability": 0.5,
+            "neighborhood_accept_probability": 0.25,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("decode", "message"), MESSAGES)
+def test_fields_come_and_go_within_a_version(decode, message):
+    """What a later version adds is ignored; these are the fields that must be there, each of them,
+    and others have defaults."""
+    more = {"color": "red", "nested": {"more": [1]}}
+    assert decode(json.dumps(message | more).encode()) == decode(json.dumps(message).encode())
+    for name in message.keys() - {"sender"}:
+        less = {one: value for one, value in message.items() if one != name}
+        with pytest.raises(wire.MalformedMessage):
+            decode(json.dumps(less).encode())
 
 
 def test_older_nodes_can_read_a_rejection():

@@ -149,7 +149,7 @@ def test_expired_work_that_starts(monkeypatch):
     )
 
     def start(machine, visit, now_s):
-        machine.servers.free -= 1
+        machine.servers.busy += 1
         machine.register.enter(visit, "running", now_s)
         machine._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 

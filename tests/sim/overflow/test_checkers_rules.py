@@ -99,7 +99,7 @@ def test_what_must_hold_once_all_has_settled(monkeypatch, what):
     def spoiled(checker, clusters, now_s, *, healed):
         machine = next(iter(clusters.values())).machine
         if what == "accept":
-            machine.neighbors.accepting[0] = False
+            machine.neighbors.by_handle[0].accepting = False
         else:
             monkeypatch.setattr(machine.register, "visits", {1: None})
             monkeypatch.setattr(NodeMachine, "check", lambda _: None)

@@ -299,7 +299,7 @@ def test_reports_out_of_order_and_twice_change_nothing_for_the_worse():
     believed = []
 
     def look():
-        held = play["a"].machine.neighbors._report[0]
+        held = play["a"].machine.neighbors.by_handle[0].report
         believed.append(held.sequence if held else 0)
         play.at(play.world.now_s + 0.001, look)
 

@@ -299,7 +299,7 @@ def idle(partition, epoch, stop_event):
 
 async def _crowd(url, group, partitions, times, nodes):
     """The same lines as `lease run` prints, until SIGTERM."""
-    from spillover.live.leases.shell import LeaseGroup
+    from spillover.live.leases.group import LeaseGroup
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -5,22 +5,20 @@ those are who ask, and however busy the member's own loop is, neither waits for 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
-import uvicorn
 import uvloop
 
+from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.service import Bounds
 from spillover.apps.lease.app import create_app
-from spillover.apps.lease.http_protocol import BriefProtocol
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.metrics import LeaseMetrics
 from spillover.live.leases.report import GroupReport
-from spillover.live.leases.shell import LeaseGroup
 from spillover.live.process.listening import bind_socket
-from spillover.live.process.logs import OncePerPeriod
 from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError
 
@@ -29,14 +27,13 @@ START_S = 10.0
 STOP_S = 1
 """For answers that are under way at the end."""
 
+EXCHANGE_S = 10.0
+"""Nobody here reads a body or works for long: who takes longer has no place to lose."""
+
 CONNECTIONS_MAX = 256
-"""Beyond it 503 is answered; each ends by itself soon, see `http_protocol`."""
+"""Beyond it 503 is answered; each ends by itself soon."""
 
-KEEP_ALIVE_S = 75
-
-_server_log = logging.getLogger("uvicorn.error")
-_server_log.addFilter(OncePerPeriod())
-_server_log.setLevel(logging.WARNING)  # when it begins, the member's events say
+KEEP_ALIVE_S = 75.0
 
 
 class LeaseService:
@@ -47,11 +44,11 @@ class LeaseService:
         self._member = member
         self._metrics = LeaseMetrics(member)
         self._socket = bind_socket(*bind)
-        host, port = self._socket.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.url = url_of(self._socket)
         """Where it listens, with the port that was found for port 0."""
-        self._ready = threading.Event()
-        self._server: _Server | None = None
+        self._begun = threading.Event()
+        self._stop: Callable[[], object] | None = None
+        """None unless it listens."""
         self._thread = threading.Thread(target=self._run, name="lease-service", daemon=True)
 
     def __enter__(self) -> str:
@@ -60,14 +57,15 @@ class LeaseService:
         except RunError:
             self._socket.close()
             raise
-        self._ready.wait(START_S)
-        if self._server is None or not self._server.started:
+        self._begun.wait(START_S)
+        if self._stop is None:
             raise RunError(f"{self.url}: the service did not start within {START_S:g} s")
         return self.url
 
     def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
+        if self._stop is not None:
+            with suppress(RuntimeError):  # the loop is closed: it has ended before
+                self._stop()
         self._thread.join(2.0 * STOP_S)
         self._socket.close()
 
@@ -76,54 +74,31 @@ class LeaseService:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve())
         finally:
-            self._ready.set()
+            self._begun.set()
 
     async def _serve(self) -> None:
         report = GroupReport(self._member)
         app = create_app(report, self._metrics)
-        self._server = _Server(_config(app), self._ready, app.state.console.close)
+        bounds = Bounds(
+            body_s=EXCHANGE_S,
+            idle_s=KEEP_ALIVE_S,
+            unread_s=EXCHANGE_S,
+            exchange_s=EXCHANGE_S,
+            connections_max=CONNECTIONS_MAX,
+        )
+        server = HttpServer(app, bounds, stop_s=STOP_S)
+
+        def stop() -> None:
+            app.state.console.close()  # its streams would hold up the end
+            server.stop()
+
+        serving = asyncio.create_task(server.serve([self._socket]))
+        ready = asyncio.create_task(server.ready.wait())
         try:
-            await self._server.serve([self._socket])
+            await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, stop)
+                self._begun.set()
+            await serving
         finally:
             await report.close()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, which is the member's business."""
-
-    def __init__(
-        self, config: uvicorn.Config, ready: threading.Event, on_shutdown: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._ready = ready
-        self._on_shutdown = on_shutdown
-        """Ends what would hold up the end."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_shutdown()
-        await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _config(app: object) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        http=BriefProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-    )

@@ -125,7 +125,7 @@ def lease_state(report: GroupReport, seen: Seen) -> LeaseState:
             "redis_now_ms": stored.now_ms,
             "renewal": {
                 "kind": member.renewal,
-                "lag_ms_max": round(member.renew_lag_s_max * 1e3, 3),
+                "lag_ms_max": round(member.events.renew_lag_s_max * 1e3, 3),
             },
             "loop_lag_ms": round(member.loop_lag.now_s() * 1e3, 3),
         },

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from spillover.apps.http.json_body import StrictBody, read_json
+from spillover.apps.http.openapi import described_body, problems
+from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.json_body import StrictBody, described_body, read_json
-from spillover.apps.node.openapi import problems
-from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
+from spillover.model.nearest import did_you_mean
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 
@@ -80,8 +81,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: boo
         """Decide by another overflow policy from now on; what waits is not decided again."""
         policy = (await read_json(request, PolicyBody)).policy
         if policy not in POLICY_NAMES:
-            names = ", ".join(POLICY_NAMES)
-            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}")
+            names, hint = ", ".join(POLICY_NAMES), did_you_mean(policy, POLICY_NAMES)
+            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}{hint}")
         shell.feed(PolicySet(policy))
         return state()
 

@@ -111,16 +111,15 @@ def _neighbor(state: NeighborState) -> dict[str, Any]:
 
 def _decisions(shell: NodeShell) -> list[dict[str, Any]]:
     """Newest first."""
-    ids = shell.machine.neighbors.ids
-    return [_decision(one, ids) for one in shell.machine.decider.log.newest(DECISIONS_MAX)]
+    return [_decision(one) for one in shell.machine.decider.log.newest(DECISIONS_MAX)]
 
 
-def _decision(decision: Decision, ids: tuple[str, ...]) -> dict[str, Any]:
+def _decision(decision: Decision) -> dict[str, Any]:
     return {
         "id": decision.request_id,
         "at_ms": round(decision.at_s * 1e3, 3),
         "outcome": decision.outcome,
-        "neighbor": ids[decision.neighbor] if decision.neighbor >= 0 else None,
+        "neighbor": decision.neighbor,
         "queue_length": decision.queue_length,
         "busy": decision.busy,
         "servers": decision.servers,

@@ -5,37 +5,35 @@ Thin ASGI apps around the node's own. What is behind a path is not known here.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Protocol
 
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.asgi import Receive, Scope, Send
+from spillover.apps.http.exchange import EXCHANGE
+from spillover.apps.http.problems import Problem
+from spillover.apps.http.service import Edge
+from spillover.live.overflow.protocol import PEER_PREFIX
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-PEER_PREFIX = "/peer/"
-SPOKEN = "v1"
-"""The version of what nodes say to each other: the first part of a path behind /peer/."""
+class EdgedApp(Protocol):
+    """One that says how its connections are to be served."""
 
-_OTHER_VERSION = re.compile(rf"{PEER_PREFIX}(?!{SPOKEN}(?:/|\Z))v[0-9]+(?:/|\Z)")
+    @property
+    def edge(self) -> Edge: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class PublicOnly:
     """For clients, where neighbors have a socket of their own: nothing under /peer/."""
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: EdgedApp) -> None:
         self._app = app
-        # What the protocol looks for in an app; see `http_protocol`.
-        self.direct = getattr(app, "direct", None)
-        self.writes = getattr(app, "writes", None)
-        self.moving = getattr(app, "moving", None)
+        self.edge: Edge = app.edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(PEER_PREFIX):
-            await _refuse(send, _not_here(scope))
+        if scope["path"].startswith(PEER_PREFIX):
+            scope[EXCHANGE].refuse(_not_here(scope))
             return
         await self._app(scope, receive, send)
 
@@ -43,40 +41,17 @@ class PublicOnly:
 class PeersOnly:
     """For neighbors: /peer/ and /healthz alone."""
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: EdgedApp) -> None:
         self._app = app
-        self.writes = getattr(app, "writes", None)
-        self.moving = getattr(app, "moving", None)
+        self.edge = replace(app.edge, direct=None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if scope["type"] == "http" and path != "/healthz" and not path.startswith(PEER_PREFIX):
-            await _refuse(send, _not_here(scope))
-            return
-        await self._app(scope, receive, send)
-
-
-class PeerVersions:
-    """Refuses paths of another version of the protocol between nodes with a reason of its own.
-    It stands behind the hot paths, which have the version that is spoken."""
-
-    def __init__(self, app: AsgiApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _OTHER_VERSION.match(scope["path"]):
-            detail = f"{scope['path']}: expected {PEER_PREFIX}{SPOKEN}/, the version spoken here"
-            await _refuse(send, Problem("wrong_version", detail))
+        path = scope["path"]
+        if path != "/healthz" and not path.startswith(PEER_PREFIX):
+            scope[EXCHANGE].refuse(_not_here(scope))
             return
         await self._app(scope, receive, send)
 
 
 def _not_here(scope: Scope) -> Problem:
     return Problem("not_found", f"{scope['method']} {scope['path']}: Not Found")
-
-
-async def _refuse(send: Send, problem: Problem) -> None:
-    body = problem.body()
-    headers = [*problem.all_headers(), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

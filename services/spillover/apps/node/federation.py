@@ -15,10 +15,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from spillover.apps.node.json_body import StrictBody
-from spillover.apps.node.problems import Problem
 from spillover.apps.node.views import (
     ClusterName,
     FederationLink,
@@ -27,9 +25,8 @@ from spillover.apps.node.views import (
     Unreachable,
     node_state,
 )
+from spillover.core.overflow.neighbors import Neighbor
 from spillover.live.http.client import Response
-from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import TurnedAway
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import PeerError
@@ -59,11 +56,14 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class FederationQuery(StrictBody):
-    """A question about the federation on its way; `visited` is the path that it came."""
+class FederationQuery(BaseModel):
+    """A question about the federation on its way; `visited` is the path that it came, `sender` who
+    sends it on, which version 1 says nowhere else."""
+
+    model_config = ConfigDict(strict=True)
 
     query: Annotated[str, Field(min_length=1, max_length=64)]
-    sender: Annotated[str, Field(max_length=63)]
+    sender: Annotated[str, Field(max_length=63)] = ""
     visited: Annotated[list[ClusterName], Field(max_length=CLUSTERS_MAX)]
     remaining_ms: Annotated[float, Field(ge=0.0, le=LIMIT_S * 1e3)]
 
@@ -94,13 +94,9 @@ class Federation:
             wave.add_done_callback(lambda _: self._waves.pop(query))
         return await asyncio.shield(wave)
 
-    async def answer(self, query: FederationQuery) -> GatheredStates:
-        """Returns what a neighbor is told. Raises Problem `not_a_neighbor`."""
-        try:
-            sender = self._shell.peers.neighbor(wire.Caller(query.sender))
-        except TurnedAway as error:
-            raise Problem("not_a_neighbor", str(error)) from None
-        if self._shell.link_faults(sender).cut:
+    async def answer(self, query: FederationQuery, neighbor: int) -> GatheredStates:
+        """Returns what this neighbor is told."""
+        if self._shell.link_faults(neighbor).cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
         if not first:
@@ -137,25 +133,24 @@ class Federation:
         visited = [*query.visited, self._own]
         asked: dict[asyncio.Future[Response], ClusterId] = {}
         if len(visited) < CLUSTERS_MAX:
-            for y, neighbor in enumerate(self._shell.machine.neighbors.ids):
-                if neighbor not in visited:
-                    future = self._ask(y, query.query, visited, limit_s)
+            for neighbor in self._shell.machine.neighbors:
+                if neighbor.id not in visited:
+                    future = self._ask(neighbor, query.query, visited, limit_s)
                     if future is not None:
-                        asked[future] = neighbor
+                        asked[future] = neighbor.id
         if asked:
             await asyncio.wait(asked)
         states: dict[str, NodeState] = self._own_state()
-        for future, neighbor in asked.items():
-            for cluster, state in self._read(neighbor, future).items():
+        for future, asked_one in asked.items():
+            for cluster, state in self._read(asked_one, future).items():
                 states.setdefault(cluster, state)
         return dict(list(states.items())[:CLUSTERS_MAX])
 
     def _ask(
-        self, y: int, query: str, visited: list[str], limit_s: float
+        self, neighbor: Neighbor, query: str, visited: list[str], limit_s: float
     ) -> asyncio.Future[Response] | None:
         """None if there is no time left for an answer."""
-        neighbors = self._shell.machine.neighbors
-        if not neighbors.known[y]:
+        if not neighbor.known:
             limit_s = min(limit_s, SILENT_S)
         margin_s = max(MARGIN_SHARE * limit_s, MARGIN_S_MIN)
         remaining_ms = (limit_s - margin_s) * 1e3
@@ -165,9 +160,7 @@ class Federation:
             query=query, sender=self._own, visited=visited, remaining_ms=remaining_ms
         )
         body = question.model_dump_json().encode()
-        return self._shell.ask_neighbor(
-            y, "POST", wire.FEDERATION_PATH, body, limit_s - margin_s / 2
-        )
+        return self._shell.ask_neighbor(neighbor.handle, body, limit_s - margin_s / 2)
 
     def _read(self, neighbor: str, asked: asyncio.Future[Response]) -> dict[str, NodeState]:
         if asked.cancelled() or isinstance(asked.exception(), PeerError):

@@ -9,45 +9,45 @@ request in `lookups`, what neighbors say in `peer_paths`, what happens to a requ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from spillover.apps.http.console.console import EVENTS_PATH, TAKE_OVER
-from spillover.apps.node.direct_exchange import LOOKUP_PREFIX, DirectExchange, DirectLookup
-from spillover.apps.node.direct_path import DIRECT_PATH, EXCHANGE
-from spillover.apps.node.encoded_once import EncodedOnce
-from spillover.apps.node.exchange import ClientGone, Exchange, ReplyTo, too_large
-from spillover.apps.node.intake import Headers, answer_body, problem_of, read_request
-from spillover.apps.node.internal_error import answer_internal_error
-from spillover.apps.node.lookups import LOOKUP_METHODS, Lookups
-from spillover.apps.node.pages import Pages
-from spillover.apps.node.peer_paths import PeerPaths
+from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
+from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
+from spillover.apps.http.problems import Problem
+from spillover.apps.http.service import Direct, Edge
+from spillover.apps.node.answers import (
+    JSON_LINE,
+    EncodedOnce,
+    answer_body,
+    answer_internal_error,
+    node_ended,
+    problem_of,
+)
+from spillover.apps.node.intake import Headers, read_request
+from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
+from spillover.apps.node.pages import REQUESTS, Pages
+from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences
-from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import encode_view, location, node_ended
+from spillover.apps.node.request_view import encode_view, location
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow import wire
 from spillover.live.overflow.home_requests import fingerprint
+from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.request import Answer, Outcome, Refusal, Request
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from spillover.live.overflow.waiters import Told
+from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
 
-JSON_LINE = b"content-type: application/json\r\n"
 REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
 
 class HotPaths:
     """An ASGI app: the hot paths of a node, and behind them `app` for the rest.
 
-    Most requests never see ASGI: the protocol hands those of clients that came whole to `direct`,
+    Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
     which answers them when their time comes, without a task that waits.
     """
 
@@ -56,33 +56,35 @@ class HotPaths:
         self._pages = pages
         self._shell = shell
         self._home_requests = shell.home_requests
+        self._waiters = shell.waiters
         self._problem_with = shell.workers.problem_with
-        self.writes = shell.writes
-        self.moving = shell.moving
+        direct = Direct(REQUESTS, LOOKUP_PREFIX, self.direct)
+        self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
         self._default_deadline_ms = shell.topology.default_deadline_ms
         self._payload_limit_bytes = shell.topology.payload_limit_bytes
         self._lookups = Lookups(shell)
         self._encoded = EncodedOnce(asyncio.get_running_loop())
-        peers = PeerPaths(shell)
+        self._peers = peers = PeerPaths(shell)
         self._routes: dict[str, tuple[tuple[str, ...], HotPath]] = {
-            DIRECT_PATH: (("POST",), self._post_request),
-            wire.FORWARD_PATH: (("POST",), peers.forward),
-            wire.CANCEL_PATH: (("POST",), peers.cancel),
-            wire.REPORTS_PATH: (("GET",), peers.reports),
+            REQUESTS: (("POST",), self._post_request),
         }
+        for calls in SPOKEN:
+            self._routes[calls.forward] = ("POST",), peers.forward
+            self._routes[calls.cancel] = ("POST",), peers.cancel
+            self._routes[calls.reports] = ("GET",), peers.reports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Taken out: left there, each request would be a reference cycle.
-        exchange: Exchange = scope.pop(EXCHANGE)
-        if exchange.is_of_page:
-            admitted = self._admit(exchange, send)
-            if admitted is None:
-                return
-            send = admitted
+        exchange: Exchange = scope[EXCHANGE]
+        if exchange.is_of_page and not self._admit(exchange):
+            return
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
-            if scope["path"] == EVENTS_PATH:
-                scope[TAKE_OVER] = lambda: exchange.break_off
+            if scope["path"].startswith(PEER_PREFIX):
+                if is_of_another_version(scope["path"]):
+                    exchange.refuse(self._peers.other_version(exchange))
+                    return
+                headers = dict(exchange.headers)
+                scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
             await self._app(scope, receive, send)
             return
         methods, answer = route
@@ -96,30 +98,29 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._internal_error(exchange, None)
 
-    def _admit(self, exchange: Exchange, send: Send) -> Send | None:
+    def _admit(self, exchange: Exchange) -> bool:
         """See `Pages.admit`."""
         try:
-            return self._pages.admit(exchange, send)
+            return self._pages.admit(exchange)
         except Problem as problem:
             exchange.refuse(problem)
         except Exception:  # noqa: BLE001 - as above
             self._internal_error(exchange, None)
-        return None
+        return False
 
-    def direct(self, exchange: DirectExchange) -> None:
+    def direct(self, exchange: Exchange) -> None:
         """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
         or later. Of no page."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
-            if type(exchange) is DirectLookup:  # isinstance asks abc, which takes long
-                self._lookups.serve(exchange, exchange.query)
+            if exchange.method == "GET":
+                self._lookups.serve(exchange)
                 return
             headers = self._read_headers(exchange)
-            body = exchange.take_body(self._payload_limit_bytes)
-            if body is not None:
-                self._serve(exchange, headers, body, received_s)
+            limit_bytes = self._payload_limit_bytes
+            if exchange.size_bytes <= limit_bytes:
+                self._serve(exchange, headers, exchange.take(), received_s)
             else:
-                limit_bytes = self._payload_limit_bytes
                 exchange.refuse(too_large(limit_bytes, whole=True, name=headers.key))
         except Problem as problem:
             exchange.refuse(problem)
@@ -132,7 +133,7 @@ class HotPaths:
         headers = self._read_headers(exchange)
         timeout_s = received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s
         try:
-            body = await exchange.read_body(headers.framing, self._payload_limit_bytes, timeout_s)
+            body = await exchange.read_body(self._payload_limit_bytes, timeout_s)
         except Problem as problem:
             problem.id = headers.key
             if problem.reason == "queue_full":  # refused like those that are full when they come
@@ -151,10 +152,10 @@ class HotPaths:
         return (*LOOKUP_METHODS, "DELETE"), self._get_request
 
     async def _get_request(self, exchange: Exchange, _: Send) -> None:
-        self._lookups.serve(exchange, exchange.scope["query_string"])
+        self._lookups.serve(exchange)
         await exchange.answered()
 
-    def _read_headers(self, exchange: ReplyTo) -> Headers:
+    def _read_headers(self, exchange: Exchange) -> Headers:
         headers = Headers()
         try:
             headers.read(exchange.headers)
@@ -167,7 +168,7 @@ class HotPaths:
         given = headers.deadline_ms
         return self._default_deadline_ms if given is None else given
 
-    def _serve(self, exchange: ReplyTo, headers: Headers, body: bytes, received_s: float) -> None:
+    def _serve(self, exchange: Exchange, headers: Headers, body: bytes, received_s: float) -> None:
         """Take the request, or find it under its name. Raises Problem where that is refused."""
         try:
             request = read_request(headers, body)
@@ -192,7 +193,7 @@ class HotPaths:
         elif taken.answer is not None:
             self._answer(exchange, taken, b"", taken.answer)
         else:
-            home_requests.wait(taken, partial(self._answer, exchange, taken, b""))
+            self._waiters.wait(taken.ref, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
 
@@ -203,7 +204,7 @@ class HotPaths:
 
     def _replay(
         self,
-        exchange: ReplyTo,
+        exchange: Exchange,
         entry: IdempotencyRecord,
         preferences: Preferences,
         deadline_s: float,
@@ -217,19 +218,17 @@ class HotPaths:
         else:
             self._join(exchange, entry, deadline_s)
 
-    def _join(self, exchange: ReplyTo, entry: IdempotencyRecord, deadline_s: float) -> None:
+    def _join(self, exchange: Exchange, entry: IdempotencyRecord, deadline_s: float) -> None:
         """Have a client wait for the answer of the run under way, but no longer than its own
         deadline or than it stays."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
-        waiting = Waiting(
-            self._home_requests, entry, on_answer, partial(_too_late, exchange, entry)
-        )
+        waiting = Waiting(entry.ref, on_answer, partial(_too_late, exchange, entry))
         if not waiting.begin(self._shell, exchange, deadline_s):
             detail = "too many wait for the answer to this request"
             raise Problem("queue_full", detail, id=entry.name, retry_after_s=1.0)
 
     def _wait_or_accept(
-        self, exchange: ReplyTo, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
+        self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
     ) -> None:
         """Asynchronous: the answer if it comes while the client would wait, else 202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
@@ -239,31 +238,34 @@ class HotPaths:
             if entry.answer is not None:
                 on_answer(entry.answer)
                 return
-            waiting = Waiting(self._home_requests, entry, on_answer, on_late)
+            waiting = Waiting(entry.ref, on_answer, on_late)
             if waiting.begin(self._shell, exchange, self._shell.now_s + wait_s):
                 return
         self._answer_accepted(exchange, entry, b"respond-async", lines)
 
     def _answer(
-        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        """Give the answer; without one the node has ended before. Called by the machine's shell,
+        """Give the answer; with None the node has ended before. Called by the machine's shell,
         which a bug in here must not bring down."""
         try:
-            self._give(exchange, entry, lines, answer)
+            self._give(exchange, entry, lines, told)
         except Exception:  # noqa: BLE001 - see above
             self._internal_error(exchange, entry.name)
 
     def _give(
-        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Told
     ) -> None:
-        if answer is None:
-            has_not_run = self._shell.surely_never_ran(entry.ref)
-            exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
+        if not isinstance(answer, Answer):
+            if answer is None:
+                has_not_run = self._shell.surely_never_ran(entry.ref)
+                exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
+            else:
+                exchange.refuse(problem_of(entry.name, answer))
             return
         if not entry.fetched:
             self._home_requests.fetch(entry)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is DONE:
             name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
             if lines:  # one of several who are given it
                 body = self._encoded.body(answer, partial(answer_body, entry.name, answer))
@@ -278,15 +280,25 @@ class HotPaths:
         exchange.refuse(problem)
 
     def _answer_accepted(
-        self, exchange: ReplyTo, entry: IdempotencyRecord, applied: bytes, lines: bytes
+        self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """202, and where to ask. Called by a timer too."""
+        """202, and where to ask, once the request is surely accepted. Called by a timer too."""
+        if self._home_requests.is_unconfirmed(entry):
+            give = partial(self._answer_accepted, exchange, entry, applied, lines)
+            self._home_requests.when_accepted(entry, give)
+            self._waiters.wait(entry.ref, partial(self._not_accepted, exchange, entry))
+            return
         where, name = location(entry.name).encode(), entry.name.encode()
         named = b"location: %b\r\nspillover-request-id: %b\r\n" % (where, name)
         lines = JSON_LINE + b"preference-applied: %b\r\n" % applied + named + lines
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
-    def _internal_error(self, exchange: ReplyTo, name: str | None) -> None:
+    def _not_accepted(self, exchange: Exchange, entry: IdempotencyRecord, told: Told) -> None:
+        """What was to be accepted is refused after all, or the node ends before."""
+        if not isinstance(told, Answer):
+            self._answer(exchange, entry, b"", told)
+
+    def _internal_error(self, exchange: Exchange, name: str | None) -> None:
         answer_internal_error(self._shell, exchange, name)
 
 
@@ -304,7 +316,7 @@ def _waited_line(preferences: Preferences) -> bytes:
     return b"preference-applied: wait=%d\r\n" % preferences.wait_s
 
 
-def _too_late(exchange: ReplyTo, entry: IdempotencyRecord) -> None:
+def _too_late(exchange: Exchange, entry: IdempotencyRecord) -> None:
     detail = "the first request of this name was still under way at the deadline"
     exchange.refuse(Problem("deadline_exceeded", detail, id=entry.name))
 

@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from spillover.apps.node.direct_exchange import LOOKUP_PREFIX
-from spillover.apps.node.encoded_once import EncodedOnce
-from spillover.apps.node.exchange import ReplyTo
-from spillover.apps.node.internal_error import answer_internal_error
+from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import JSON_LINE, EncodedOnce, answer_internal_error, node_ended
 from spillover.apps.node.preferences import read_preferences, read_wait_ms
-from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import encode_view, ended_view, node_ended, visit_view
+from spillover.apps.node.request_view import encode_view, ended_view, visit_view
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
 from spillover.model.request import Answer
 
 UNKNOWN = "no request of this name is known here, or no longer"
 
-JSON_LINE = b"content-type: application/json\r\n"
+LOOKUP_PREFIX = "/requests/"
+"""What follows it is a request's name."""
 
 LOOKUP_METHODS = ("GET", "HEAD")
 
@@ -47,14 +47,14 @@ class Lookups:
         self._shell = shell
         self._encoded = EncodedOnce(asyncio.get_running_loop())
 
-    def serve(self, exchange: ReplyTo, query: bytes) -> None:
+    def serve(self, exchange: Exchange) -> None:
         """Answer now or later. Raises Problem."""
         name = exchange.path.removeprefix(LOOKUP_PREFIX)
         if not name:
             expected = "POST /requests, or GET or DELETE /requests/{id}"
             detail = f"{exchange.method} {exchange.path}: expected {expected}"
             raise Problem("not_found", detail)
-        wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange, query)
+        wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange)
         entry = self._shell.home_requests.find(name)
         if entry is not None:
             self._serve_entry(exchange, entry, wait)
@@ -64,11 +64,10 @@ class Lookups:
             raise Problem("unknown_request", UNKNOWN, name)
         self._serve_visit(exchange, visit, wait)
 
-    def _serve_entry(self, exchange: ReplyTo, entry: IdempotencyRecord, wait: _Wait) -> None:
+    def _serve_entry(self, exchange: Exchange, entry: IdempotencyRecord, wait: _Wait) -> None:
         if entry.answer is None and wait.s:
             waiting = Waiting(
-                self._shell.home_requests,
-                entry,
+                entry.ref,
                 partial(self._entry_ended, exchange, entry, wait.lines),
                 partial(self._tell_entry, exchange, entry, wait.lines),
             )
@@ -77,10 +76,9 @@ class Lookups:
             wait = _Wait()  # too many wait: the preference is not followed
         self._tell_entry(exchange, entry, wait.lines)
 
-    def _serve_visit(self, exchange: ReplyTo, visit: Visit, wait: _Wait) -> None:
+    def _serve_visit(self, exchange: Exchange, visit: Visit, wait: _Wait) -> None:
         if wait.s:
             waiting = Waiting(
-                self._shell.foreign_requests,
                 visit.ref,
                 partial(self._tell_visit, exchange, visit, wait.lines),
                 partial(self._tell_visit, exchange, visit, wait.lines, None),
@@ -90,7 +88,7 @@ class Lookups:
             wait = _Wait()
         self._tell_visit(exchange, visit, wait.lines, None)
 
-    def _begin(self, waiting: Waiting, exchange: ReplyTo, wait: _Wait) -> bool:
+    def _begin(self, waiting: Waiting, exchange: Exchange, wait: _Wait) -> bool:
         if not waiting.begin(self._shell, exchange, self._shell.now_s + wait.s):
             return False
         exchange.headers.clear()  # read, and the larger part of what a waiter would keep
@@ -99,9 +97,9 @@ class Lookups:
     # --- telling: called by the shell or a timer, which a bug in here must not bring down -----
 
     def _entry_ended(
-        self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes, answer: Answer | None
+        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        if answer is not None:
+        if told is not None:
             self._tell_entry(exchange, entry, lines)
             return
         # The node ends, and nobody will know more of the request than now.
@@ -112,7 +110,7 @@ class Lookups:
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)
 
-    def _tell_entry(self, exchange: ReplyTo, entry: IdempotencyRecord, lines: bytes) -> None:
+    def _tell_entry(self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes) -> None:
         try:
             encode = partial(encode_view, self._shell, entry)
             if entry.answer is None:
@@ -125,19 +123,19 @@ class Lookups:
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)
 
-    def _tell_visit(
-        self, exchange: ReplyTo, visit: Visit, lines: bytes, answer: Answer | None
-    ) -> None:
+    def _tell_visit(self, exchange: Exchange, visit: Visit, lines: bytes, told: Told) -> None:
+        """None, or that it goes back to its neighbor: how it stands now."""
         try:
+            answer = told if isinstance(told, Answer) else None
             shown = msgspec.json.encode(visit_view(self._shell, visit, answer))
             exchange.answer_raw(200, JSON_LINE + lines, shown)
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, visit.request.id)
 
 
-def _read_wait(exchange: ReplyTo, query: bytes) -> _Wait:
+def _read_wait(exchange: Exchange) -> _Wait:
     """The parameter counts before the preference. Raises Problem `invalid`."""
-    wait_ms = read_wait_ms(query) if query else None
+    wait_ms = read_wait_ms(exchange.query) if exchange.query else None
     if wait_ms is not None:
         return _Wait(wait_ms / 1e3)
     values = [value for name, value in exchange.headers if name == b"prefer"]

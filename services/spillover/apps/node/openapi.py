@@ -1,30 +1,24 @@
 """The OpenAPI of the hot paths, which FastAPI cannot see: they are dispatched before it.
 
-A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here. Problems
-are told by their reasons, for the cold routes too.
+A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from spillover.apps.http.openapi import SCHEMAS, problems, reference
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
-from spillover.apps.node.problems import STATUS_BY_REASON
-from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Terms
+from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
-from spillover.model.topology import CLUSTER_ID
 
 Body: TypeAlias = type[BaseModel]
-
-SCHEMAS = "#/components/schemas/"
 
 
 class RequestView(BaseModel):
@@ -65,14 +59,15 @@ class RequestStateView(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    state: Literal["queued", "running", "forwarded", "done", "failed", "expired", "cancelled"]
+    state: Literal[
+        "queued", "running", "forwarded", "done", "failed", "rejected", "expired", "cancelled"
+    ]
     problem: dict[str, Any] | None = None
 
 
 class ForwardView(BaseModel):
     """A request that a neighbor hands on; `path` lists the clusters it was at, its home first."""
 
-    sender: str
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     path: list[str] = Field(min_length=1, max_length=1000)
     remaining_ms: float
@@ -81,8 +76,6 @@ class ForwardView(BaseModel):
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     priority: int = Field(0, ge=0, le=9)
     traceparent: str | None = None
-    to: str | None = Field(None, description="The cluster that is meant; others refuse")
-    federation: str | None = Field(None, description="Its name; nodes of others refuse")
 
 
 class ForwardAnswerView(BaseModel):
@@ -90,7 +83,7 @@ class ForwardAnswerView(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    outcome: Literal["done", "failed", "expired", "cancelled", "unknown"]
+    outcome: Literal["done", "failed", "rejected", "expired", "cancelled", "unknown"]
     path: list[str]
     held_ms: float
     result: Any = None
@@ -98,29 +91,15 @@ class ForwardAnswerView(BaseModel):
 
 
 class CancelView(BaseModel):
-    """`sender` no longer wants the request of this id, which it has handed on."""
+    """Who calls no longer wants the request of this id, which it has handed on."""
 
-    sender: str
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
-    to: str | None = None
-    federation: str | None = None
 
 
 class CancelAnswerView(BaseModel):
     """Whether such a request was under way."""
 
     found: bool
-
-
-class ProblemView(BaseModel):
-    """Why there is no result."""
-
-    type: str
-    title: str
-    status: int
-    reason: str
-    detail: str
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,19 +154,20 @@ REQUEST_PROBLEMS = (
 )
 
 
-def query(name: str, schema: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
-    """Returns a parameter of the query."""
-    return {"name": name, "in": "query", "required": required, "schema": schema}
+def query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns a parameter of the query that may be left out."""
+    return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-_CLUSTER = {"type": "string", "pattern": f"^{CLUSTER_ID.pattern}$"}
-REPORTS_QUERY = (
-    query("from", _CLUSTER, required=True),
-    query("to", _CLUSTER),
-    query("federation", {"type": "string"}),
-    *(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms)),
+HELLO_HEADER = header(
+    "Spillover-Peer",
+    {"type": "string", "examples": ["from=a&to=b&federation=ring5&speaks=2%201"]},
+    "Who calls: its cluster, the one that it means, the name of their federation and the versions "
+    "of the protocol that it speaks. It holds for the connection, and is needed on it once.",
 )
-"""Who asks, whom it means to ask, and what its topology says of what the two share."""
+
+REPORTS_QUERY = tuple(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms))
+"""What the topology of who asks says of what the two share."""
 
 _LOOKUP_PARAMETERS = (
     {"name": "request_id", "in": "path", "required": True, "schema": {"type": "string"}},
@@ -231,20 +211,22 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             problems=("unknown_request", "invalid", "internal"),
         )
     },
-    wire.FORWARD_PATH: {
+    SPOKEN[0].forward: {
         "post": Operation(
             summary="Between neighbors: run a request that is handed on",
             operation_id="post_forward",
             body=ForwardView,
+            parameters=(HELLO_HEADER,),
             answers={200: ("It has ended, in whatever way", ForwardAnswerView)},
             problems=(*REQUEST_PROBLEMS, "not_a_neighbor"),
         )
     },
-    wire.CANCEL_PATH: {
+    SPOKEN[0].cancel: {
         "post": Operation(
             summary="Between neighbors: cancel a request that was handed on",
             operation_id="post_cancel",
             body=CancelView,
+            parameters=(HELLO_HEADER,),
             answers={200: ("What came of it is in the answer to the request", CancelAnswerView)},
             problems=(
                 *("not_a_neighbor", "another_site", "invalid", "too_large", "body_too_slow"),
@@ -252,11 +234,11 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             ),
         )
     },
-    wire.REPORTS_PATH: {
+    SPOKEN[0].reports: {
         "get": Operation(
             summary="Between neighbors: load reports for as long as the connection lasts",
             operation_id="get_reports",
-            parameters=REPORTS_QUERY,
+            parameters=(HELLO_HEADER, *REPORTS_QUERY),
             answers={200: ("Reports, and empty objects as signs of life", "application/x-ndjson")},
             problems=("not_a_neighbor", "another_site", "invalid", "not_ready"),
         )
@@ -264,52 +246,16 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
 }
 
 
-def problems(*reasons: str) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route that may answer with these problems."""
-    content = {"application/problem+json": {"schema": _reference(ProblemView)}}
-    found: dict[int | str, dict[str, Any]] = {}
-    for reason in reasons:
-        status = STATUS_BY_REASON[reason]
-        if status in found:
-            found[status]["description"] += f" or {reason}"
-        else:
-            found[status] = {"description": reason, "content": content}
-        if reason == "handler_rejected":  # else what runs requests gives the status
-            found.setdefault("4XX", {"description": reason, "content": content})
-    return found
-
-
-def add_hot_paths(app: FastAPI, paths: Mapping[str, Mapping[str, Operation]] = HOT_PATHS) -> None:
-    """Make `/openapi.json` describe the hot paths besides what FastAPI knows."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            _tell_problems(schema)
-            for path, operations in paths.items():
-                described = {method: _described(one) for method, one in operations.items()}
-                schema["paths"].setdefault(path, {}).update(described)
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            models: list[Body] = [ProblemView, *_bodies(paths)]
-            for model in models:
-                schemas.update(_schemas(model))
-            tell(schema)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _tell_problems(schema: dict[str, Any]) -> None:
-    """FastAPI describes its own answer to what is invalid, which is not the one given here."""
-    invalid = problems("invalid")[422]
-    for operations in schema["paths"].values():
+def tell_hot_paths(schema: dict[str, Any]) -> None:
+    """Have a description tell of the hot paths besides what FastAPI knows, and of what types do not
+    say."""
+    for path, operations in HOT_PATHS.items():
+        described = {method: _described(one) for method, one in operations.items()}
+        schema["paths"].setdefault(path, {}).update(described)
         for operation in operations.values():
-            if "422" in operation["responses"]:
-                operation["responses"]["422"] = invalid
-    schemas = schema.get("components", {}).get("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
+            for model in _bodies(operation):
+                schema["components"]["schemas"].update(_schemas(model))
+    tell(schema)
 
 
 def _described(operation: Operation) -> dict[str, Any]:
@@ -329,21 +275,14 @@ def _described(operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _bodies(paths: Mapping[str, Mapping[str, Operation]]) -> list[Body]:
-    found: list[Body] = []
-    for operations in paths.values():
-        for operation in operations.values():
-            told = [body for _, body in operation.answers.values() if not isinstance(body, str)]
-            found += told if operation.body is None else [operation.body, *told]
-    return found
+def _bodies(operation: Operation) -> Iterator[Body]:
+    if operation.body is not None:
+        yield operation.body
+    yield from (body for _, body in operation.answers.values() if not isinstance(body, str))
 
 
 def _json(body: Body) -> dict[str, Any]:
-    return {"application/json": {"schema": _reference(body)}}
-
-
-def _reference(model: Body) -> dict[str, str]:
-    return {"$ref": f"{SCHEMAS}{model.__name__}"}
+    return {"application/json": {"schema": reference(body)}}
 
 
 def _schemas(model: Body) -> dict[str, Any]:

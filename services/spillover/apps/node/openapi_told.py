@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spillover.apps.node.problems import STATUS_BY_REASON, Problem
+from spillover.apps.http.problems import STATUS_BY_REASON, Problem
 
 ABOUT = """\
 A node of a Spillover cluster. Clients use `POST /requests` and the calls below `/requests/`;
@@ -35,7 +35,6 @@ HEADERS = {
 PARAMETERS = {
     "request_id": "The name of the request.",
     "neighbor": "The id of the neighbor's cluster.",
-    "from": "The id of the cluster that asks.",
 }
 
 _TEXT = {"schema": {"type": "string"}}

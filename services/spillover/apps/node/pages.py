@@ -9,15 +9,12 @@ page of others.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any
-
 from starlette.datastructures import Headers
 
+from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import ANY_ORIGIN, Site
-from spillover.apps.node.exchange import Exchange
-from spillover.apps.node.exposure import PEER_PREFIX, Send
-from spillover.apps.node.problems import Problem
+from spillover.live.overflow.protocol import PEER_PREFIX
 
 REQUESTS = "/requests"
 
@@ -40,8 +37,8 @@ class Pages:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def admit(self, exchange: Exchange, send: Send) -> Send | None:
-        """Returns what to send the answer with; None if the request is answered. Raises Problem
+    def admit(self, exchange: Exchange) -> bool:
+        """Returns whether there is more to do; False if the request is answered. Raises Problem
         `another_site`."""
         path, headers = exchange.path, Headers(raw=exchange.headers)
         if path.startswith(PEER_PREFIX):
@@ -49,17 +46,17 @@ class Pages:
         elif path == REQUESTS or path.startswith(f"{REQUESTS}/"):
             reason = self._site.why_not_use(exchange.method, headers)
         else:
-            return send
+            return True
         if reason is not None:
             raise Problem("another_site", reason)
         if path.startswith(PEER_PREFIX) or not self._site.allows(headers):
-            return send
+            return True
         told = self._allowance(headers["origin"])
         exchange.header_lines = b"".join([b"%b: %b\r\n" % header for header in told])
         if exchange.method == "OPTIONS":
             exchange.answer(200, _PREFLIGHT, b"")
-            return None
-        return _telling(told, send)
+            return False
+        return True
 
     def _allowance(self, origin: str) -> list[tuple[bytes, bytes]]:
         shown = (b"access-control-expose-headers", _SHOWN_HEADERS.encode())
@@ -74,14 +71,3 @@ _PREFLIGHT = [
     (b"access-control-allow-headers", _ALLOWED_HEADERS.encode()),
     (b"access-control-max-age", b"%d" % PREFLIGHT_S),
 ]
-
-
-def _telling(told: list[tuple[bytes, bytes]], send: Send) -> Send:
-    """Of answers that do not come through the exchange."""
-
-    async def send_told(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *told]}
-        await send(message)
-
-    return send_told

@@ -1,22 +1,23 @@
-"""What neighbors say to this node under /peer/v1 while there is traffic: requests handed over,
-cancels, and the stream of reports. Dispatched by `hot_paths`.
+"""What neighbors say to this node under /peer/ while there is traffic: requests handed over,
+cancels, and the stream of reports, in each version of the protocol that is spoken. Dispatched by
+`hot_paths`, and so is what is wrong with other calls there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from spillover.apps.node.exchange import Exchange, Framing, body_too_slow
-from spillover.apps.node.intake import problem_of
-from spillover.apps.node.problems import Problem
-from spillover.apps.node.request_view import node_ended
+from spillover.apps.http.exchange import Exchange, body_too_slow
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
-from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import Terms, TurnedAway
+from spillover.live.overflow import protocol, wire
+from spillover.live.overflow.agreement import Terms
+from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Answer, Refusal, Request
@@ -28,6 +29,13 @@ ENVELOPE_LIMIT_BYTES = 65_536
 
 READ_S = 10.0
 """For a neighbor to send all of what it says."""
+
+PEER_OF = "spillover.peer_of"
+"""Where the scope of a call that goes on to the app has `peer_of` for its connection: called with
+whom the message names as its sender, or None."""
+
+QUERY_MAX = 16
+"""Fields of a question for reports; later versions may ask more."""
 
 JSON_LINE = b"content-type: application/json\r\n"
 
@@ -43,19 +51,19 @@ class PeerPaths:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
+        headers = dict(exchange.headers)
         try:
             body = await _read(exchange, self._forward_limit_bytes)
         except Problem as problem:
             if problem.reason == "queue_full":
-                length_bytes = Framing.of(dict(exchange.headers)).length_bytes
-                shell.feed(BytesMoving(shell.moving.bytes, wanted=length_bytes))
+                shell.feed(BytesMoving(shell.moving.bytes, wanted=exchange.length_bytes))
             raise
         read_s = shell.now_s
         try:
             caller, request, remaining_s = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        origin = self._neighbor(caller)
+        origin = peer_of(shell.peers, exchange, headers, caller).neighbor
         self._check_path(request)
         # Its home may have another handler: refused, it is decided again there.
         unfit = shell.workers.problem_with(request.work)
@@ -83,12 +91,14 @@ class PeerPaths:
     async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to
         the request itself."""
+        headers = dict(exchange.headers)
         body = await _read(exchange, ENVELOPE_LIMIT_BYTES)
         try:
             caller, request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        ref = self._shell.foreign_requests.ref_of(request_id, self._neighbor(caller))
+        origin = peer_of(self._shell.peers, exchange, headers, caller).neighbor
+        ref = self._shell.foreign_requests.ref_of(request_id, origin)
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
         found = b'{"found":true}' if ref is not None else b'{"found":false}'
@@ -97,20 +107,23 @@ class PeerPaths:
     async def reports(self, exchange: Exchange, send: Send) -> None:
         """A stream of this node's reports, until one of the two ends it."""
         try:
-            query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=16)
+            query = _query(exchange)
             terms = Terms.read(query)
         except ValueError as error:  # MalformedMessage is one
             raise Problem("invalid", f"query: {error}") from error
         told = {name: values[0] for name, values in query.items()}
-        caller = wire.Caller(told.get("from", ""), told.get("to"), told.get("federation"))
-        neighbor = self._neighbor(caller)
+        caller = None
+        if "from" in told:
+            caller = wire.Caller(told["from"], told.get("to"), told.get("federation"))
+        headers = dict(exchange.headers)
+        neighbor = peer_of(self._shell.peers, exchange, headers, caller).neighbor
         self._shell.peers.agreements[neighbor].asked(terms)
         stream = self._shell.streams.open(neighbor, exchange.write_piece)
         if stream is None:
             raise Problem("not_ready", "the node ends")
         try:
-            headers = [(b"content-type", b"application/x-ndjson")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            lines = [(b"content-type", b"application/x-ndjson")]
+            await send({"type": "http.response.start", "status": 200, "headers": lines})
             await self._report(exchange, send, stream)
         finally:
             self._shell.streams.drop(neighbor, stream)
@@ -140,20 +153,38 @@ class PeerPaths:
             expected = f"expected at most {hops_max} hops, got {request.hops}"
             raise Problem("invalid", f"path: {expected}", id=request.id)
 
-    def _neighbor(self, caller: wire.Caller) -> int:
+    def other_version(self, exchange: Exchange) -> Problem:
+        """Returns the refusal of a call of a version that is not spoken here."""
         try:
-            return self._shell.peers.neighbor(caller)
-        except TurnedAway as error:
-            headers = self._shell.peers.who_this_is()
-            raise Problem("not_a_neighbor", str(error), headers=headers) from None
+            asked_by = _query(exchange).get("from", [""])[0]
+        except ValueError:
+            asked_by = ""
+        self._shell.peers.of_another_version(dict(exchange.headers).get(HELLO), asked_by)
+        spoken = " or ".join(f"{protocol.PEER_PREFIX}v{one}/" for one in protocol.VERSIONS)
+        told = (protocol.TOLD, protocol.TELLING.encode())
+        return Problem("wrong_version", f"{exchange.path}: expected {spoken}", headers=[told])
+
+
+def peer_of(
+    peers: Peers, exchange: Exchange, headers: Mapping[bytes, bytes], claimed: wire.Caller | None
+) -> Peer:
+    """Returns who is at the other end of the connection. Raises Problem `not_a_neighbor`."""
+    try:
+        return peers.settle(exchange.connection, headers.get(HELLO), claimed)
+    except TurnedAway as error:
+        raise Problem("not_a_neighbor", str(error), headers=peers.who_this_is()) from None
+
+
+def _query(exchange: Exchange) -> dict[str, list[str]]:
+    """Raises ValueError where there are too many fields."""
+    return parse_qs(exchange.query.decode("latin-1"), max_num_fields=QUERY_MAX)
 
 
 async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
     """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
     request has passed, it was not even read."""
-    framing = Framing.of(dict(exchange.headers))
     try:
-        return await exchange.read_body(framing, limit_bytes, READ_S)
+        return await exchange.read_body(limit_bytes, READ_S)
     except Problem as problem:
         if problem.reason == "deadline_exceeded":
             raise body_too_slow(READ_S) from None

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.problems import Problem
 
 WAIT_MAX_S = 60
 WAIT_MS_MAX = WAIT_MAX_S * 1000

@@ -9,13 +9,14 @@ import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from spillover.apps.http.openapi import problems
+from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import UNKNOWN
-from spillover.apps.node.openapi import RequestStateView, problems
-from spillover.apps.node.problems import Problem
+from spillover.apps.node.openapi import RequestStateView
 from spillover.apps.node.request_view import request_view, visit_view
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.overflow.home_requests import FutureWaiter
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import FutureWaiter
 
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""
@@ -57,10 +58,10 @@ async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
     home_requests = shell.home_requests
     if entry.answer is None:
         waiter = FutureWaiter()
-        if home_requests.wait(entry, waiter):
+        if shell.waiters.wait(entry.ref, waiter):
             home_requests.cancel(entry)
             await asyncio.wait([waiter.future], timeout=CONFIRM_S)
-            home_requests.leave(entry, waiter)
+            shell.waiters.leave(entry.ref, waiter)
         else:
             home_requests.cancel(entry)
     if entry.answer is not None:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from spillover.apps.node.intake import answer_fields, problem_of
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import answer_fields, problem_of
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.ledger import FAILURES
 from spillover.core.overflow.visit import Visit, VisitState
@@ -34,7 +34,7 @@ def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
         # Not in the register and not answered: on its way from the server, the delivery.
         shown["state"] = RUNNING if visit is None else _STATES[visit.state]
         if visit is not None:
-            shown |= _whereabouts(shell, visit)
+            shown |= _whereabouts(visit)
     else:
         shown |= _end(entry.name, answer)
     return shown
@@ -62,7 +62,7 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
     }
     if answer is not None:
         return shown | _end(visit.request.id, answer)
-    return shown | _whereabouts(shell, visit)
+    return shown | _whereabouts(visit)
 
 
 def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
@@ -75,16 +75,6 @@ def location(name: str) -> str:
     return f"/requests/{quote(name, safe='')}"
 
 
-def node_ended(name: str, *, has_not_run: bool) -> Problem:
-    """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
-    any that has surely not run: it takes this for a refusal."""
-    if has_not_run:
-        detail = "the node ended before the request was begun: it has not run"
-        return Problem("draining", detail, id=name)
-    detail = "the node ended before the work did; whether it was done is not known"
-    return Problem("outcome_unknown", detail, id=name)
-
-
 def _end(name: str, answer: Answer) -> dict[str, Any]:
     """What is told of a request that has ended."""
     if answer.outcome is Outcome.DONE:
@@ -93,8 +83,8 @@ def _end(name: str, answer: Answer) -> dict[str, Any]:
     return {"state": state, "problem": problem_of(name, answer).fields()}
 
 
-def _whereabouts(shell: NodeShell, visit: Visit) -> dict[str, Any]:
+def _whereabouts(visit: Visit) -> dict[str, Any]:
     shown: dict[str, Any] = {"cancelling": True} if visit.cancelling else {}
     if visit.state is VisitState.AWAY:
-        shown["forwarded_to"] = shell.machine.neighbors.ids[visit.target]
+        shown["forwarded_to"] = visit.target.id
     return shown

@@ -10,30 +10,22 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
-import uvicorn
-
 from spillover import __version__
+from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.exposure import AsgiApp, PeersOnly, PublicOnly
+from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
-from spillover.apps.node.http_protocol import BoundedProtocol
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.listening import bind_socket
-from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
 from spillover.model.topology import Topology
-
-KEEP_ALIVE_S = 120
-"""Longer than any client of ours keeps an idle connection, so that it is never the server that
-closes one which a request is just being written to. Counts from a connection's first moment on."""
-
-STOP_S = 2.0
-"""For connections to be let go of at the end."""
 
 LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
@@ -42,36 +34,6 @@ not heard of the end decides again. A connection that is just closed would leave
 STDIN = 0
 
 _log = logging.getLogger(__name__)
-_server_log = logging.getLogger("uvicorn.error")
-_server_log.addFilter(OncePerPeriod())
-_server_log.setLevel(logging.WARNING)  # when it begins and ends, the node says itself
-
-
-class NodeServer(uvicorn.Server):
-    """uvicorn without its own signal handling, since signals mean drain here, and without its ten
-    looks a second whether to go on: `stop` tells. `ready` is set once connections are accepted."""
-
-    def __init__(self, app: Callable[..., object]) -> None:
-        super().__init__(_config(app))
-        self.ready = asyncio.Event()
-        self._stopped = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    async def main_loop(self) -> None:
-        await self.on_tick(0)  # fills in what every answer's header begins with
-        await self._stopped.wait()
-
-    def stop(self) -> None:
-        """Have `serve` return, once what is under way is answered or STOP_S have passed."""
-        self.should_exit = True
-        self._stopped.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def serve_node(
@@ -106,7 +68,7 @@ async def serve_node(
             _on_stdin_end(end)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
-        servers = [NodeServer(app) for app in apps]
+        servers = [HttpServer(app) for app in apps]
         _watch_files(shell, servers)
         running = asyncio.create_task(shell.run())
         serving = asyncio.gather(
@@ -135,7 +97,7 @@ def _settle_memory() -> None:
 
 async def close_node(
     shell: NodeShell,
-    servers: Sequence[NodeServer],
+    servers: Sequence[HttpServer],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
@@ -159,22 +121,6 @@ async def _first(*waits: Awaitable[object]) -> None:
             future.cancel()
     for future in done:
         future.result()
-
-
-def _config(app: Callable[..., object]) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=BoundedProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(STOP_S),
-    )
 
 
 def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
@@ -210,8 +156,8 @@ def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: 
         Message(
             "node starts",
             cluster=shell.cluster.id,
-            address=_url_of(public),
-            peer_address=None if peer is None else _url_of(peer),
+            address=url_of(public),
+            peer_address=None if peer is None else url_of(peer),
             federation=shell.topology.name,
             topology=source,
             version=__version__,
@@ -219,12 +165,7 @@ def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: 
     )
 
 
-def _url_of(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _watch_files(shell: NodeShell, servers: Sequence[NodeServer]) -> None:
+def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:
     allowed = raise_file_limit(shell.machine.settings)
     if allowed is None:
         return

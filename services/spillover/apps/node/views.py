@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
 from spillover.core.overflow.decisions import describe
+from spillover.core.overflow.neighbors import NeighborView
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Outcome
@@ -188,7 +189,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
-        forwards=sum(metrics.forwards_left),
+        forwards=sum(metrics.forwards_left.values()),
         answered=answered,
         system_time_sum_ms=system_time_sum_s * 1e3,
         failed=metrics.ended(Outcome.FAILED, Outcome.UNKNOWN),
@@ -233,7 +234,6 @@ def _milliseconds(seconds: float | None) -> float | None:
 def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
     """With the urls that clients use; where neighbors are called at is theirs to know."""
     topology = shell.topology
-    linked = topology.neighbors(shell.cluster.id)
     return [
         NeighborState(
             id=view.id,
@@ -243,22 +243,21 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             queue_length=view.queue_length,
             age_ms=None if view.age_s is None else view.age_s * 1e3,
             alive=view.alive,
-            delay_ms=linked[y].delay_ms,
-            forwards=shell.metrics.forwards_left[y],
-            link=link_state(shell, y),
-            disagreement=shell.peers.agreements[y].disagreement,
+            delay_ms=round(view.delay_s * 1e3, 6),
+            forwards=shell.metrics.forwards_left[view.handle],
+            link=link_state(shell, view),
+            disagreement=shell.peers.agreements[view.handle].disagreement,
             degraded=view.degraded,
         )
-        for y, view in enumerate(shell.machine.neighbors.view(now_s))
+        for view in shell.machine.neighbors.view(now_s)
     ]
 
 
-def link_state(shell: NodeShell, neighbor: int) -> LinkState | None:
+def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
     """None where the link is as the topology has it."""
-    linked = shell.topology.neighbors(shell.cluster.id)[neighbor]
-    delay_s, loss, cut = shell.link_faults(neighbor)
+    delay_s, loss, cut = shell.link_faults(neighbor.handle)
     delay_ms = round(delay_s * 1e3, 6)
-    if not loss and not cut and delay_ms == round(linked.delay_ms, 6):
+    if not loss and not cut and delay_ms == round(neighbor.delay_s * 1e3, 6):
         return None
     return LinkState(delay_ms=delay_ms, loss=loss, cut=cut)
 
@@ -266,14 +265,14 @@ def link_state(shell: NodeShell, neighbor: int) -> LinkState | None:
 def explanation(shell: NodeShell, request_id: str) -> Explanation | None:
     """None where nothing about the request is remembered. What came too late to be decided about
     has an end all the same."""
-    log, ids = shell.machine.decider.log, shell.machine.neighbors.ids
+    log = shell.machine.decider.log
     story = shell.story(request_id)
     if not story:
         return None
     return Explanation(
         id=request_id,
         cluster=shell.cluster.id,
-        decisions=[describe(decision, ids) for decision in log.of(request_id)],
+        decisions=[describe(decision) for decision in log.of(request_id)],
         story=[_in_short(record) for record in story],
     )
 

@@ -18,6 +18,7 @@ from spillover.cli.models import Answer
 from spillover.cli.models.progress import OnProgress, progress_bars
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
+from spillover.model.nearest import did_you_mean
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import Topology
@@ -76,7 +77,8 @@ def _policies(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in POLICIES or names.count(name) > 1:
-            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}"
+            hint = "" if name in POLICIES else did_you_mean(name, POLICIES)
+            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}{hint}"
             raise argparse.ArgumentTypeError(expected)
     return names
 

@@ -25,7 +25,8 @@ from random import Random
 from typing import Any
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Agenda, MemberSettings
+from spillover.core.leases.agenda import MemberAgenda
+from spillover.core.leases.settings import MemberSettings
 from spillover.policy.leases import WAIT_READINGS, holder_wait_ms, is_abandoned, rival_wait_ms
 
 EPOCH = 0
@@ -42,7 +43,7 @@ class BlogMember:
         challenges: str = "all",
         waits: str = "halves",
     ) -> None:
-        self._agenda = Agenda(settings, random)
+        self._agenda = MemberAgenda(settings, random)
         self.settings = settings
         self.running: set[int] = set()
         """Partitions whose handler runs here, told to stop or not."""
@@ -77,7 +78,7 @@ class BlogMember:
             ev.AskClear: self._cleared,
         }
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Events that are not known here, of renewals and of resubscriptions, say nothing."""
         now_s = self._now_s = max(now_s, self._now_s)
         if self._finished:
@@ -88,7 +89,7 @@ class BlogMember:
         self._agenda.run_due(now_s)
         if self._leaving and not self.running and not self._busy:
             self._finished = True
-            self._agenda.clear_agenda()
+            self._agenda.clear()
             self._agenda.command(ev.Finished())
         return self._agenda.take_commands()
 

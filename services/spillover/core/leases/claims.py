@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Agenda
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import Activation, Survey
 from spillover.core.leases.shares import shares_of
@@ -49,9 +49,9 @@ class Claim:
 
 
 class Claims:
-    """By partition. `poll_soon(now_s)` is called where a survey is worth more than waiting."""
+    """By partition."""
 
-    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+    def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
         self._holdings = holdings
         self._shares = shares_of(agenda, holdings)

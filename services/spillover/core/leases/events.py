@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.core.leases.records import Renewed
 
@@ -40,7 +40,7 @@ class Ask:
 
 @dataclass(slots=True)
 class AskJoin(Ask):
-    """`join` with this process's incarnation; answered by `lease_records.Joined`."""
+    """`join` with this process's incarnation; answered by `records.Joined`."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class AskLeave(Ask):
 
 @dataclass(slots=True)
 class AskSurvey(Ask):
-    """`survey`; answered by `lease_records.Survey`. Where loads count, it tells first what this
+    """`survey`; answered by `records.Survey`. Where loads count, it tells first what this
     member's are: (partition, epoch, load in thousandths)."""
 
     loads: Sequence[tuple[int, int, int]] = ()
@@ -66,7 +66,7 @@ class AskGrab(Ask):
 
 @dataclass(slots=True)
 class AskActivate(Ask):
-    """`activate`; answered by `lease_records.Activation`."""
+    """`activate`; answered by `records.Activation`."""
 
     partition: int
 
@@ -133,6 +133,14 @@ class AskClear(Ask):
     partition: int
     allocation: bool
     grab: bool
+
+
+ASKS: tuple[type[Ask], ...] = (
+    *(AskJoin, AskLeave, AskSurvey, AskGrab),
+    *(AskActivate, AskWanted, AskDrain, AskRelease),
+    *(AskMarked, AskMark, AskOwner, AskAllocate, AskClear),
+)
+"""All kinds of them, of either rule."""
 
 
 # --- other commands ---------------------------------------------------------------------------
@@ -344,3 +352,39 @@ class Drain:
 @dataclass(slots=True)
 class TimerFired:
     """The time given by next_deadline() has come."""
+
+
+Command: TypeAlias = (
+    Ask
+    | PublishChallenge
+    | PublishAllocated
+    | MeasureWork
+    | BeginRenewals
+    | EndRenewals
+    | StartRenewing
+    | StopRenewing
+    | RunHandler
+    | StopHandler
+    | FenceHandler
+    | LeasesExtended
+    | Tell
+    | Finished
+)
+
+Event: TypeAlias = (
+    Started
+    | Answered
+    | AskFailed
+    | RenewalAnswered
+    | LeasesSeen
+    | RenewalFailed
+    | RenewalsEnded
+    | Challenged
+    | Allocated
+    | Resubscribed
+    | HandlerEnded
+    | HandlerHung
+    | WorkMeasured
+    | Drain
+    | TimerFired
+)

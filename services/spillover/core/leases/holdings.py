@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Agenda
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.records import Renewed
 from spillover.policy.backoff import backoff_s
 from spillover.policy.leases import holder_wait_ms
@@ -55,7 +55,7 @@ class Failures:
 class Holdings:
     """By partition."""
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, agenda: MemberAgenda) -> None:
         self._agenda = agenda
         self.held: dict[int, Holding] = {}
         self.ending: dict[int, int] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillover.core.leases.agenda import Agenda
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import LOAD_UNIT, LoadStanding, stored_load
 from spillover.policy.leases import LOAD_LEAST, smoothed_load, told_load
@@ -42,7 +42,7 @@ class _Measured:
 class OwnLoads:
     """By partition."""
 
-    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+    def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
         self._holdings = holdings
         self._measured: dict[int, _Measured] = {}
@@ -53,7 +53,7 @@ class OwnLoads:
         self._known = {partition: load / LOAD_UNIT for partition, load in loads.known.items()}
 
     def measured(self, work: Sequence[tuple[int, int, float | None]], now_s: float) -> None:
-        """What handlers have reported since they began; see `lease_events.WorkMeasured`."""
+        """What handlers have reported since they began; see `events.WorkMeasured`."""
         held = self._holdings.held
         self._measured = {p: one for p, one in self._measured.items() if p in held}
         for partition, epoch, total in work:

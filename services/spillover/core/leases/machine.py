@@ -28,12 +28,13 @@ from random import Random
 from typing import Any
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import Agenda, MemberSettings
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.check import check_leases
 from spillover.core.leases.claims import Claims
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.loads import OwnLoads
 from spillover.core.leases.records import Joined, Survey
+from spillover.core.leases.settings import MemberSettings
 
 LEAVE_SHARE = 0.1
 """A drain waits this share of the shutdown time for renewals to end, and for the store to hear
@@ -64,7 +65,7 @@ class LeaseMember:
     """One member; `random` draws phases, jitter and choices among equals."""
 
     def __init__(self, settings: MemberSettings, random: Random) -> None:
-        self._agenda = agenda = Agenda(settings, random)
+        self._agenda = agenda = MemberAgenda(settings, random)
         self.settings = settings
         self.state = Phase.NEW
         self._problems: dict[str, str] = {}
@@ -131,7 +132,7 @@ class LeaseMember:
         """Returns what was said then."""
         return next(iter(self._problems.values()), None)
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Returns the commands that follow from an event. What was due before it happens first: a
         member that slept fences itself before it hears anything, except what its renewals have
         brought. They come from another process, which may have kept everything while this one was
@@ -394,5 +395,5 @@ class LeaseMember:
     def _finish(self, problem: str | None) -> None:
         self.state = Phase.FINISHED
         self.claims.drop()
-        self._agenda.clear_agenda()
+        self._agenda.clear()
         self._agenda.command(ev.Finished(problem))

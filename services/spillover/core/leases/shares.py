@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from spillover.core.leases.agenda import Agenda
+from spillover.core.leases.agenda import MemberAgenda
 from spillover.core.leases.holdings import Holdings
 from spillover.core.leases.records import LOAD_UNIT, LoadStanding, Survey
 from spillover.policy.leases import best_shift, may_give, may_receive, move_budget
@@ -44,7 +44,7 @@ class Shares(Protocol):
 class CountShares:
     """Each partition counts for one."""
 
-    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+    def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
         self._holdings = holdings
         self._share = 0
@@ -104,7 +104,7 @@ class CountShares:
 class LoadShares:
     """Each partition counts for its measured load: the document's last paragraph."""
 
-    def __init__(self, agenda: Agenda, holdings: Holdings) -> None:
+    def __init__(self, agenda: MemberAgenda, holdings: Holdings) -> None:
         self._agenda = agenda
         self._holdings = holdings
         self._loads: LoadStanding | None = None
@@ -185,7 +185,7 @@ class LoadShares:
         return sum(loads.of[partition] for partition, one in held if not one.stopping)
 
 
-def shares_of(agenda: Agenda, holdings: Holdings) -> Shares:
+def shares_of(agenda: MemberAgenda, holdings: Holdings) -> Shares:
     """As the member's settings say."""
     if agenda.settings.balance == "load":
         return LoadShares(agenda, holdings)

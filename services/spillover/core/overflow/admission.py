@@ -9,34 +9,25 @@ held until their answer comes.
 
 from __future__ import annotations
 
-from spillover.core.fifo import Fifo
-from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
-from spillover.policy.overflow.admission import (
-    is_full,
-    is_too_late,
-    stay_s,
-    takes_foreign,
-    tells_wait,
-)
+from spillover.policy.overflow.admission import is_full, is_too_late, takes_foreign
 from spillover.policy.overflow.base import accept_probability
 
 
 class Admission:
-    """Looks at the queue and the servers, changes neither. `draining` is set by the machine."""
+    """Looks at the servers and who waits for them, changes neither. `draining` is set by the
+    machine."""
 
     __slots__ = (
-        "_decider",
         "_health",
         "_held",
         "_neighbors",
-        "_queue",
         "_servers",
         "_settings",
         "draining",
@@ -46,9 +37,7 @@ class Admission:
     def __init__(
         self,
         settings: NodeSettings,
-        queue: Fifo[Visit],
-        servers: Servers,
-        decider: Decider,
+        servers: ServerPool,
         *,
         health: Health,
         neighbors: Neighbors,
@@ -60,9 +49,7 @@ class Admission:
         self._health = health
         self._neighbors = neighbors
         self._settings = settings
-        self._queue = queue
         self._servers = servers
-        self._decider = decider
         self._held = held
 
     @property
@@ -83,7 +70,8 @@ class Admission:
             return False
         if self.elsewhere_first:
             return self.invites and servers.ready
-        return takes_foreign(servers.free, len(self._queue), self._settings.foreign_limit)
+        free = servers.total - servers.busy
+        return takes_foreign(free, servers.waiting, self._settings.foreign_limit)
 
     @property
     def accept_probability(self) -> float:
@@ -93,7 +81,7 @@ class Admission:
             return 0.0
         if self.elsewhere_first:
             return SLOW_START_SHARE
-        accept = accept_probability(len(self._queue), self._servers.working)
+        accept = accept_probability(self._servers.waiting, self._servers.working)
         return accept * self._health.start_share
 
     def refusal(self, visit: Visit) -> Refusal | None:
@@ -113,30 +101,16 @@ class Admission:
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Returns why the visit should not join the queue; None if it may."""
-        settings, is_home = self._settings, visit.is_home
-        waiting = len(self._queue)
+        settings, servers, is_home = self._settings, self._servers, visit.is_home
         if self.draining:
             return Refusal.DRAINING
-        if self._servers.down or not (is_home or self._servers.working):
+        if servers.down or not (is_home or servers.working):
             return Refusal.NO_SERVERS
         if not is_home and self.elsewhere_first:
             return Refusal.DEGRADED
-        if is_full(waiting, is_home, settings.queue_limit, settings.foreign_limit):
+        if is_full(servers.waiting, is_home, settings.queue_limit, settings.foreign_limit):
             return Refusal.QUEUE_FULL
-        if tells_wait(waiting, settings.servers):
-            left_s = visit.deadline_s - now_s
-            if is_too_late(self._stay_s(waiting, now_s), left_s, is_home):
-                return Refusal.TOO_LATE
+        stay_s = servers.stay_s(visit, now_s)
+        if stay_s and is_too_late(stay_s, visit.deadline_s - now_s, is_home):
+            return Refusal.TOO_LATE
         return None
-
-    def retry_after_s(self, now_s: float) -> float:
-        """Returns when about as many will have been served as wait now, and one more."""
-        served_s = (len(self._queue) + 1) * self._decider.service_s / max(1, self._servers.working)
-        return self._servers.rest_s(now_s) + served_s
-
-    def _stay_s(self, waiting: int, now_s: float) -> float:
-        """How long a request that joins now will be here, with a margin."""
-        decider, servers = self._decider, self._servers
-        working, delivery_s = max(1, servers.working), self._settings.delivery_s
-        service_s, spread_s = decider.service_s, decider.service_spread_s
-        return stay_s(waiting, working, service_s, spread_s, delivery_s) + servers.rest_s(now_s)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def check_node(machine: NodeFacts) -> None:
     """Raises AssertionError where an invariant does not hold."""
-    register, queue, servers = machine.register, machine.queue, machine.servers
+    register, servers = machine.register, machine.servers
     visits = register.visits
     home, foreign = count_states(visits.values())
     register.ledger.check(home, foreign)
@@ -20,16 +20,15 @@ def check_node(machine: NodeFacts) -> None:
     waiting = home[VisitState.QUEUED] + foreign[VisitState.QUEUED]
     away = home[VisitState.AWAY] + foreign["handed_on"]
     settings = machine.settings
-    assert servers.free >= 0, "more requests run than there are servers"
+    servers.check()
     occupied = running + len(servers.stuck) + servers.cooling
     assert servers.busy == occupied, (servers.busy, running, servers.stuck, servers.cooling)
     machine.health.check()
-    assert len(queue) == waiting, (len(queue), waiting)
-    assert not (servers.ready and waiting), "a request waits although a server is free"
+    assert servers.waiting == waiting, (servers.waiting, waiting)
     assert register.away == away <= settings.away_limit, (register.away, away)
     # What turned out not to have started comes back on top of what may be away.
     assert waiting + away <= settings.queue_limit + settings.away_limit + settings.servers
-    assert all(visits[visit.ref] is visit for visit in queue)
+    assert all(visits[visit.ref] is visit for visit in servers)
     held = register.held
     assert held.request_bytes == sum(visit.request.size_bytes for visit in visits.values())
     assert held.request_bytes <= held.limit_bytes, (held.request_bytes, held.limit_bytes)

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from random import Random
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.health import WELL
 from spillover.core.overflow.history import History
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
-from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import KEEP, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
-from spillover.policy.overflow.estimate import learned
 
 
 class Decider:
-    """One cluster's decisions. It reads the neighbors' table and writes only the history.
-
-    `service_s` is the running mean of the service times that `served` was told, from the first
-    guess given, and `service_spread_s` their running standard deviation.
-    """
+    """One cluster's decisions. It reads the neighbors' table and writes only the history."""
 
     __slots__ = (
         "_choose",
         "_neighbors",
         "_nobody",
         "_random",
-        "_served",
-        "_service_variance_s2",
         "_weights",
         "log",
         "policy",
-        "service_s",
     )
 
     def __init__(
@@ -43,50 +34,44 @@ class Decider:
         neighbors: Neighbors,
         random: Random,
         *,
-        service_s: float,
         records_max: int,
     ) -> None:
         self.log = History(records_max)
-        self.service_s = service_s
-        self._service_variance_s2 = 0.0
-        self._served = 0
         self.use(policy)
         self._neighbors = neighbors
-        self._nobody = (False,) * len(neighbors)
         self._random = random
-        self._weights = [0.0] * len(neighbors)
+        self.neighbors_changed()
 
     def use(self, policy: str) -> None:
         """Decide by this policy from now on."""
         self.policy = policy
         self._choose = CHOOSERS[policy]
 
-    @property
-    def service_spread_s(self) -> float:
-        return math.sqrt(self._service_variance_s2)
+    def neighbors_changed(self) -> None:
+        """There are others than before."""
+        self._nobody = (False,) * len(self._neighbors)
+        self._weights = [0.0] * len(self._neighbors)
 
     def choose(
         self,
         visit: Visit,
-        queue_length: int,
-        servers: int,
+        own: OwnLoad,
         now_s: float,
         *,
         objection: Refusal | None,
-        may_keep: bool,
         may_forward: bool,
         all_degraded: bool = False,
         health: str = WELL,
     ) -> int:
-        """Returns the neighbor to hand the visit to, or KEEP, which comes out also where keeping is
-        not allowed and no neighbor is eligible. None of the `servers` is free. `objection` is why
-        the visit may not be kept, as far as there is a reason to tell. `all_degraded`: so is this
-        cluster and every neighbor that could take it, which then counts for nothing.
+        """Returns the handle of the neighbor to give the visit to, or KEEP, which comes out also
+        where keeping is not allowed and no neighbor is eligible. No server is free for it.
+        `objection` is why the visit may not be kept, as far as there is a reason to tell.
+        `all_degraded`: so is this cluster and every neighbor that could take it, which then counts
+        for nothing.
         """
         known = self._neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
-        own = OwnLoad(queue_length, servers, may_keep, self.service_s)
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
         self.log.add(
             Decision(
@@ -95,12 +80,12 @@ class Decider:
                 _outcome(choice, visit, objection),
                 choice,
                 self.policy,
-                queue_length,
-                servers,
-                servers,
+                own.queue_length,
+                own.servers,
+                own.servers,
                 len(visit.request.path),
-                may_keep,
-                self.service_s,
+                own.may_keep,
+                own.service_s,
                 draw,
                 known,
                 objection,
@@ -109,31 +94,19 @@ class Decider:
                 health,
             )
         )
-        if choice != KEEP:
-            self._neighbors.probe(choice)
-        return choice
+        if choice == KEEP:
+            return KEEP
+        neighbor = known.handles[choice]
+        self._neighbors.probe(neighbor)
+        return neighbor
 
-    def started(
-        self, visit: Visit, busy: int, servers: int, now_s: float, health: str = WELL
-    ) -> None:
+    def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
-        self._note(visit, STARTED, 0, busy, servers, now_s, None, health)
+        self._note(visit, STARTED, 0, servers, now_s, None, health)
 
-    def refused(
-        self, visit: Visit, queue_length: int, servers: Servers, now_s: float, reason: Refusal
-    ) -> None:
+    def refused(self, visit: Visit, servers: ServerPool, now_s: float, reason: Refusal) -> None:
         """Put on record that a request was not taken, without a choice."""
-        busy, total = servers.busy, servers.total
-        self._note(visit, REFUSED, queue_length, busy, total, now_s, reason)
-
-    def served(self, service_s: float) -> None:
-        """A server took this time: move the running mean and variance. To be told also where nobody
-        waited for the end any more, or it failed late: without the long ones the mean would be too
-        low."""
-        self._served += 1
-        self.service_s, self._service_variance_s2 = learned(
-            self.service_s, self._service_variance_s2, self._served, service_s
-        )
+        self._note(visit, REFUSED, servers.waiting, servers, now_s, reason)
 
     def _eligible(
         self,
@@ -148,9 +121,9 @@ class Decider:
             return willing
         return tuple(
             [
-                is_willing and cluster not in path and y not in tried
-                for y, (is_willing, cluster) in enumerate(
-                    zip(willing, self._neighbors.ids, strict=True)
+                is_willing and cluster not in path and neighbor not in tried
+                for is_willing, cluster, neighbor in zip(
+                    willing, known.ids, known.handles, strict=True
                 )
             ]
         )
@@ -160,8 +133,7 @@ class Decider:
         visit: Visit,
         outcome: str,
         queue_length: int,
-        busy: int,
-        servers: int,
+        servers: ServerPool,
         now_s: float,
         objection: Refusal | None,
         health: str = WELL,
@@ -174,11 +146,11 @@ class Decider:
                 KEEP,
                 self.policy,
                 queue_length,
-                busy,
-                servers,
+                servers.busy,
+                servers.total,
                 len(visit.request.path),
                 outcome == STARTED,
-                self.service_s,
+                servers.service_s,
                 0.0,
                 self._neighbors.knowledge(),
                 objection,

@@ -11,9 +11,13 @@ from typing import Any
 
 from spillover.core.overflow.health import WELL
 from spillover.core.overflow.neighbors import Knowledge
-from spillover.model.ids import RequestId
+from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal
-from spillover.policy.overflow.base import accept_probability, neighborhood_reject_probability
+from spillover.policy.overflow.base import (
+    KEEP,
+    accept_probability,
+    neighborhood_reject_probability,
+)
 
 STARTED = "started"
 KEPT = "kept"
@@ -28,15 +32,15 @@ RESTING = "resting"
 class Decision:
     """One decision, and what it was made from.
 
-    `eligible` and `weights` are by neighbor, and empty where the policy was not asked: with a free
-    server, and for what is refused whatever neighbors say. `objection` is why the request should
-    not be kept here, and where it was refused, why.
+    `choice`, `eligible` and `weights` are by position in `knowledge`, and the latter two are empty
+    where the policy was not asked: with a free server, and for what is refused whatever neighbors
+    say. `objection` is why the request should not be kept here, and where it was refused, why.
     """
 
     at_s: float
     request_id: RequestId
     outcome: str
-    neighbor: int
+    choice: int
     policy: str
     queue_length: int
     busy: int
@@ -53,6 +57,11 @@ class Decision:
     """Of this cluster: see `health`, or RESTING."""
 
     @property
+    def neighbor(self) -> ClusterId | None:
+        """Returns whom the request was handed to; None where it was not."""
+        return self.knowledge.ids[self.choice] if self.choice != KEEP else None
+
+    @property
     def accept_probability(self) -> float:
         """Returns the P that it was made with: 0 where the request could not be kept."""
         if not self.may_keep:
@@ -60,7 +69,7 @@ class Decision:
         return accept_probability(self.queue_length, self.servers)
 
 
-def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any]:
+def describe(decision: Decision) -> dict[str, Any]:
     """Returns a decision as users read it (contract, section 4, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
@@ -82,11 +91,11 @@ def describe(decision: Decision, neighbor_ids: tuple[str, ...]) -> dict[str, Any
             "eligible": decision.eligible[y] if decision.eligible else None,
             "weight": decision.weights[y] if decision.weights else None,
         }
-        for y, neighbor_id in enumerate(neighbor_ids)
+        for y, neighbor_id in enumerate(known.ids)
     ]
     return {
         "outcome": decision.outcome,
-        "neighbor": neighbor_ids[decision.neighbor] if decision.neighbor >= 0 else None,
+        "neighbor": decision.neighbor,
         "policy": decision.policy,
         "queue_length": decision.queue_length,
         "servers": decision.servers,

@@ -1,14 +1,15 @@
 """What goes into the machine of a cluster (events) and what comes out (commands).
 
 `ref` names one visit of a request to this cluster; the shell makes it, never twice. A request that
-comes by again is another visit. Neighbors are indices into the node's table.
+comes by again is another visit. Neighbors are named by their handles (`neighbors`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
@@ -167,12 +168,54 @@ class PolicySet:
     policy: str
 
 
+@dataclass(slots=True)
+class Join:
+    """A cluster becomes a neighbor, over a link of this one-way delay."""
+
+    cluster: ClusterId
+    delay_s: float
+
+
+@dataclass(slots=True)
+class Leave:
+    """A neighbor is none any more. Nothing is heard of it from then on; what it has sent is
+    answered all the same."""
+
+    neighbor: int
+
+
+@dataclass(slots=True)
+class Confirmed:
+    """What `Confirm` asked for is done: the request will not be lost."""
+
+    ref: int
+
+
+@dataclass(slots=True)
+class NotConfirmed:
+    """It cannot be done: the request is not accepted, for this reason."""
+
+    ref: int
+    reason: Refusal
+
+
 # --- commands ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
+class Confirm:
+    """The request is about to be accepted: tell `Confirmed` once that is safe, or `NotConfirmed`;
+    nothing else is told of it before. Only of a machine that asks (`confirming`)."""
+
+    ref: int
+    request: Request
+    origin: int
+    deadline_s: float
+
+
+@dataclass(slots=True)
 class Accepted:
-    """The request is this cluster's from here on; complete before any acknowledgment leaves."""
+    """The request is this cluster's from here on; comes before anything that is told of it."""
 
     ref: int
 
@@ -250,3 +293,71 @@ class Publish:
 @dataclass(slots=True)
 class Heartbeat:
     """A sign of life to every neighbor, where reports are further apart than beats."""
+
+
+@dataclass(slots=True)
+class Connect:
+    """A cluster has joined, and this is its handle: listen to its reports, and tell it ours."""
+
+    neighbor: int
+    cluster: ClusterId
+
+
+@dataclass(slots=True)
+class JoinRefused:
+    """A cluster cannot join; why, in words."""
+
+    cluster: ClusterId
+    reason: str
+
+
+@dataclass(slots=True)
+class Disconnect:
+    """A neighbor has left: give up what is away there (`link.Disconnected`), and end the streams of
+    reports."""
+
+    neighbor: int
+
+
+Event: TypeAlias = (
+    Arrived
+    | ServiceEnded
+    | NotStarted
+    | ForwardAnswered
+    | ForwardRefused
+    | ForwardLost
+    | Cancelled
+    | CancelAsked
+    | ReportReceived
+    | ReportAsked
+    | LinkDown
+    | TimerFired
+    | BytesMoving
+    | HeldUp
+    | Drain
+    | Resume
+    | ServersDown
+    | ServersUp
+    | PolicySet
+    | Join
+    | Leave
+    | Confirmed
+    | NotConfirmed
+)
+
+Command: TypeAlias = (
+    Accepted
+    | Refuse
+    | Start
+    | Stop
+    | Forward
+    | Recall
+    | AskCancel
+    | Reply
+    | Publish
+    | Heartbeat
+    | Connect
+    | JoinRefused
+    | Disconnect
+    | Confirm
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spillover.core.fifo import Fifo
 from spillover.core.overflow.admission import Admission
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
@@ -11,19 +10,17 @@ from spillover.core.overflow.health import Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.register import Register
-from spillover.core.overflow.servers import Servers
 from spillover.core.overflow.settings import NodeSettings
-from spillover.core.overflow.visit import Visit
 
 
 class NodeFacts:
     """The readable side of `NodeMachine`, which makes the parts."""
 
     settings: NodeSettings
-    servers: Servers
+    servers: ServerPool
     register: Register
-    queue: Fifo[Visit]
     neighbors: Neighbors
     decider: Decider
     admission: Admission
@@ -32,7 +29,7 @@ class NodeFacts:
     @property
     def queue_length(self) -> int:
         """N: requests waiting, not those being served."""
-        return len(self.queue)
+        return self.servers.waiting
 
     @property
     def ledger(self) -> Ledger:

@@ -5,13 +5,12 @@ came of them. A ring of fixed size; the oldest records go first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from spillover.core.overflow.decisions import Decision, describe
-from spillover.model.ids import RequestId
+from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Outcome
 
 ENDED = "ended"
@@ -24,12 +23,12 @@ GIVEN_BACK = "given_back"
 
 @dataclass(slots=True)
 class Note:
-    """One thing that happened to a request besides decisions. `neighbor` is an index, or -1."""
+    """One thing that happened to a request besides decisions, at a neighbor or not."""
 
     at_s: float
     request_id: RequestId
     event: str
-    neighbor: int = -1
+    neighbor: ClusterId | None = None
     problem: str | None = None
 
 
@@ -89,14 +88,13 @@ class History:
         records = islice(reversed(self._ring), 4 * limit)
         return list(islice((one for one in records if isinstance(one, Decision)), limit))
 
-    def tell(self, request_id: str, neighbor_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def tell(self, request_id: str) -> list[dict[str, Any]]:
         """Returns all that is still known of one request, oldest first, as users read it. `at_ms`
         counts from the first record.
         """
         records = self._of(request_id)
         return [
-            {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)}
-            | _describe(record, neighbor_ids)
+            {"at_ms": round((record.at_s - records[0].at_s) * 1e3, 3)} | _describe(record)
             for record in records
         ]
 
@@ -104,13 +102,13 @@ class History:
         return [record for record in self._ring if record.request_id == request_id]
 
 
-def _describe(record: Decision | Note | Ending, neighbor_ids: Sequence[str]) -> dict[str, Any]:
+def _describe(record: Decision | Note | Ending) -> dict[str, Any]:
     if isinstance(record, Decision):
-        return {"event": "decided", **describe(record, tuple(neighbor_ids))}
+        return {"event": "decided", **describe(record)}
     if isinstance(record, Note):
         told: dict[str, Any] = {"event": record.event}
-        if record.neighbor >= 0:
-            told["neighbor"] = neighbor_ids[record.neighbor]
+        if record.neighbor is not None:
+            told["neighbor"] = record.neighbor
         if record.problem is not None:
             told["problem"] = record.problem
         return told

@@ -16,7 +16,6 @@ Not here: who waits for an answer (the shell's business), and where a request is
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import Any
 
 from spillover.model.request import REPLAYED, Answer, Request
 
@@ -27,7 +26,7 @@ ENTRY_BYTES = 1024
 
 
 class IdempotencyRecord:
-    """One name. `answer` is None until the request has ended; `waiters` is the shell's own."""
+    """One name. `answer` is None until the request has ended."""
 
     __slots__ = (
         "answer",
@@ -40,7 +39,6 @@ class IdempotencyRecord:
         "size_bytes",
         "traceparent",
         "type",
-        "waiters",
     )
 
     def __init__(
@@ -59,7 +57,6 @@ class IdempotencyRecord:
         self.ended_s = 0.0
         self.size_bytes = 0
         """What it is reckoned to take, once it has its answer."""
-        self.waiters: tuple[Any, ...] = ()
 
     @property
     def may_run_again(self) -> bool:

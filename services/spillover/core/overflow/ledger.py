@@ -54,9 +54,13 @@ class Ledger:
         else:
             self.foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
 
-    def give_back(self) -> None:
-        """A neighbor's request goes back to it undone, which is an answer too."""
-        self.foreign["answered"] += 1
+    def give_back(self, is_home: bool) -> None:
+        """A request goes back undone. To a neighbor that is an answer too; a client is told that it
+        was never accepted."""
+        if is_home:
+            self.home["accepted"] -= 1
+        else:
+            self.foreign["answered"] += 1
 
     def imbalance(self) -> int:
         """Returns how many requests the two balances are off by; 0 unless there is a bug."""

@@ -14,8 +14,10 @@ it: it is sent a few times, and what became of the forward is told by the forwar
 
 The neighbor's reports come on a stream. One on which nothing comes for `silence_s` is broken off
 and opened anew; one on which nothing comes at all means that what the neighbor holds is given up.
+So is what is away to a neighbor that is none any more.
 
-Shells give events in and obey commands in their order. What a connection, a delay or a message is
+What happens to every forward is told by calls: `hand_over`, `left`, `answered`. For the rest shells
+give events in and obey commands in their order. What a connection, a delay or a message is
 they alone know: one with sockets in `live.overflow`, one with channels in `sim.overflow`.
 """
 
@@ -45,32 +47,12 @@ CANCEL_ATTEMPTS_MAX = 5
 CANCEL_AGAIN_S = 0.1
 """Until the second attempt; doubles with each. A cancel may overtake its forward, or be lost."""
 
+NOT_LEFT = -1
+
 ANSWERED, REFUSED, LOST, RECALLED = "answered", "refused", "lost", "recalled"
 
 
 # --- events -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class HandedOver:
-    """The cluster gives this request to the neighbor."""
-
-    ref: int
-
-
-@dataclass(slots=True)
-class Left:
-    """The forward is out of our hands: the neighbor may have it."""
-
-    ref: int
-
-
-@dataclass(slots=True)
-class Answered:
-    """The neighbor's answer is there, as the cluster hears of it."""
-
-    ref: int
-    event: ev.ForwardAnswered
 
 
 @dataclass(slots=True)
@@ -138,14 +120,12 @@ class StreamEnded:
     """The stream was ended, broke, fell silent or could not be opened."""
 
 
-# --- commands ---------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
-class Send:
-    """Have the forward leave; tell `Left` when it does."""
+class Disconnected:
+    """The neighbor is none any more: neither answers nor reports are waited for."""
 
-    ref: int
+
+# --- commands ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -201,32 +181,19 @@ class Reconnect:
     pause_s: float
 
 
-class _Away:
-    """One forward that is away."""
-
-    __slots__ = ("cancels", "has_left")
-
-    def __init__(self) -> None:
-        self.has_left = False
-        self.cancels = 0
-        """How often its cancel was sent."""
-
-
 class LinkMachine:
-    """The link to the neighbor with this index. `random` draws the pauses of the stream."""
+    """The link to the neighbor with this handle. `random` draws the pauses of the stream."""
 
     def __init__(self, neighbor: int, random: Random) -> None:
         self.neighbor = neighbor
         self._random = random
-        self._away: dict[int, _Away] = {}
+        self._away: dict[int, int] = {}
+        """By forward: how often its cancel was sent, or NOT_LEFT."""
         self.has_heard = False
         """Whether anything has come on the present stream."""
         self._attempt = 0
         self._out: list[Any] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
-            HandedOver: self._handed_over,
-            Left: self._left,
-            Answered: self._answered,
             Refused: self._refused,
             Broken: self._broken,
             Recalled: self._recalled,
@@ -237,6 +204,7 @@ class LinkMachine:
             StreamBegun: self._stream_begun,
             StreamHeard: self._stream_heard,
             StreamEnded: self._stream_ended,
+            Disconnected: lambda _: self._give_all_up(),
         }
 
     def __len__(self) -> int:
@@ -266,22 +234,24 @@ class LinkMachine:
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
-        for away in self._away.values():
-            assert 0 <= away.cancels <= CANCEL_ATTEMPTS_MAX
-            assert away.has_left or not away.cancels
+        for cancels in self._away.values():
+            assert NOT_LEFT <= cancels <= CANCEL_ATTEMPTS_MAX
 
     # --- forwards -----------------------------------------------------------------------------
 
-    def _handed_over(self, event: HandedOver) -> None:
-        self._away[event.ref] = _Away()
-        self._out.append(Send(event.ref))
+    def hand_over(self, ref: int) -> None:
+        """Takes a request for the neighbor. The shell has it leave, and says `left` when it does:
+        the neighbor may have it then."""
+        self._away[ref] = NOT_LEFT
 
-    def _left(self, event: Left) -> None:
-        if (away := self._away.get(event.ref)) is not None:
-            away.has_left = True
+    def left(self, ref: int) -> None:
+        """Notes that the forward is out of our hands."""
+        if self._away.get(ref) == NOT_LEFT:
+            self._away[ref] = 0
 
-    def _answered(self, event: Answered) -> None:
-        self._end(event.ref, ANSWERED, event.event)
+    def answered(self, ref: int) -> bool:
+        """Ends the forward, since its answer is there. Returns whether it was still away."""
+        return self._away.pop(ref, None) is not None
 
     def _refused(self, event: Refused) -> None:
         self._end(event.ref, REFUSED, ev.ForwardRefused(event.ref))
@@ -302,13 +272,13 @@ class LinkMachine:
         """The neighbor is frozen, cut off, or gone without a word. What it holds is lost; what has
         not left surely is not there."""
         ref = event.ref
-        if (away := self._away.pop(ref, None)) is None:
+        if (cancels := self._away.pop(ref, None)) is None:
             return
         self._out.append(LetGo(ref))
-        if away.has_left:
-            self._out.append(Ended(ref, LOST, ev.ForwardLost(ref)))
-        else:
+        if cancels == NOT_LEFT:
             self._out.append(Ended(ref, REFUSED, ev.ForwardRefused(ref)))
+        else:
+            self._out.append(Ended(ref, LOST, ev.ForwardLost(ref)))
 
     # --- cancels ------------------------------------------------------------------------------
 
@@ -316,25 +286,23 @@ class LinkMachine:
         """Unsent it never leaves and comes back as refused, else the neighbor is asked to cancel
         it, and its answer is what it comes to."""
         ref = event.ref
-        away = self._away.get(ref)
-        if away is None or away.cancels:
-            return
-        if away.has_left:
-            away.cancels = 1
+        cancels = self._away.get(ref)
+        if cancels == 0:
+            self._away[ref] = 1
             self._out.append(SendCancel(ref))
-        else:
+        elif cancels == NOT_LEFT:
             del self._away[ref]
             self._out.append(LetGo(ref))
             self._out.append(Ended(ref, RECALLED, ev.ForwardRefused(ref)))
 
     def _cancel_failed(self, event: CancelFailed) -> None:
-        away = self._away.get(event.ref)
-        if away is not None and away.cancels < CANCEL_ATTEMPTS_MAX:
-            self._out.append(CancelLater(event.ref, CANCEL_AGAIN_S * 2.0 ** (away.cancels - 1)))
+        cancels = self._away.get(event.ref)
+        if cancels is not None and cancels < CANCEL_ATTEMPTS_MAX:
+            self._out.append(CancelLater(event.ref, CANCEL_AGAIN_S * 2.0 ** (cancels - 1)))
 
     def _cancel_due(self, event: CancelDue) -> None:
-        if (away := self._away.get(event.ref)) is not None:
-            away.cancels += 1
+        if event.ref in self._away:
+            self._away[event.ref] += 1
             self._out.append(SendCancel(event.ref))
 
     # --- the stream of reports ----------------------------------------------------------------
@@ -351,8 +319,11 @@ class LinkMachine:
             self._attempt = 0
             self._out.append(Tell(ev.LinkDown(self.neighbor)))
         else:
-            for ref in self._away:
-                self._out.append(GiveUp(ref))
+            self._give_all_up()
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
         self._attempt += 1
+
+    def _give_all_up(self) -> None:
+        for ref in self._away:
+            self._out.append(GiveUp(ref))

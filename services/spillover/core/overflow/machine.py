@@ -39,14 +39,15 @@ from spillover.core.overflow.history import (
     REFUSED_BY,
     Note,
 )
-from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.neighbors import Neighbor, Neighbors
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
-from spillover.core.overflow.servers import Servers
+from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.policy.overflow.base import KEEP
 
 OFFERS_MAX = 16
@@ -69,7 +70,9 @@ REST_S_MAX = 60.0
 
 
 class NodeMachine(NodeFacts):
-    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order."""
+    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
+    count from 0 on. `servers` are as many as the settings say, all alike, unless others are given.
+    """
 
     def __init__(
         self,
@@ -77,11 +80,13 @@ class NodeMachine(NodeFacts):
         neighbors: Sequence[tuple[ClusterId, float]],
         random: Random,
         now_s: float,
+        servers: ServerPool | None = None,
     ) -> None:
         self.settings = settings
-        self.servers = Servers(settings.servers)
+        if servers is None:
+            servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
+        self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
-        self.queue = self.register.queue
         self.neighbors = Neighbors(
             settings.cluster,
             [cluster for cluster, _ in neighbors],
@@ -89,18 +94,12 @@ class NodeMachine(NodeFacts):
             HEARTBEAT_S,
         )
         self.decider = Decider(
-            settings.policy,
-            self.neighbors,
-            random,
-            service_s=settings.service_s,
-            records_max=settings.records_max,
+            settings.policy, self.neighbors, random, records_max=settings.records_max
         )
         self.health = Health()
         self.admission = Admission(
             settings,
-            self.queue,
             self.servers,
-            self.decider,
             health=self.health,
             neighbors=self.neighbors,
             held=self.held,
@@ -108,7 +107,7 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
-        self._out: list[Any] = []
+        self._out: list[ev.Command] = []
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
@@ -132,6 +131,8 @@ class NodeMachine(NodeFacts):
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.PolicySet: lambda event, _: self.decider.use(event.policy),
+            ev.Join: self._join,
+            ev.Leave: self._leave,
         }
 
     def next_deadline(self) -> float:
@@ -147,9 +148,9 @@ class NodeMachine(NodeFacts):
         have.
         """
         visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is VisitState.QUEUED and ref not in self._doubtful
+        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -165,7 +166,9 @@ class NodeMachine(NodeFacts):
         elif event.deadline_s <= now_s:
             self._accept(visit)
             self._end(visit, Outcome.EXPIRED, now_s)
-        elif self.servers.ready and (not self.health.degraded or self._starts_here(visit, now_s)):
+        elif self.servers.may_start(visit) and (
+            not self.health.degraded or self._starts_here(visit, now_s)
+        ):
             self._accept(visit)
             self._start_at_once(visit, now_s)
         else:
@@ -196,7 +199,7 @@ class NodeMachine(NodeFacts):
 
     def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
         """What was away is here again, without an answer."""
-        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target))
+        self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
@@ -207,7 +210,7 @@ class NodeMachine(NodeFacts):
         elif visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
         elif (
-            self.servers.ready
+            self.servers.may_start(visit)
             and not undone
             and (not self.health.degraded or self._starts_here(visit, now_s))
         ):
@@ -225,33 +228,31 @@ class NodeMachine(NodeFacts):
     def _choose(
         self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
     ) -> int:
-        settings, working, away = self.settings, self.servers.working, self.register.away
-        degraded, elsewhere_first = self.health.degraded, self.admission.elsewhere_first
-        # At a drain the visit stands in the queue: it does not wait for itself.
-        waiting = len(self.queue) - (visit.state is VisitState.QUEUED)
+        settings, away = self.settings, self.register.away
+        may_keep = may_keep and objection is None and not self.admission.elsewhere_first
+        own = self.servers.own_load(visit, may_keep)
         return self.decider.choose(
             visit,
-            waiting,
-            max(1, working),
+            own,
             now_s,
             objection=objection,
-            may_keep=may_keep and objection is None and working > 0 and not elsewhere_first,
             may_forward=visit.request.hops < settings.max_hops
             and away < settings.away_limit
-            and waiting + away < settings.queue_limit + settings.away_limit,
-            all_degraded=degraded and not self.neighbors.knowledge().any_well,
+            and own.queue_length + away < settings.queue_limit + settings.away_limit,
+            all_degraded=self.health.degraded and not self.neighbors.knowledge().any_well,
             health=self.condition,
         )
 
     def _place(self, visit: Visit, choice: int, now_s: float) -> None:
         if choice == KEEP:
-            if self.servers.ready:  # it was to go elsewhere, and nobody there takes it
+            if self.servers.may_start(visit):  # it was to go elsewhere, and nobody there takes it
                 self._start_at_once(visit, now_s)
             else:
-                self.register.enqueue(visit, now_s)
+                self.register.enter(visit, QUEUED, now_s)
+                self.servers.join(visit)
             return
-        self.register.enter(visit, VisitState.AWAY, now_s)
-        visit.target = choice
+        self.register.enter(visit, AWAY, now_s)
+        visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
 
@@ -261,11 +262,11 @@ class NodeMachine(NodeFacts):
 
     def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         """Refuse what is not offered to any neighbor, so that no choice is on record."""
-        self.decider.refused(visit, len(self.queue), self.servers, now_s, reason)
+        self.decider.refused(visit, self.servers, now_s, reason)
         self._refuse(visit, reason, now_s)
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
-        retry_after_s = self.admission.retry_after_s(now_s)
+        retry_after_s = self.servers.retry_after_s(visit, now_s)
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
 
     def _goes_back(self, visit: Visit) -> bool:
@@ -274,7 +275,7 @@ class NodeMachine(NodeFacts):
 
     def _give_back(self, visit: Visit, now_s: float) -> None:
         """A neighbor's request goes back to it undone: it decides again."""
-        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.origin))
+        self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.request.path[-1]))
         self.register.give_back(visit)
         self.health.forget(visit.ref)
         self._refuse(visit, Refusal.DEGRADED, now_s)
@@ -282,45 +283,46 @@ class NodeMachine(NodeFacts):
     # --- servers ------------------------------------------------------------------------------
 
     def _start_at_once(self, visit: Visit, now_s: float) -> None:
-        self.decider.started(visit, self.servers.busy, self.servers.total, now_s, self.health.state)
+        self.decider.started(visit, self.servers, now_s, self.health.state)
         self._start(visit, now_s)
 
     def _start(self, visit: Visit, now_s: float) -> None:
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
-        self.servers.free -= 1
-        self.register.enter(visit, VisitState.RUNNING, now_s)
+        self.servers.occupy(visit)
+        self.register.enter(visit, RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
-        servers, decider, outcome = self.servers, self.decider, event.outcome
-        visit = self._vacate(event.ref) if servers.stuck else self.register.visits[event.ref]
-        if outcome is Outcome.FAILED:
-            self._free_server(now_s, decider.service_s - event.service_s)
-        else:
-            servers.free += 1
-        if outcome is Outcome.DONE:
+        servers, ref, outcome = self.servers, event.ref, event.outcome
+        visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
+        if outcome is DONE:
+            servers.vacate(ref)
             servers.refusals = 0
+        elif outcome is FAILED:
+            self._free_server(ref, now_s, servers.service_s - event.service_s)
+        else:
+            servers.vacate(ref)
         if visit is not None:
             self._finish(visit, event, now_s)
-            if not self.health.is_calm or outcome is Outcome.FAILED:
+            if not self.health.is_calm or outcome is FAILED:
                 self._learn_from(visit, outcome, now_s)
         # What failed or was stopped says too little of how long a service takes, unless it took
         # longer than usual: then it only could have been more.
-        if outcome is Outcome.DONE or event.service_s > decider.service_s:
-            decider.served(event.service_s)
+        if outcome is DONE or event.service_s > servers.service_s:
+            servers.served(ref, event.service_s)
         self._serve_queue(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
-        visit = self._vacate(event.ref)
+        visit = self._visit_of(event.ref)
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
-        busy_s = max(self.decider.service_s, pause_s) if event.refused else 0.0
-        self._free_server(now_s, busy_s - event.service_s)
+        busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
+        self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)
         if visit is not None:
-            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, -1, event.problem))
+            self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, None, event.problem))
             is_news, visit.undone = visit.undone is None, event.problem
             self.register.leave(visit)
             self.health.forget(visit.ref)
@@ -332,19 +334,19 @@ class NodeMachine(NodeFacts):
             self._place_again(visit, now_s, undone=undone)
         self._serve_queue(now_s)
 
-    def _vacate(self, ref: int) -> Visit | None:
+    def _visit_of(self, ref: int) -> Visit | None:
         """The visit whose work is over; None if it had ended before its server was free."""
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
             return None
         return self.register.visits[ref]
 
-    def _free_server(self, now_s: float, cools_s: float) -> None:
+    def _free_server(self, ref: int, now_s: float, cools_s: float) -> None:
         """A server is free; one whose work has failed only once a success would have ended."""
         if cools_s > 0.0:
-            self.servers.cool(now_s + cools_s)
+            self.servers.cool(ref, now_s + cools_s)
         else:
-            self.servers.free += 1
+            self.servers.vacate(ref)
 
     def _rest(self, pause_s: float, now_s: float) -> None:
         """Start nothing for so long; what waits goes to neighbors that accept."""
@@ -356,7 +358,7 @@ class NodeMachine(NodeFacts):
         """Work has ended here, in one way or another."""
         if outcome in EVIDENCE:
             self.servers.refusals = 0
-            self._learn(visit, now_s, failed=outcome is Outcome.FAILED)
+            self._learn(visit, now_s, failed=outcome is FAILED)
 
     def _learn(
         self,
@@ -369,7 +371,7 @@ class NodeMachine(NodeFacts):
     ) -> None:
         """Work has ended here. It is compared with what the same clients' work does elsewhere."""
         health, is_home = self.health, visit.is_home
-        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share[visit.origin]
+        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share(visit.origin)
         changed = health.ended(
             now_s,
             failed=failed,
@@ -377,7 +379,7 @@ class NodeMachine(NodeFacts):
             is_home=is_home,
             not_run=not_run,
             rest_s=rest_s,
-            service_s=self.decider.service_s,
+            service_s=self.servers.service_s,
         )
         if changed:
             self._health_changed(now_s)
@@ -398,33 +400,40 @@ class NodeMachine(NodeFacts):
         outcome = event.outcome
         if now_s + delivery_s > visit.deadline_s:
             outcome, delivery_s = Outcome.EXPIRED, 0.0
-        answer = visit.answer(outcome, self.settings.cluster, event.problem)
-        answer.service_s = event.service_s
-        answer.network_s += delivery_s
-        if outcome is Outcome.DONE:
-            answer.result = event.result
-        else:
+        answer = Answer(
+            outcome,
+            (*visit.request.path, self.settings.cluster),
+            event.result if outcome is DONE else None,
+            event.problem,
+            visit.queued_s,
+            visit.network_s + delivery_s,
+            event.service_s,
+        )
+        if outcome is not DONE:
             answer.upstream_status = event.upstream_status
             answer.upstream_body = event.upstream_body
             answer.retry_after_s = event.retry_after_s
         self._reply(visit, answer, now_s, delivery_s)
 
     def _serve_queue(self, now_s: float) -> None:
-        while self.servers.ready and len(self.queue):
-            visit = self.queue.popleft()
-            visit.place = None
+        while (visit := self.servers.pop()) is not None:
             # An emulated service ends at its ideal instant, handed in a little late: what joined
             # the queue in between starts when it joined, not before.
             start_s = max(now_s, visit.since_s)
             visit.queued_s += start_s - visit.since_s
             self._start(visit, start_s)
 
+    def _unqueue(self, visit: Visit, now_s: float) -> None:
+        """Take a visit out of the queue without serving it."""
+        self.servers.leave(visit)
+        visit.queued_s += max(0.0, now_s - visit.since_s)
+
     # --- a forward comes back -----------------------------------------------------------------
 
     def _away(self, ref: int) -> Visit | None:
         """The visit, if it is still away: what came back may have been given up before."""
         visit = self.register.visits.get(ref)
-        return visit if visit is not None and visit.state is VisitState.AWAY else None
+        return visit if visit is not None and visit.state is AWAY else None
 
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
@@ -433,7 +442,7 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
-            failed = answer.outcome is Outcome.FAILED
+            failed = answer.outcome is FAILED
             tells = visit.is_home and (failed or self.health.elsewhere)
             if tells and answer.outcome in EVIDENCE:
                 self._learn_of_elsewhere(now_s, failed=failed)
@@ -448,7 +457,7 @@ class NodeMachine(NodeFacts):
         if (visit := self._away(event.ref)) is None:
             return
         self._come_back(visit, LOST_AT, now_s)
-        lost = f"cluster {self.neighbors.ids[visit.target]} was lost before it answered"
+        lost = f"cluster {visit.target.id} was lost before it answered"
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s, f"whether it ran is not known: {lost}")
         elif visit.request.keyed:
@@ -464,13 +473,13 @@ class NodeMachine(NodeFacts):
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
         if visit.place is not None:
-            self.register.unqueue(visit, now_s)
-        elif visit.state is VisitState.RUNNING:
+            self._unqueue(visit, now_s)
+        elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
-        elif visit.state is VisitState.AWAY:
+        elif visit.state is AWAY:
             visit.network_s += max(0.0, now_s - visit.since_s)
-            self._out.append(ev.Recall(visit.ref, visit.target))
+            self._out.append(ev.Recall(visit.ref, visit.target.handle))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
             problem = f"the deadline passed; when it was last tried here, {visit.undone}"
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
@@ -491,19 +500,37 @@ class NodeMachine(NodeFacts):
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
         if (visit := self.register.visits.get(event.ref)) is None:
             return
-        if visit.state is not VisitState.AWAY:
+        if visit.state is not AWAY:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True
-            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target))
-            self._out.append(ev.AskCancel(visit.ref, visit.target))
+            self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target.id))
+            self._out.append(ev.AskCancel(visit.ref, visit.target.handle))
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
     def _heard(self, event: ev.ReportReceived, now_s: float) -> None:
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
-        self._offer_again(event.neighbor, now_s, OFFERS_MAX)
+        if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
+            self._offer_again(neighbor, now_s, OFFERS_MAX)
+
+    def _join(self, event: ev.Join, now_s: float) -> None:
+        """It is unknown until it reports; it hears of us once it listens."""
+        if (objection := self.neighbors.objection_to(event.cluster)) is not None:
+            self._out.append(ev.JoinRefused(event.cluster, objection))
+            return
+        neighbor = self.neighbors.join(event.cluster, event.delay_s)
+        self.decider.neighbors_changed()
+        self._out.append(ev.Connect(neighbor, event.cluster))
+
+    def _leave(self, event: ev.Leave, now_s: float) -> None:
+        """Nothing is handed to it any more. What is away there comes back as its link says, and is
+        decided again without it."""
+        if self.neighbors.leave(event.neighbor):
+            self.decider.neighbors_changed()
+            self._out.append(ev.Disconnect(event.neighbor))
+            self._publish(now_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         if self.neighbors.lost(event.neighbor):
@@ -514,7 +541,7 @@ class NodeMachine(NodeFacts):
             self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
         rested = False
         if self.servers.next_s <= now_s:
-            rested = self.servers.release(now_s)
+            rested = self.servers.wake(now_s)
             self._serve_queue(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:
@@ -551,20 +578,20 @@ class NodeMachine(NodeFacts):
         self._publish(now_s)
 
     def _evacuate(self, now_s: float) -> None:
-        for visit in list(self.queue):
+        for visit in list(self.servers):
             self._offer(visit, now_s)
 
-    def _offer_again(self, neighbor: int, now_s: float, count: int) -> None:
+    def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
-        if not (leaving and len(self.queue) and self.neighbors.accepting[neighbor]):
+        if not (leaving and self.servers.waiting and neighbor.accepting):
             return
-        asked = self.neighbors.ids[neighbor]
-        new_there = (v for v in islice(self.queue, LOOKS_MAX) if asked not in v.request.path)
+        asked = neighbor.id
+        new_there = (v for v in islice(self.servers, LOOKS_MAX) if asked not in v.request.path)
         for visit in list(islice(new_there, count)):
-            visit.tried = tuple(y for y in visit.tried if y != neighbor)
+            visit.tried = tuple(handle for handle in visit.tried if handle != neighbor.handle)
             self._offer(visit, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
@@ -574,8 +601,8 @@ class NodeMachine(NodeFacts):
             elsewhere_first = self.admission.elsewhere_first
             objection = Refusal.DEGRADED if elsewhere_first else Refusal.DRAINING
         if (choice := self._choose(visit, now_s, objection)) != KEEP:
-            self.register.unqueue(visit, now_s)
+            self._unqueue(visit, now_s)
             self._place(visit, choice, now_s)
         elif objection in NOT_HERE and self._goes_back(visit):
-            self.register.unqueue(visit, now_s)
+            self._unqueue(visit, now_s)
             self._give_back(visit, now_s)

@@ -1,5 +1,9 @@
 """What one cluster knows of its neighbors: the newest report of each, its age, whether it lives.
 
+Neighbors come and go. Each has a *handle*, a number that the table issues when it joins and never
+again: whatever still refers to one that has left refers to nobody, also if the same cluster joins
+anew. There are at most NEIGHBORS_MAX at once.
+
 A neighbor is *unknown* until it has reported, after its link has gone down, and after it has been
 silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
 left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
@@ -9,18 +13,22 @@ A *degraded* neighbor is given nothing either; where it accepts all the same, it
 each of its reports.
 
 Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
-has changed, so that a decision copies nothing and all records in between share one object.
+has changed, so that a decision copies nothing and all records in between share one object. In it
+neighbors stand close together, in the order in which they joined: by *position*, not by handle.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
+
+NEIGHBORS_MAX = 1024
+"""At once. Each decision looks at all of them, and each report names those that are heard."""
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
@@ -35,8 +43,10 @@ BEATS_MISSED_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """All that was known of the neighbors at one instant, by index. Never changes once made."""
+    """All that was known of the neighbors at one instant, by position. Never changes once made."""
 
+    ids: tuple[ClusterId, ...]
+    handles: tuple[int, ...]
     loads: NeighborLoads
     """What policies are given."""
     accept: tuple[float, ...]
@@ -55,7 +65,9 @@ class Knowledge:
 class NeighborView:
     """One row of /state: what is believed of a neighbor, and how old that is."""
 
+    handle: int
     id: ClusterId
+    delay_s: float
     accept_probability: float
     neighborhood_accept_probability: float
     queue_length: int
@@ -64,8 +76,69 @@ class NeighborView:
     degraded: bool = False
 
 
+class Neighbor:
+    """One neighbor, and what is believed of it."""
+
+    __slots__ = (
+        "accept",
+        "accepting",
+        "degraded",
+        "delay_s",
+        "failed_share",
+        "handle",
+        "heard_s",
+        "id",
+        "invited",
+        "known",
+        "queue_length",
+        "reject_near",
+        "report",
+        "reported_s",
+        "silence_s",
+    )
+
+    def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
+        self.handle = handle
+        self.id = cluster
+        self.delay_s = delay_s
+        """One way, of its link."""
+        self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
+        """How long it may say nothing."""
+        self.report: LoadReport | None = None
+        """The newest; None after its link has gone down."""
+        self.reported_s = -math.inf
+        self.heard_s = -math.inf
+        self.known = False
+        self.accepting = False
+        """known, hears us, and neither draining nor full: what is eligible for a forward."""
+        self.accept = 0.0
+        self.reject_near = 1.0
+        self.queue_length = 0
+        self.degraded = False
+        self.failed_share = 0.0
+        """Of the work that ended there lately, as last reported."""
+        self.invited = False
+        """degraded, and takes one probe."""
+
+    def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
+        """One that does not hear us accepts nothing from us, whatever it says of itself."""
+        self.known = True
+        self.accepting = report.accepting and hears_us
+        self.accept = report.accept_probability if hears_us else 0.0
+        near = report.neighborhood_accept_probability if hears_us else 0.0
+        self.reject_near = 1.0 - near
+        self.degraded = report.degraded
+        self.failed_share = report.failed_share
+        self.invited = report.degraded and self.accepting
+
+    def forget(self) -> None:
+        """It is unknown now."""
+        self.known = self.accepting = self.degraded = self.invited = False
+        self.failed_share = 0.0
+
+
 class Neighbors:
-    """The table of neighbors, by index in the order given.
+    """The table of neighbors: at first these, in the order given, with handles from 0 on.
 
     `own` is the cluster itself, `delays_s` are the one-way delays of the links and `beat_s` the
     period of signs of life.
@@ -74,169 +147,217 @@ class Neighbors:
     def __init__(
         self, own: ClusterId, ids: Sequence[ClusterId], delays_s: Sequence[float], beat_s: float
     ) -> None:
-        count = len(ids)
         self._own = own
-        self.ids = tuple(ids)
-        self.delays_s = list(delays_s)
-        self.index = {cluster: y for y, cluster in enumerate(ids)}
-        self.known = [False] * count
-        self.accepting = [False] * count
-        """known, hears us, and neither draining nor full: what is eligible for a forward."""
-        self.accept = [0.0] * count
-        self.reject_near = [1.0] * count
-        self.queue_length = [0] * count
-        self.reported_s = [-math.inf] * count
-        self.degraded = [False] * count
-        self.failed_share = [0.0] * count
-        """Of the work that ended there lately, as last reported."""
-        self._invited = [False] * count
-        """degraded, and takes one probe."""
+        self._beat_s = beat_s
+        self._issued = 0
+        self.by_handle: dict[int, Neighbor] = {}
+        """In the order in which they joined."""
+        self.index: dict[ClusterId, int] = {}
+        """Handles by id."""
+        self.ids: tuple[ClusterId, ...] = ()
+        """By position."""
         self._knowledge: Knowledge | None = None
-        self._heard_s = [-math.inf] * count
-        self._report: list[LoadReport | None] = [None] * count
-        self._silence_s = [
-            max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay)
-            for delay in delays_s
-        ]
         self.next_silence_s = math.inf
         """When to call `expire` next."""
+        for cluster, delay_s in zip(ids, delays_s, strict=True):
+            self.join(cluster, delay_s)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.by_handle)
+
+    def __iter__(self) -> Iterator[Neighbor]:
+        """All of them, in the order in which they joined."""
+        return iter(self.by_handle.values())
+
+    @property
+    def known(self) -> list[bool]:
+        """Returns who is known, by position."""
+        return [neighbor.known for neighbor in self]
+
+    @property
+    def accepting(self) -> list[bool]:
+        """Returns who is eligible for a forward, by position."""
+        return [neighbor.accepting for neighbor in self]
+
+    # --- who there is -------------------------------------------------------------------------
+
+    def objection_to(self, cluster: ClusterId) -> str | None:
+        """Returns why a cluster cannot join, in words; None if it can."""
+        if cluster == self._own:
+            return f"cluster {cluster} is no neighbor of its own"
+        if cluster in self.index:
+            return f"cluster {cluster} is a neighbor already"
+        if len(self.by_handle) >= NEIGHBORS_MAX:
+            return f"there are {NEIGHBORS_MAX} neighbors already, as many as there can be"
+        return None
+
+    def join(self, cluster: ClusterId, delay_s: float) -> int:
+        """A cluster without `objection_to` it is a neighbor from now on: its handle."""
+        handle = self._issued
+        self._issued += 1
+        self.by_handle[handle] = Neighbor(handle, cluster, delay_s, self._beat_s)
+        self._renumber()
+        return handle
+
+    def leave(self, handle: int) -> bool:
+        """A neighbor is none any more; False if it was none. Its row stays with those who hold it,
+        and says that it is unknown."""
+        neighbor = self.by_handle.pop(handle, None)
+        if neighbor is None:
+            return False
+        neighbor.forget()
+        self._renumber()
+        return True
+
+    def _renumber(self) -> None:
+        self.index = {neighbor.id: neighbor.handle for neighbor in self}
+        self.ids = tuple(self.index)
+        self._knowledge = None
+
+    # --- what is known of them ----------------------------------------------------------------
 
     def knowledge(self) -> Knowledge:
         """Returns what is known now: the same object until something changes."""
         if self._knowledge is None:
-            well = [a and not d for a, d in zip(self.accepting, self.degraded, strict=True)]
+            rows = self.by_handle.values()
+            accepting = tuple([row.accepting for row in rows])
+            degraded = tuple([row.degraded for row in rows])
+            well = [a and not d for a, d in zip(accepting, degraded, strict=True)]
             self._knowledge = Knowledge(
+                self.ids,
+                tuple(self.by_handle),
                 NeighborLoads(
-                    tuple(self.reject_near), tuple(self.queue_length), tuple(self.delays_s)
+                    tuple([row.reject_near for row in rows]),
+                    tuple([row.queue_length for row in rows]),
+                    tuple([row.delay_s for row in rows]),
                 ),
-                tuple(self.accept),
-                tuple(self.reported_s),
-                tuple(self.known),
-                tuple(self.accepting),
-                tuple(self.degraded),
-                tuple([w or i for w, i in zip(well, self._invited, strict=True)]),
+                tuple([row.accept for row in rows]),
+                tuple([row.reported_s for row in rows]),
+                tuple([row.known for row in rows]),
+                accepting,
+                degraded,
+                tuple([w or row.invited for w, row in zip(well, rows, strict=True)]),
                 any(well),
             )
         return self._knowledge
 
-    def heard(self, y: int, report: LoadReport | None, now_s: float) -> bool:
-        """Takes a sign of life from neighbor y, with a report or (None) without one, and returns
-        whether it has become known by it.
+    def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
+        """Take a sign of life from a neighbor, with a report or (None) without one. Returns whether
+        it has become known by it; what comes of one that has left is nothing.
 
         A report of the same epoch that is not newer than the one held is a sign of life, no more.
-        One of an earlier epoch is not even that while y lives: it tells of another life. After a
-        silence any other epoch is taken, since a sender whose wall clock went back while it was
-        down must not stay unheard for good.
+        One of an earlier epoch is not even that while the neighbor lives: it tells of another life.
+        After a silence any other epoch is taken, since a sender whose wall clock went back while it
+        was down must not stay unheard for good.
         """
-        held, was_known = self._report[y], self.known[y]
+        if (neighbor := self.by_handle.get(handle)) is None:
+            return False
+        held, was_known = neighbor.report, neighbor.known
         if report is not None and held is not None:
             if report.epoch < held.epoch and was_known:
                 return False
             if report.epoch == held.epoch and report.sequence <= held.sequence:
                 report = None
-        self._heard_s[y] = now_s
-        self.next_silence_s = min(self.next_silence_s, now_s + self._silence_s[y])
+        neighbor.heard_s = now_s
+        self.next_silence_s = min(self.next_silence_s, now_s + neighbor.silence_s)
         if report is not None:
-            self._adopt(y, report, now_s)
+            neighbor.report = report
+            neighbor.reported_s = now_s
+            neighbor.queue_length = report.queue_length
+            self._believe(neighbor, report)
         elif held is not None and not was_known:
-            self._believe(y, held)
-        return self.known[y] and not was_known
+            self._believe(neighbor, held)
+        return neighbor.known and not was_known
 
-    def probe(self, y: int) -> None:
-        """One request is on its way to y: the next one waits for another report."""
-        if self._invited[y]:
-            self._invited[y] = False
+    def probe(self, handle: int) -> None:
+        """One request is on its way there: the next one waits for another report."""
+        neighbor = self.by_handle[handle]
+        if neighbor.invited:
+            neighbor.invited = False
             self._knowledge = None
 
-    def lost(self, y: int) -> bool:
-        """Takes note that the link to y is down, and returns whether y was known: it is unknown
-        until it reports again.
+    def lost(self, handle: int) -> bool:
+        """The link is down: the neighbor is unknown until it reports again. Returns whether it was
+        known.
 
         What it said before is void, since it may come back as another life of the same cluster.
         """
-        was_known = self.known[y]
-        self._forget(y)
-        self._report[y] = None
+        if (neighbor := self.by_handle.get(handle)) is None:
+            return False
+        was_known = neighbor.known
+        self._forget(neighbor)
+        neighbor.report = None
         return was_known
 
     def expire(self, now_s: float) -> list[int]:
-        """Make the neighbors unknown that were silent for too long; their indices.
+        """Make the neighbors unknown that were silent for too long; their handles.
 
         Their last report is believed again at the next sign of life: it was a pause, or the way.
         """
         silent = []
         self.next_silence_s = math.inf
-        for y in range(len(self.ids)):
-            if not self.known[y]:
+        for neighbor in self:
+            if not neighbor.known:
                 continue
-            until_s = self._heard_s[y] + self._silence_s[y]
+            until_s = neighbor.heard_s + neighbor.silence_s
             if until_s <= now_s:
-                self._forget(y)
-                silent.append(y)
+                self._forget(neighbor)
+                silent.append(neighbor.handle)
             else:
                 self.next_silence_s = min(self.next_silence_s, until_s)
         return silent
 
     def excuse(self, late_s: float) -> None:
         """Do not count this time as silence: nobody here was listening."""
-        for y in range(len(self.ids)):
-            self._heard_s[y] += late_s
+        for neighbor in self:
+            neighbor.heard_s += late_s
         self.next_silence_s += late_s
+
+    def failed_share(self, handle: int) -> float:
+        """Returns how much of the work that ended there lately has failed, as far as is known."""
+        neighbor = self.by_handle.get(handle)
+        return 0.0 if neighbor is None else neighbor.failed_share
 
     def accept_probability_with(self, own: float) -> float:
         """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""
-        return 1.0 - neighborhood_reject_probability(own, self.accept, self.known)
+        accept = [neighbor.accept for neighbor in self]
+        return 1.0 - neighborhood_reject_probability(own, accept, self.known)
 
     def heard_now(self) -> tuple[ClusterId, ...]:
         """Returns the neighbors that are known, for the reports: `LoadReport.hears`."""
         if all(self.known):
             return self.ids
-        return tuple([y for y, known in zip(self.ids, self.known, strict=True) if known])
+        return tuple([neighbor.id for neighbor in self if neighbor.known])
 
     def view(self, now_s: float) -> list[NeighborView]:
         return [
             NeighborView(
-                id=cluster,
-                accept_probability=self.accept[y],
-                neighborhood_accept_probability=1.0 - self.reject_near[y],
-                queue_length=self.queue_length[y],
-                age_s=now_s - self.reported_s[y] if self.reported_s[y] > -math.inf else None,
-                alive=self.known[y],
-                degraded=self.degraded[y],
+                handle=neighbor.handle,
+                id=neighbor.id,
+                delay_s=neighbor.delay_s,
+                accept_probability=neighbor.accept,
+                neighborhood_accept_probability=1.0 - neighbor.reject_near,
+                queue_length=neighbor.queue_length,
+                age_s=now_s - neighbor.reported_s if neighbor.reported_s > -math.inf else None,
+                alive=neighbor.known,
+                degraded=neighbor.degraded,
             )
-            for y, cluster in enumerate(self.ids)
+            for neighbor in self
         ]
 
     def check(self) -> None:
-        for y in range(len(self.ids)):
-            assert self.known[y] or not self.accepting[y], f"{self.ids[y]} unknown yet eligible"
-            assert not self.known[y] or self._report[y] is not None, f"{self.ids[y]} never spoke"
-            assert not self._invited[y] or self.degraded[y], f"{self.ids[y]} needs no probe"
-            assert not self.known[y] or self.next_silence_s < math.inf, "nobody watches for silence"
+        assert len(self.index) == len(self.ids) == len(self.by_handle) <= NEIGHBORS_MAX
+        for handle, row in self.by_handle.items():
+            assert row.handle == handle == self.index[row.id] < self._issued, row.id
+            assert row.known or not row.accepting, f"{row.id} unknown yet eligible"
+            assert not row.known or row.report is not None, f"{row.id} never spoke"
+            assert not row.invited or row.degraded, f"{row.id} needs no probe"
+            assert not row.known or self.next_silence_s < math.inf, "nobody watches for silence"
 
-    def _adopt(self, y: int, report: LoadReport, now_s: float) -> None:
-        self._report[y] = report
-        self.reported_s[y] = now_s
-        self.queue_length[y] = report.queue_length
-        self._believe(y, report)
-
-    def _believe(self, y: int, report: LoadReport) -> None:
-        """One that does not hear us accepts nothing from us, whatever it says of itself."""
-        hears_us = self._own in report.hears
-        self.known[y] = True
-        self.accepting[y] = report.accepting and hears_us
-        self.accept[y] = report.accept_probability if hears_us else 0.0
-        near = report.neighborhood_accept_probability if hears_us else 0.0
-        self.reject_near[y] = 1.0 - near
-        self.degraded[y] = report.degraded
-        self.failed_share[y] = report.failed_share
-        self._invited[y] = report.degraded and self.accepting[y]
+    def _believe(self, neighbor: Neighbor, report: LoadReport) -> None:
+        neighbor.believe(report, self._own in report.hears)
         self._knowledge = None
 
-    def _forget(self, y: int) -> None:
-        self.known[y] = self.accepting[y] = self.degraded[y] = self._invited[y] = False
-        self.failed_share[y] = 0.0
+    def _forget(self, neighbor: Neighbor) -> None:
+        neighbor.forget()
         self._knowledge = None

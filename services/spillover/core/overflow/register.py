@@ -6,23 +6,21 @@ happens in between goes through here, so that the ledger cannot drift from what 
 
 from __future__ import annotations
 
-from spillover.core.fifo import Fifo
 from spillover.core.overflow.deadlines import Deadlines
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
 from spillover.core.overflow.ledger import Ledger
-from spillover.core.overflow.visit import Visit, VisitState
+from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
 
 
 class Register:
-    """Visits by ref and the queue of those that wait, with the ledger, the deadlines, and how many
-    are away and how many bytes all of them hold."""
+    """Visits by ref, with the ledger, the deadlines, and how many are away and how many bytes all
+    of them hold."""
 
-    __slots__ = ("away", "deadlines", "held", "ledger", "queue", "visits")
+    __slots__ = ("away", "deadlines", "held", "ledger", "visits")
 
     def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.ledger = Ledger(epoch)
-        self.queue: Fifo[Visit] = Fifo()
         self.visits: dict[int, Visit] = {}
         self.deadlines = Deadlines(self.visits)
         self.away = 0
@@ -37,45 +35,35 @@ class Register:
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
         """Change the state, and the ledger with it."""
-        self.leave(visit)
+        if visit.state is not ARRIVED:
+            self.leave(visit)
         visit.state = state
         visit.since_s = now_s
-        if state is VisitState.AWAY:
+        if state is AWAY:
             self.away += 1
         self.ledger.enter(state, visit.is_home)
-
-    def enqueue(self, visit: Visit, now_s: float) -> None:
-        self.enter(visit, VisitState.QUEUED, now_s)
-        visit.place = self.queue.append(visit)
-
-    def unqueue(self, visit: Visit, now_s: float) -> None:
-        """Take a visit out of the queue without serving it."""
-        assert visit.place is not None
-        self.queue.discard(visit.place)
-        visit.place = None
-        visit.queued_s += max(0.0, now_s - visit.since_s)
 
     def come_back(self, visit: Visit, now_s: float) -> None:
         """What was away is here again, and its neighbor is not asked again."""
         visit.network_s += max(0.0, now_s - visit.since_s)
-        visit.tried = (*visit.tried, visit.target)
+        visit.tried = (*visit.tried, visit.target.handle)
         self.leave(visit)
 
     def leave(self, visit: Visit) -> None:
         """It is nowhere for as long as an event is handled."""
-        if visit.state is VisitState.ARRIVED:
+        if visit.state is ARRIVED:
             return
-        if visit.state is VisitState.AWAY:
+        if visit.state is AWAY:
             self.away -= 1
         self.ledger.leave(visit.state, visit.is_home)
-        visit.state = VisitState.ARRIVED
+        visit.state = ARRIVED
 
     def give_back(self, visit: Visit) -> None:
-        """A neighbor's request is its own again."""
+        """It is its sender's again."""
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
-        self.ledger.give_back()
+        self.ledger.give_back(visit.is_home)
 
     def end(self, visit: Visit, outcome: Outcome) -> None:
         self.leave(visit)

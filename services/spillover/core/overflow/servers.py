@@ -1,9 +1,19 @@
-"""The m servers of a cluster as the machine counts them. What they run is the shell's business."""
+"""The pool of m servers that are alike, and the FIFO of the visits that wait for them.
+
+What its servers run is the shell's business, who may join the FIFO `admission`'s.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
+
+from spillover.core.fifo import Fifo
+from spillover.core.overflow.visit import Visit
+from spillover.policy.overflow import admission
+from spillover.policy.overflow.base import OwnLoad
+from spillover.policy.overflow.estimate import learned
 
 REFUSED_PAUSE_S = 0.01
 """An attempt that was refused, the work surely not done, counts as at least so long. It doubles
@@ -13,46 +23,53 @@ else to go would be tried as often as services that take no time can end."""
 REFUSED_PAUSE_S_MAX = 0.5
 
 
-class Servers:
-    """How many are free, and which are *stuck*: occupied by work whose request has ended.
+class FifoServers:
+    """The pool (`pool.ServerPool`) in which any server fits any visit, first come, first served.
 
-    A server whose work has failed *cools*: it counts as busy for as long as a success takes. What
-    fails at once would otherwise look idle, and draw work from everywhere.
+    A server whose work has failed *cools* for as long as a success takes: what fails at once would
+    otherwise look idle, and draw work from everywhere.
 
-    `down` means that none can start anything for now, free or not. `resting` means so until a
-    given instant: what runs the work has asked to be left alone until then.
+    `service_s` is the running mean of the service times, from the first guess given; `delivery_s`
+    is how long an answer takes to its client afterwards.
     """
 
     __slots__ = (
         "_cooling_s",
+        "_delivery_s",
+        "_fifo",
+        "_served",
+        "_service_variance_s2",
+        "busy",
         "down",
-        "free",
         "next_s",
         "refusals",
         "rest_until_s",
         "resting",
+        "service_s",
         "stuck",
         "total",
+        "waiting",
     )
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
         self.total = total
-        self.free = total
+        self.busy = 0
+        self.waiting = 0
+        """How many are in the FIFO: by themselves, since every request asks."""
+        self.service_s = service_s
+        self._service_variance_s2 = 0.0
+        self._served = 0
+        self._delivery_s = delivery_s
+        self._fifo: Fifo[Visit] = Fifo()
         self.stuck: set[int] = set()
         self.down = False
         self.resting = False
         self.rest_until_s = math.inf
         """When the rest ends; infinity without one."""
         self.refusals = 0
-        """Attempts in a row that were refused."""
         self.next_s = math.inf
-        """When to call `release` next."""
         self._cooling_s: list[float] = []
         """A heap of instants, one for each that cools."""
-
-    @property
-    def busy(self) -> int:
-        return self.total - self.free
 
     @property
     def working(self) -> int:
@@ -61,53 +78,121 @@ class Servers:
 
     @property
     def ready(self) -> bool:
-        """Returns whether a request can start now."""
-        return self.free > 0 and not self.down and not self.resting
+        """Returns whether a visit can start now."""
+        return self.busy < self.total and not self.down and not self.resting
 
     @property
     def cooling(self) -> int:
         """Returns how many have failed and count as busy for a while."""
         return len(self._cooling_s)
 
-    def rest_s(self, now_s: float) -> float:
-        """Until the rest ends; 0 without one."""
-        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
+    @property
+    def service_spread_s(self) -> float:
+        """Returns the running standard deviation of the service times."""
+        return math.sqrt(self._service_variance_s2)
 
-    def cool(self, until_s: float) -> None:
-        """A server has ended its work and counts as busy until then."""
+    # --- servers ------------------------------------------------------------------------------
+
+    def may_start(self, _: Visit) -> bool:
+        return self.busy < self.total and not self.down and not self.resting
+
+    def occupy(self, _: Visit) -> None:
+        self.busy += 1
+
+    def vacate(self, _: int) -> None:
+        self.busy -= 1
+
+    def cool(self, _: int, until_s: float) -> None:
         heapq.heappush(self._cooling_s, until_s)
         self._find_next()
 
+    def served(self, _: int, service_s: float) -> None:
+        """Move the running mean and variance."""
+        self._served += 1
+        self.service_s, self._service_variance_s2 = learned(
+            self.service_s, self._service_variance_s2, self._served, service_s
+        )
+
     def refused_pause_s(self) -> float:
-        """One more attempt was refused: how long it counts as at least."""
         rounds = self.refusals // self.total
         self.refusals += 1
         return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
 
     def rest(self, until_s: float) -> bool:
-        """Start nothing until then, or until a later instant given before. Whether that is new."""
         was_resting, self.resting = self.resting, True
         self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
         self._find_next()
         return not was_resting
 
+    def rest_s(self, now_s: float) -> float:
+        """Returns how long the rest lasts; 0 without one."""
+        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
+
     def end_rest(self) -> None:
-        """Something can start again."""
         self.resting = False
         self.rest_until_s = math.inf
         self._find_next()
 
-    def _find_next(self) -> None:
-        cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
-        self.next_s = min(cooled_s, self.rest_until_s)
-
-    def release(self, now_s: float) -> bool:
+    def wake(self, now_s: float) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""
         while self._cooling_s and self._cooling_s[0] <= now_s:
             heapq.heappop(self._cooling_s)
-            self.free += 1
+            self.busy -= 1
         self._find_next()
         if self.rest_until_s > now_s:
             return False
         self.end_rest()
         return True
+
+    def _find_next(self) -> None:
+        cooled_s = self._cooling_s[0] if self._cooling_s else math.inf
+        self.next_s = min(cooled_s, self.rest_until_s)
+
+    # --- the FIFO -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Visit]:
+        return iter(self._fifo)
+
+    def join(self, visit: Visit) -> None:
+        visit.place = self._fifo.append(visit)
+        self.waiting += 1
+
+    def leave(self, visit: Visit) -> None:
+        self._fifo.discard(visit.place)
+        visit.place = None
+        self.waiting -= 1
+
+    def pop(self) -> Visit | None:
+        """Take out the one that has waited longest, if a server is free."""
+        if not self.waiting or self.busy >= self.total or self.down or self.resting:
+            return None
+        self.waiting -= 1
+        visit = self._fifo.popleft()
+        visit.place = None
+        return visit
+
+    # --- estimates ----------------------------------------------------------------------------
+
+    def own_load(self, visit: Visit, may_keep: bool) -> OwnLoad:  # noqa: FBT001 - as `ServerPool`
+        working = self.total - len(self.stuck)
+        # At a drain the visit stands in the queue: it does not wait for itself.
+        waiting = self.waiting - (visit.place is not None)
+        return OwnLoad(waiting, max(1, working), may_keep and working > 0, self.service_s)
+
+    def stay_s(self, _: Visit, now_s: float) -> float:
+        waiting = self.waiting
+        if not admission.tells_wait(waiting, self.total):
+            return 0.0
+        working, spread_s = max(1, self.working), self.service_spread_s
+        stay_s = admission.stay_s(waiting, working, self.service_s, spread_s, self._delivery_s)
+        return stay_s + self.rest_s(now_s)
+
+    def retry_after_s(self, _: Visit, now_s: float) -> float:
+        """Returns when about as many will have been served as wait now, and one more."""
+        served_s = (self.waiting + 1) * self.service_s / max(1, self.working)
+        return self.rest_s(now_s) + served_s
+
+    def check(self) -> None:
+        assert 0 <= self.busy <= self.total, "more requests run than there are servers"
+        assert len(self._fifo) == self.waiting, (len(self._fifo), self.waiting)
+        assert not (self.ready and self.waiting), "a request waits although a server is free"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
-from spillover.core.fifo import Place
 from spillover.core.overflow.events import HOME
+from spillover.core.overflow.neighbors import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 
@@ -22,6 +23,11 @@ class VisitState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     AWAY = "away"
+
+
+ARRIVED, QUEUED = VisitState.ARRIVED, VisitState.QUEUED
+RUNNING, AWAY = VisitState.RUNNING, VisitState.AWAY
+"""Bound once, as in `model.request`."""
 
 
 class Visit:
@@ -44,6 +50,9 @@ class Visit:
         "undone",
     )
 
+    target: Neighbor
+    """The neighbor it is away to, or was last; not set before."""
+
     def __init__(
         self, ref: int, request: Request, origin: int, deadline_s: float, now_s: float
     ) -> None:
@@ -52,16 +61,15 @@ class Visit:
         self.origin = origin
         self.is_home = origin == HOME
         self.deadline_s = deadline_s
-        self.state = VisitState.ARRIVED
+        self.state = ARRIVED
         self.since_s = now_s
         """When the present state began."""
         self.queued_s = 0.0
         self.network_s = 0.0
-        self.place: Place[Visit] | None = None
-        self.target = -1
-        """The neighbor it is away to."""
+        self.place: Any = None
+        """Where it waits, by the pool that it waits for; None while it does not."""
         self.tried: tuple[int, ...] = ()
-        """Neighbors that refused or lost it: not asked again during this visit."""
+        """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
         self.cancelling = False
@@ -70,7 +78,7 @@ class Visit:
     @property
     def is_new(self) -> bool:
         """Not accepted yet, so that it may still be refused."""
-        return self.state is VisitState.ARRIVED and not self.tried
+        return self.state is ARRIVED and not self.tried
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
         """Returns an answer given here, with what the visit has cost so far."""
@@ -86,5 +94,5 @@ def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:
         if visit.is_home:
             home[visit.state] += 1
         else:
-            foreign["handed_on" if visit.state is VisitState.AWAY else visit.state] += 1
+            foreign["handed_on" if visit.state is AWAY else visit.state] += 1
     return home, foreign

@@ -1,4 +1,4 @@
-"""How a node is woken at an instant of the monotonic clock.
+"""How a shell is woken at an instant of its clock.
 
 The loop's own timers have a grain of a millisecond and may fire early, which costs a request up to
 a millisecond more. Linux wakes to within some ten microseconds through a timerfd, and setting one
@@ -15,12 +15,15 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from spillover.live.process.logs import Message
 
 GRAIN_S = 0.001
 """The finest delay that is asked of the loop: asked for less, it would spin."""
+
+Clock: TypeAlias = Callable[[], float]
+"""Seconds, never set."""
 
 _CLOCK_MONOTONIC = 1
 _TFD_TIMER_ABSTIME = 1
@@ -30,8 +33,12 @@ _log = logging.getLogger(__name__)
 class Alarm(Protocol):
     """Wakes once for each time it is set; setting it again moves it."""
 
+    @property
+    def clock(self) -> Clock:
+        """Returns the clock that it goes by."""
+
     def set(self, due_s: float) -> None:
-        """Wake at `due_s` of `time.monotonic()`, or soon after."""
+        """Wake at `due_s` of the clock, or soon after."""
 
     def close(self) -> None:
         """Never wake again."""
@@ -40,14 +47,20 @@ class Alarm(Protocol):
 class LoopAlarm:
     """By the loop's own timers. May wake early, by less than their grain."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wake: Callable[[], None],
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.clock = clock
         self._loop = loop
         self._wake = wake
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, due_s: float) -> None:
         self.close()
-        delay_s = max(GRAIN_S, due_s - time.monotonic())
+        delay_s = max(GRAIN_S, due_s - self.clock())
         self._handle = self._loop.call_later(delay_s, self._wake)
 
     def close(self) -> None:
@@ -68,6 +81,7 @@ class TimerFdAlarm:
     """By a timerfd of Linux that the loop watches. Raises OSError where there is none."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        self.clock = time.monotonic
         self._loop = loop
         self._wake = wake
         libc = ctypes.CDLL(None, use_errno=True)

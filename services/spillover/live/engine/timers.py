@@ -1,6 +1,6 @@
 """One heap of deadlines and one alarm for a whole node.
 
-An alarm may wake early; what is due is therefore decided by the monotonic clock alone. Callbacks
+An alarm may wake early; what is due is therefore decided by its clock alone. Callbacks
 get the instant they were meant for, not the one they ran at, so that small delays do not add up in
 chains of emulated work.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import time
 from collections.abc import Callable
 
 from spillover.live.engine.alarms import Alarm, LoopAlarm
@@ -37,7 +36,7 @@ class Timer:
 
 
 class Timers:
-    """Calls back at times of `time.monotonic`. Those due at the same instant ring as made.
+    """Calls back at times of its alarm's clock. Those due at the same instant ring as made.
 
     A callback that raises is the loop's exception handler's business; the others ring all the
     same.
@@ -50,6 +49,7 @@ class Timers:
     ) -> None:
         self._loop = loop
         self._alarm = make_alarm(loop, self._wake)
+        self.clock = self._alarm.clock
         self._heap: list[tuple[float, int, Timer]] = []
         self._made = 0
         self._cancelled = 0
@@ -113,7 +113,7 @@ class Timers:
         self._alarm.set(due_s)
 
     def _wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = self.clock()
         if self._armed_s <= now_s:
             self._lag_s = max(self._lag_s, now_s - self._armed_s)
         self._armed_s = -math.inf  # what is set while others ring is armed below

@@ -13,7 +13,7 @@ import msgspec
 from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
 from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
 from spillover.live.process.logs import Message, OncePerPeriod, about
-from spillover.model.request import Outcome
+from spillover.model.request import DONE, Outcome
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -26,7 +26,7 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
     service_s = service_time_s(command)
     if ended.problem is None:
         result = msgspec.Raw(ended.result)
-        return ServiceEnded(command.ref, Outcome.DONE, service_s, result)
+        return ServiceEnded(command.ref, DONE, service_s, result)
     _tell(command, ended)
     problem = ended.problem[:PROBLEM_LENGTH_MAX]
     if ended.not_run:

@@ -14,7 +14,7 @@ from spillover.core.overflow.events import ServiceEnded, Start
 from spillover.live.engine.timers import Timer, Timers
 from spillover.live.handlers.base import OnEnd
 from spillover.live.handlers.service_payload import ServiceTimes
-from spillover.model.request import Outcome
+from spillover.model.request import DONE, Outcome
 
 NO_TIME = msgspec.Raw(b'{"service_ms":0.0}')
 
@@ -33,13 +33,13 @@ class SleepWorkers:
         ref = command.ref
         service_s = self._times.read_s(command.request.work)
         if service_s == 0.0:  # no timer, which would take a millisecond
-            self._on_end(ServiceEnded(ref, Outcome.DONE, 0.0, NO_TIME), command.at_s)
+            self._on_end(ServiceEnded(ref, DONE, 0.0, NO_TIME), command.at_s)
             return
 
         def ended(due_s: float) -> None:
             del self._sleeping[ref]
             result = msgspec.Raw(b'{"service_ms":%s}' % _format(service_s * 1e3))
-            self._on_end(ServiceEnded(ref, Outcome.DONE, service_s, result), due_s)
+            self._on_end(ServiceEnded(ref, DONE, service_s, result), due_s)
 
         self._sleeping[ref] = self._timers.at(command.at_s + service_s, ended)
 

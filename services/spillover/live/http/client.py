@@ -21,8 +21,9 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
+from spillover.live.http.lines import LineSplitter
 from spillover.live.process.own_lag import PatientTimeout
-from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.errors import NotDelivered
 
 __all__ = ["HttpClient", "Response"]
 
@@ -67,6 +68,7 @@ class HttpClient:
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
+    `headers` go with each request.
 
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
@@ -76,6 +78,7 @@ class HttpClient:
         self,
         base_url: str,
         *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
         connections_max: int = 20_000,
         idle_s_max: float = 30.0,
         connect_timeout_s: float = 1.0,
@@ -85,7 +88,7 @@ class HttpClient:
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
     ) -> None:
-        self._server = Server(base_url)
+        self._server = Server(base_url, headers)
         self._connections_max = connections_max
         self._idle_s_max = idle_s_max
         self._connect_timeout_s = connect_timeout_s
@@ -199,7 +202,7 @@ class HttpClient:
         nothing arrives for `silence_s`. What `on_line` raises ends the stream and comes out here.
         """
         head = self._server.head("GET", path, headers, 0)
-        lines = _LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
+        lines = LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
         answer = _Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
@@ -363,33 +366,6 @@ async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: f
         rest_s = exchange.heard_s + silence_s - time.monotonic()
         if rest_s <= 0:
             exchange.break_off(f"nothing arrived for {silence_s:g} s")
-
-
-class _LineSplitter:
-    """Cuts pieces of a stream into lines."""
-
-    def __init__(self, name: str, on_line: Callable[[bytes], None], limit_bytes: int) -> None:
-        self._name = name
-        self._on_line = on_line
-        self._limit_bytes = limit_bytes
-        self._rest = bytearray()
-
-    def feed(self, piece: bytes | bytearray) -> None:
-        self._rest += piece
-        if b"\n" in piece:
-            *lines, self._rest = self._rest.split(b"\n")
-            for line in lines:
-                self._check(line)
-                self._on_line(bytes(line))
-        self._check(self._rest)
-
-    def end(self) -> None:
-        if self._rest:
-            raise PeerError(f"{self._name}: the stream ended within a line")
-
-    def _check(self, line: bytearray) -> None:
-        if len(line) > self._limit_bytes:
-            raise PeerError(f"{self._name}: a line exceeds {self._limit_bytes} bytes")
 
 
 def _in_words(error: OSError | UnicodeError) -> str:

@@ -310,17 +310,17 @@ class Connection(asyncio.Protocol):
             return
         self._head_complete = True
         coding = self._headers.get(b"transfer-encoding")
+        length = self._headers.get(b"content-length")
         if coding is not None:
-            framed = coding.rstrip().lower().endswith(b"chunked")
-        else:
-            framed = b"content-length" in self._headers or status in _BODYLESS_STATUSES
-        self._until_eof = not framed
-        exchange = self.exchange
-        if exchange is None or coding is not None or status in _BODYLESS_STATUSES:
-            return
-        if self._is_excerpt(exchange):
-            return
-        if int(self._headers.get(b"content-length", 0)) > exchange.body_limit_bytes:
+            self._until_eof = not coding.rstrip().lower().endswith(b"chunked")
+        elif length is None:
+            self._until_eof = status not in _BODYLESS_STATUSES
+        elif (
+            (exchange := self.exchange) is not None
+            and int(length) > exchange.body_limit_bytes
+            and status not in _BODYLESS_STATUSES
+            and not self._is_excerpt(exchange)
+        ):
             self._fault = _too_long(exchange)  # not worth reading up to there
 
     def on_body(self, piece: bytes) -> None:

@@ -25,9 +25,10 @@ _HEADER_LINES = re.compile(
 
 
 class Server:
-    """A base URL, `http://HOST[:PORT][/PREFIX]`. Raises InputError if it is no such thing."""
+    """A base URL, `http://HOST[:PORT][/PREFIX]`, and headers that go with each request. Raises
+    InputError if it is no such thing, and ValueError for headers that cannot be sent."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         expected = f"expected http://HOST[:PORT][/PREFIX], got {base_url!r}"
         try:
             parts = urlsplit(base_url)
@@ -44,7 +45,7 @@ class Server:
         self.host = parts.hostname
         self.port = port
         self._prefix = prefix
-        self._host_header = parts.netloc
+        self._same_lines = b"Host: %b\r\n%b" % (parts.netloc.encode(), _header_lines(headers))
         self._starts: dict[tuple[str, str], bytes] = {}
 
     def head(
@@ -56,16 +57,15 @@ class Server:
         start = self._starts.get((method, path)) or self._start(method, path)
         lines = _header_lines(headers) if headers else b""
         if length_bytes or method in ("PATCH", "POST", "PUT"):
-            return b"%b\r\nContent-Length: %d\r\n%b\r\n" % (start, length_bytes, lines)
-        return b"%b\r\n%b\r\n" % (start, lines)
+            return b"%bContent-Length: %d\r\n%b\r\n" % (start, length_bytes, lines)
+        return b"%b%b\r\n" % (start, lines)
 
     def _start(self, method: str, path: str) -> bytes:
         if method not in METHODS:
             raise ValueError(f"expected one of {', '.join(sorted(METHODS))}, got {method!r}")
         if _PATH.fullmatch(path) is None:
             raise ValueError(f"expected a path of printable ASCII that starts with /, got {path!r}")
-        text = f"{method} {self._prefix}{path} HTTP/1.1\r\nHost: {self._host_header}"
-        start = text.encode()
+        start = f"{method} {self._prefix}{path} HTTP/1.1\r\n".encode() + self._same_lines
         if len(self._starts) < STARTS_MAX:
             self._starts[method, path] = start
         return start

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.blog import EPOCH, BlogMember
 from spillover.core.leases.machine import Phase
+from spillover.core.leases.settings import MemberSettings
+from spillover.live.leases.asks import Operations
 from spillover.live.leases.blog_store import RedisBlogStore
-from spillover.live.leases.renewal.lease import Lease
-from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.held import HeldLeases
 from spillover.live.leases.store import RedisLeaseStore
 
 NO_EPOCH = -1
@@ -46,7 +44,7 @@ class BlogMachine:
         """Returns what runs here, told to stop or not; from any thread."""
         return dict.fromkeys(self._member.running, EPOCH)
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """As `core.leases.machine` does, with the events that there are here."""
         told = self._heard_of_store(event)
         if self.state in {Phase.NEW, Phase.JOINING}:
@@ -70,7 +68,11 @@ class BlogMachine:
             return math.inf
         return min(self._join_due_s, self._leave_to_s, self._member.next_deadline())
 
-    def _enter(self, event: Any, now_s: float) -> list[Any]:
+    def check(self) -> None:
+        """As `core.leases.machine` does."""
+        self._member.check()
+
+    def _enter(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Ask, and again a little later, until there is an answer; whatever it is: by this rule
         nobody knows whether another process of the same id lives."""
         if isinstance(event, ev.Drain):
@@ -86,7 +88,7 @@ class BlogMachine:
             return [ev.AskJoin(JOIN_NUMBER, now_s)]
         return []
 
-    def _heard_of_store(self, event: Any) -> list[Any]:
+    def _heard_of_store(self, event: ev.Event) -> list[ev.Command]:
         if isinstance(event, ev.Answered):
             was_down, self.is_down, self.problem = self.is_down, False, None
             return [ev.Tell(ev.REDIS_UP)] if was_down else []
@@ -96,60 +98,36 @@ class BlogMachine:
         return []
 
 
-class UnwatchedLeases:
+class UnwatchedLeases(HeldLeases):
     """In the place of `renewal.renewer`: leases that last until they are given back."""
 
     kind = "none"
 
     def __init__(self, partitions: int) -> None:
-        self._memory = LeaseMemory(partitions)
+        super().__init__(partitions)
         for partition in range(partitions):
             self._memory.lose(partition, NO_EPOCH)  # else the epoch 0 counts as lost
-        self._leases: dict[int, Lease] = {}
 
     def begin(self) -> None: ...
 
     def end(self) -> None: ...
 
-    def grant(self, partition: int, epoch: int, to_s: float, runtime: int = THREAD) -> Lease:
-        self._memory.grant(partition, epoch, to_s, runtime)
-        lease = self._leases[partition] = Lease(self._memory, partition, epoch, lambda _: None)
-        return lease
-
     def stop(self, partition: int, epoch: int, by_s: float) -> None:
         """Nobody holds it to `by_s`."""
-        del epoch, by_s
-        if partition in self._leases:
-            self._leases[partition].stop_event.set()
-
-    def fence(self, partition: int, epoch: int) -> None:
-        """Never asked for by this rule."""
-        del epoch
-        if partition in self._leases:
-            self._leases[partition].fence()
-
-    def drop(self, partition: int, epoch: int) -> None:
-        self.fence(partition, epoch)
-
-    def deadline_s(self, partition: int, epoch: int) -> float:
-        return self._memory.deadline_s(partition, epoch)
-
-    def work(self) -> list[tuple[int, int, float | None]]:
-        """Never asked for: this rule goes by counts."""
-        return []
+        del by_s
+        super().stop(partition, epoch, math.inf)
 
     def beat_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Nobody watches whether handlers get on."""
 
     def close(self) -> None:
-        for lease in self._leases.values():
-            lease.fence()
+        self._fence_all()
         self._memory.close()
 
 
 def blog_asks(
     store: RedisLeaseStore, hashes: RedisBlogStore, node: str, incarnation: str
-) -> dict[type, Callable[[Any], Awaitable[Any]]]:
+) -> Operations:
     """Returns the operation on the two hashes for each ask of `core.leases.blog`."""
     clears = {
         (True, True): hashes.clear_both,

@@ -1,18 +1,17 @@
-"""How a member of a lease group has ended, and who is told: whoever waits for it, else the log, and
-at the latest whoever leaves its `with`. When it ends is decided elsewhere.
+"""Whether a lease group has let a member in, how it has ended, and who is told: whoever waits,
+else the log, and at the latest whoever leaves its `with`. When it ends is decided elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from typing import Any
 
 from spillover.core.leases.machine import Phase
 from spillover.live.handlers.calls import one_line
 from spillover.live.process.logs import Message
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 
 _log = logging.getLogger(__name__)
 
@@ -25,14 +24,35 @@ class Completion:
     """Of one member, on its loop. What is set once stays."""
 
     def __init__(self, node: str) -> None:
-        self.future: asyncio.Future[RunError | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[RunError | None] = loop.create_future()
         """None: it has left as it was told to."""
+        self._entry: asyncio.Future[None] = loop.create_future()
         self._node = node
         self._waiting = 0
         self._is_raised = False
 
-    def is_there(self) -> bool:
-        return self.future.done()
+    def let_in(self) -> None:
+        """It is a member, or has to wait for another one of its id."""
+        if not self._entry.done():
+            self._entry.set_result(None)
+
+    def refuse(self, error: InputError) -> bool:
+        """It cannot be one, for this reason. Returns whether that is told at entry."""
+        if self._entry.done():
+            return False
+        self._entry.set_exception(error)
+        self._entry.exception()  # seen, should nobody wait any more
+        return True
+
+    async def entered(self) -> None:
+        """Until it was let in, or has ended before. Raises InputError if it was refused, RunError
+        as `wait` does."""
+        decided: list[asyncio.Future[Any]] = [self._entry, self.future]
+        await asyncio.wait(decided, return_when=asyncio.FIRST_COMPLETED)
+        if self._entry.done():
+            self._entry.result()
+        self.raise_unless_told()
 
     def left(self, problem: str | None = None) -> None:
         """By itself, or because it was told to: then there is no problem. One is logged if nobody
@@ -44,7 +64,7 @@ class Completion:
             _log.error(Message("member has given up", member=self._node, reason=problem))
         self.future.set_result(error)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Always logged: only there it says where."""
         failed = Message("member has failed, and serves nothing", member=self._node)
         _log.error(failed, exc_info=error)
@@ -74,17 +94,11 @@ class Completion:
 
 
 class FailedMachine:
-    """In the place of a machine that can be trusted no more: it has finished, and does nothing."""
+    """In the place of a machine that can be trusted no more: nothing is asked of it any longer but
+    what it is doing."""
 
     state = Phase.FINISHED
     is_down = False
 
     def __init__(self, problem: str) -> None:
         self.problem: str | None = problem
-
-    def handle(self, event: Any, now_s: float) -> list[Any]:
-        del event, now_s
-        return []
-
-    def next_deadline(self) -> float:
-        return math.inf

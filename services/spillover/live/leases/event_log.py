@@ -1,19 +1,25 @@
-"""Whom a member of a lease group tells what happens to it: who counts, and a user's function. What
-there is to tell is decided elsewhere; nobody who is told can keep a member from its work.
+"""Whom a member of a lease group tells what happens to it: who counts, and a user's function; and
+what onlookers ask for afterwards. What there is to tell is decided elsewhere; nobody who is told
+can keep a member from its work.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+from spillover.core.leases import events as ev
 from spillover.live.handlers.calls import one_line
+from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.process.logs import Message, OncePerPeriod
 
 OnEvent: TypeAlias = Callable[[dict[str, Any]], None]
 """Takes one line of the event log (contract section 6)."""
+
+LAGS_KEPT = 100
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -35,6 +41,37 @@ class EventLog:
     def __init__(self, node: str, on_event: OnEvent | None) -> None:
         self._node = node
         self._on_event = on_event
+        self.observer: Observer | None = None
+        self.down_since_s: float | None = None
+        """Of `lease_now_s`: since when the store has been away."""
+        self._lags_s: deque[float] = deque(maxlen=LAGS_KEPT)
+
+    @property
+    def renew_lag_s_max(self) -> float:
+        """Returns how late the latest of the last renewals was sent; 0 before the first."""
+        return max(list(self._lags_s), default=0.0)
+
+    def renewed(self, late_s: float) -> None:
+        """A renewal was sent so late."""
+        self._lags_s.append(late_s)
+        if self.observer is not None:
+            self.observer.renewed(late_s)
+
+    def handler_failed(self) -> None:
+        if self.observer is not None:
+            self.observer.handler_failed()
+
+    def happened(self, told: ev.Tell, problem: str | None) -> None:
+        """What the machine tells; `problem`: what is the matter with the store, if anything."""
+        more: dict[str, Any] = {"partition": told.partition, "epoch": told.epoch}
+        if told.event == ev.REDIS_DOWN:
+            self.down_since_s = lease_now_s()
+            more["problem"] = problem
+        elif told.event == ev.REDIS_UP:
+            self.down_since_s = None
+        if self.observer is not None:
+            self.observer.told(told.event)
+        self.tell(told.event, **more)
 
     def tell(self, event: str, **more: Any) -> None:
         """One line: what the contract names is always there, None where an event has none; of the

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.leases import events as ev
 from spillover.live.engine.metric_types import Counters, Histogram, gauges
-from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.group import LeaseGroup
 from spillover.model.signals import leases as signals
 from spillover.model.signals.signal import LOOP_LAG
 
@@ -41,7 +41,7 @@ class LeaseMetrics(Collector):
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
-        member.observer = self
+        member.events.observer = self
 
     def told(self, event: str) -> None:
         self._events[event,] += 1

@@ -4,27 +4,27 @@ and what keeps its leases. `shell` joins them, and knows nothing of rules.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.machine import LeaseMember, Phase
+from spillover.core.leases.settings import MemberSettings
+from spillover.core.machine import Machine
+from spillover.live.leases.asks import Operations
 from spillover.live.leases.blog import BlogMachine, UnwatchedLeases, blog_asks
 from spillover.live.leases.blog_store import RedisBlogStore
-from spillover.live.leases.renewal.lease import Lease
-from spillover.live.leases.renewal.memory import THREAD
-from spillover.live.leases.renewal.renewer import LeaseRenewer
+from spillover.live.leases.hints import Hints
+from spillover.live.leases.renewal.renewer import LeaseRenewer, Told
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.store import RedisLeaseStore
 
-Operation = Callable[[Any], Awaitable[Any]]
 
-
-class Machine(Protocol):
-    """A member's machine, and what is told of it."""
+class MachineState(Protocol):
+    """What a member's machine says of itself."""
 
     @property
     def state(self) -> Phase: ...
@@ -35,47 +35,25 @@ class Machine(Protocol):
     @property
     def problem(self) -> str | None: ...
 
-    def handle(self, event: Any, now_s: float) -> list[Any]: ...
 
-    def next_deadline(self) -> float: ...
+class MemberMachine(Machine[ev.Event, ev.Command], MachineState, Protocol):
+    """Of either rule."""
 
 
-class Leases(Protocol):
-    """What keeps the leases of a member; see `renewal.renewer`."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
-
-    def grant(self, partition: int, epoch: int, to_s: float, runtime: int = THREAD) -> Lease: ...
-
-    def stop(self, partition: int, epoch: int, by_s: float) -> None: ...
-
-    def fence(self, partition: int, epoch: int) -> None: ...
-
-    def drop(self, partition: int, epoch: int) -> None: ...
-
-    def deadline_s(self, partition: int, epoch: int) -> float: ...
-
-    def work(self) -> list[tuple[int, int, float | None]]: ...
-
-    def beat_on(self, loop: Any) -> None: ...
-
-    def close(self) -> None: ...
+Leases: TypeAlias = LeaseRenewer | UnwatchedLeases
+"""What keeps the leases of a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of one member. `make_leases(on_event, on_lag)` is called once, at its start; `held` gives the
-    epochs by partition, from any thread."""
+    """Of one member. `make_leases(on_event, on_lag)` and `make_hints` are for its start; `held`
+    gives the epochs by partition, from any thread."""
 
-    machine: Machine
+    machine: MemberMachine
     store: RedisLeaseStore
-    asks: Mapping[type, Operation]
-    make_leases: Callable[[Callable[[Any], None], Callable[[float], None]], Leases]
+    operations: Operations
+    make_hints: Callable[..., Hints]
+    make_leases: Callable[[Callable[[Told], None], Callable[[float], None]], Leases]
     held: Callable[[], dict[int, int]]
     close: Callable[[], Awaitable[None]]
 
@@ -95,8 +73,11 @@ def make_parts(
     times, partitions = settings.times, settings.partitions
     balance = settings.balance
     store = RedisLeaseStore(url, group, partitions, times, rule=rule, balance=balance)
+    make_hints = partial(Hints, url, group, random=Random(f"{incarnation}/hints"))
     if rule == "blog":
-        return _blog_parts(url, group, settings, store, incarnation, random)
+        hashes = RedisBlogStore(url, group)
+        asks = blog_asks(store, hashes, settings.node, incarnation)
+        return _blog_parts(settings, store, hashes, asks, make_hints, random)
     plan = make_plan(
         url,
         group,
@@ -113,7 +94,8 @@ def make_parts(
     return Parts(
         machine=machine,
         store=store,
-        asks=guarded_asks(store, settings.node, incarnation),
+        operations=guarded_asks(store, settings.node, incarnation),
+        make_hints=make_hints,
         make_leases=lambda on_event, on_lag: LeaseRenewer(
             plan, on_event, on_lag=on_lag, mode=renewer
         ),
@@ -123,14 +105,13 @@ def make_parts(
 
 
 def _blog_parts(
-    url: str,
-    group: str,
     settings: MemberSettings,
     store: RedisLeaseStore,
-    incarnation: str,
+    hashes: RedisBlogStore,
+    operations: Operations,
+    make_hints: Callable[..., Hints],
     random: Random,
 ) -> Parts:
-    hashes = RedisBlogStore(url, group)
     machine = BlogMachine(settings, random)
 
     async def close() -> None:
@@ -140,14 +121,15 @@ def _blog_parts(
     return Parts(
         machine=machine,
         store=store,
-        asks=blog_asks(store, hashes, settings.node, incarnation),
+        operations=operations,
+        make_hints=make_hints,
         make_leases=lambda _, __: UnwatchedLeases(settings.partitions),
         held=machine.held,
         close=close,
     )
 
 
-def guarded_asks(store: RedisLeaseStore, node: str, incarnation: str) -> dict[type, Operation]:
+def guarded_asks(store: RedisLeaseStore, node: str, incarnation: str) -> Operations:
     """Returns the store's operation for each ask of `core.leases.machine`."""
     return {
         ev.AskJoin: lambda _: store.join(node, incarnation),

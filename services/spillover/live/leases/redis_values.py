@@ -1,4 +1,5 @@
-"""How a group's keys are called in Redis, and how its values are written and read there.
+"""How a group's keys are called in Redis, how its values are written and read there, and where its
+scripts lie.
 
 All keys carry the hash tag `{spillover:G}`, so that they lie in one slot of a cluster. A value's
 fields are joined by `|`, the node first: `node|epoch|since_ms|lease_to_ms|stop_to_ms` of an
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from spillover.core.leases.records import (
     NAME,
@@ -22,6 +24,10 @@ from spillover.core.leases.records import (
     StoredLoad,
     check_name,
 )
+from spillover.live.redis.connection import Script
+
+load_script = partial(Script.load, "spillover.live.leases")
+"""Scripts of these names in lua/, as one. What each does is said there."""
 
 
 @dataclass(frozen=True, slots=True)

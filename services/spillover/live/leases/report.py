@@ -19,8 +19,8 @@ from spillover.core.leases.machine import Phase
 from spillover.core.leases.records import Allocation, Snapshot
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.live.leases.completion import FailedMachine
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.clock import lease_now_s
-from spillover.live.leases.shell import LeaseGroup
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.errors import InputError, PeerError
 
@@ -134,7 +134,7 @@ class GroupReport:
         if member.machine.state is not Phase.MEMBER:
             problem = member.machine.problem or "it has not been let in yet"
             return "joining", f"member {member.node} is joining: {problem}"
-        down_since_s = member.down_since_s
+        down_since_s = member.events.down_since_s
         if down_since_s is not None:
             away_s = lease_now_s() - down_since_s
             if away_s * 1000.0 >= member.times.max_lease_ms:

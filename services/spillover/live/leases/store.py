@@ -23,8 +23,7 @@ from spillover.core.leases.records import (
     check_partitions,
     survey_of,
 )
-from spillover.live.leases.redis_values import GroupKeys, read_snapshot
-from spillover.live.leases.scripts import load_script
+from spillover.live.leases.redis_values import GroupKeys, load_script, read_snapshot
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.model.errors import InputError, StoreRefused
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes

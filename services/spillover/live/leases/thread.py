@@ -1,4 +1,4 @@
-"""A lease member for code that never awaits: `shell` on an event loop in a thread of its own.
+"""A lease member for code that never awaits: `group` on an event loop in a thread of its own.
 
 Nothing of leases is here; only how a caller's thread and that loop meet.
 """
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from spillover.live.leases.completion import MemberFailed
-from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.process.logs import Message
 from spillover.live.process.own_threads import start_own
 from spillover.model.errors import RunError

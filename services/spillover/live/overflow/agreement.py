@@ -1,11 +1,12 @@
-"""Whether neighbors mean the same: who is who, and what their topologies say of what they share.
+"""Whether neighbors mean the same: what their topologies say of what they share, and what either
+has said of the other.
 
-Each node says so when it asks a neighbor for reports: who it is, whom it means to ask, and its
-terms. Whoever is asked compares. Two things can come of it:
+Each node says so when it asks a neighbor for reports: who it is and whom it means to ask
+(`identity`), and its terms. Whoever is asked compares. Two things can come of it:
 
 * It was not meant, or is of another federation, or has no link to the one who asks: it refuses, and
   says who it is. Neither reports nor requests go that way. It happens where a node has died and
-  another one took its port.
+  another one took its port. So it does where both speak no version of the protocol in common.
 * The terms differ (the link's delay, the time scale, the hop budget): work goes on, and both say
   so.
 
@@ -18,24 +19,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from urllib.parse import quote, unquote, urlencode
 
+from spillover.live.overflow import protocol
 from spillover.live.overflow.wire import Caller, MalformedMessage
-from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.ids import ClusterId
-from spillover.model.topology import CLUSTER_ID, Topology
+from spillover.live.process.logs import Message
 
 NAME_LENGTH_MAX = 200
 """Of a federation's name, as far as it is told and compared."""
-
-TURNED_AWAY_MAX = 32
-"""Clusters remembered that were turned away; one more, and the oldest is forgotten."""
-
-TURNED_AWAY_S = 60.0
-"""So long after its last question one is remembered. A node asks again each second."""
 
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
 """Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
@@ -46,13 +40,6 @@ FEDERATION_HEADER = b"spillover-federation"
 """Of an answer that turns a neighbor away: who it has come to."""
 
 _log = logging.getLogger(__name__)
-_callers_log = logging.getLogger(f"{__name__}.callers")
-"""Anybody can call; what is said of neighbors is bounded by how often they change."""
-_callers_log.addFilter(OncePerPeriod())
-
-
-class TurnedAway(Exception):
-    """This caller gets nothing here; why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +98,14 @@ class Agreement:
         """Returns whether what is at the neighbor's address wants nothing of this node."""
         return self._of_identity is not None
 
-    def query(self) -> str:
+    def query(self, version: int) -> str:
         """Returns what this node says of itself when it asks for reports."""
-        told = {"from": self.caller.cluster, "to": self.caller.to}
-        told["federation"] = self.caller.federation
-        numbers = {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
-        given = {name: value for name, value in (told | numbers).items() if value is not None}
+        told: dict[str, object] = {}
+        if version < 2:
+            told = {"from": self.caller.cluster, "to": self.caller.to}
+            told["federation"] = self.caller.federation
+        told |= {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
+        given = {name: value for name, value in told.items() if value is not None}
         return urlencode(given, quote_via=quote)
 
     def asked(self, there: Terms) -> None:
@@ -133,7 +122,7 @@ class Agreement:
         """What is at the neighbor's address refused to report, with these headers."""
         cluster = headers.get(CLUSTER_HEADER, b"").decode("latin-1")[:NAME_LENGTH_MAX]
         name = headers.get(FEDERATION_HEADER, b"").decode("latin-1")
-        federation = _shortened(unquote(name)) or None
+        federation = shortened(unquote(name)) or None
         if cluster and cluster != self.caller.to:
             of = "" if federation is None else f" of federation {federation!r}"
             self._of_identity = f"at its address is cluster {cluster!r}{of}"
@@ -144,6 +133,12 @@ class Agreement:
             self._of_identity = "link: one here, none there"
         else:  # of an older version, or no node at all
             self._of_identity = "what is at its address does not know this cluster"
+        self._tell()
+
+    def refused_version(self, headers: Mapping[bytes, bytes]) -> None:
+        """What is at the neighbor's address speaks other versions of the protocol."""
+        there = protocol.read_versions(headers.get(protocol.TOLD, b"").decode("latin-1"))
+        self._of_identity = protocol.difference(there)
         self._tell()
 
     def unanswered(self) -> None:
@@ -164,83 +159,8 @@ class Agreement:
             _log.warning(Message("neighbor disagrees", neighbor=neighbor, disagreement=now))
 
 
-@dataclass(slots=True)
-class Visit:
-    """Of one that was turned away: why, and when it last came."""
-
-    why: str
-    at_s: float
-
-
-class Peers:
-    """Of one node: whom it takes for its neighbors, by index, and who was turned away."""
-
-    def __init__(self, topology: Topology, cluster: ClusterId) -> None:
-        self._own = cluster
-        self.federation = _shortened(topology.name) if topology.is_named else None
-        neighbors = topology.neighbors(cluster)
-        self._index = {neighbor.id: y for y, neighbor in enumerate(neighbors)}
-        self.agreements = [
-            Agreement(
-                Caller(cluster, neighbor.id, self.federation),
-                Terms(
-                    delay_ms=neighbor.delay_ms,
-                    gossip_period_ms=topology.gossip_period_ms,
-                    default_deadline_ms=topology.default_deadline_ms,
-                    max_hops=topology.max_hops,
-                ),
-            )
-            for neighbor in neighbors
-        ]
-        self._turned_away: OrderedDict[str, Visit] = OrderedDict()
-
-    def neighbor(self, caller: Caller) -> int:
-        """Returns the neighbor that calls. Raises TurnedAway: it is none, or it means somebody
-        else.
-        """
-        neighbor = self._index.get(ClusterId(caller.cluster))
-        if caller.to is not None and caller.to != self._own:
-            why = f"it looks for cluster {_shortened(caller.to)!r}, this is {self._own!r}"
-        elif not self._is_same(caller.federation):
-            there = _shortened(caller.federation or "")
-            why = f"federation: {self.federation!r} here, {there!r} there"
-        elif neighbor is None:
-            why = f"cluster {self._own} has no link to {_shortened(caller.cluster)!r}"
-        else:
-            return neighbor
-        self._note(caller.cluster, why)
-        raise TurnedAway(why)
-
-    def who_this_is(self) -> list[tuple[bytes, bytes]]:
-        """Headers for those that are turned away."""
-        headers = [(CLUSTER_HEADER, self._own.encode())]
-        if self.federation is not None:
-            headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))
-        return headers
-
-    def turned_away(self) -> dict[str, tuple[str, float]]:
-        """Returns why, and how long ago in seconds, by cluster: those that have asked lately."""
-        now_s = time.monotonic()
-        ages = {name: (one.why, now_s - one.at_s) for name, one in self._turned_away.items()}
-        return {name: told for name, told in ages.items() if told[1] <= TURNED_AWAY_S}
-
-    def _is_same(self, federation: str | None) -> bool:
-        return federation is None or self.federation is None or federation == self.federation
-
-    def _note(self, cluster: str, why: str) -> None:
-        """Told once, until it has not come for a while or comes for another reason."""
-        if not CLUSTER_ID.fullmatch(cluster):
-            return  # no node says that
-        now_s = time.monotonic()
-        last = self._turned_away.pop(cluster, None)
-        self._turned_away[cluster] = Visit(why, now_s)
-        if len(self._turned_away) > TURNED_AWAY_MAX:
-            self._turned_away.popitem(last=False)
-        if last is None or last.why != why or now_s - last.at_s > TURNED_AWAY_S:
-            _callers_log.warning(Message("cluster turned away", peer=cluster, reason=why))
-
-
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
+    """Returns a name as far as it is told."""
     return name[:NAME_LENGTH_MAX]
 
 

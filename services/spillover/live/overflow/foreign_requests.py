@@ -1,21 +1,20 @@
 """The requests that neighbors have handed over, and the way back of their answers.
 
-Each waits on the exchange on which it came. What goes back leaves through the emulated link,
-as everything that goes there: late, and not at all if the link loses it.
+Each waits on the exchange on which it came, as one of the `waiters`. What goes back leaves through
+the emulated link, as everything that goes there: late, and not at all if the link loses it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
-from spillover.live.overflow.home_requests import WAITERS_MAX, Waiter
+from spillover.live.overflow.waiters import Told, Waiters
 from spillover.model.request import Answer, Refusal, Request
 
 Settled: TypeAlias = Answer | ev.Refuse
@@ -38,28 +37,29 @@ class Settling(asyncio.Future[Settled]):
 
 
 class ForeignRequests:
-    """All of them, by ref. `emulated_links` are those of the links, by neighbor index."""
+    """All of them, by ref. `emulated_links` are those of the links, by the neighbors' handles."""
 
     def __init__(
         self,
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
-        emulated_links: Sequence[EmulatedLink],
+        emulated_links: Mapping[int, EmulatedLink],
+        waiters: Waiters,
     ) -> None:
         self._next_ref = next_ref
         self._feed = feed
         self._emulated_links = emulated_links
-        self._waiting: dict[int, Settling] = {}
+        self._waiters = waiters
+        self._open: dict[int, Settling] = {}
+        """Whose answer has not left yet."""
         self._refs: dict[tuple[int, str], int] = {}
-        self._waiters: dict[int, tuple[Waiter, ...]] = {}
-        """Of those that somebody here asks for, by ref."""
         self.closed = False
         """Nothing is taken any more: the node ends."""
         self.settled = asyncio.Event()
         """Set whenever one has been settled."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._open)
 
     def take(self, request: Request, deadline_s: float, origin: int) -> tuple[int, Settling]:
         """Take a request over. The future comes to an answer or a refusal, or is cancelled."""
@@ -69,8 +69,9 @@ class ForeignRequests:
             future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
             return ref, future
         future.key = (origin, request.id)
-        self._waiting[ref] = future
+        self._open[ref] = future
         self._refs[future.key] = ref
+        self._waiters.wait(ref, partial(self._send_back, ref))
         self._feed(ev.Arrived(ref, request, deadline_s, origin))
         return ref, future
 
@@ -78,53 +79,35 @@ class ForeignRequests:
         """Returns the visit of this request that is under way, from one neighbor or from any."""
         if origin is not None:
             return self._refs.get((origin, request_id))
-        refs = (self._refs.get((y, request_id)) for y in range(len(self._emulated_links)))
+        refs = (self._refs.get((neighbor, request_id)) for neighbor in self._emulated_links)
         return next((ref for ref in refs if ref is not None), None)
-
-    def wait(self, ref: int, waiter: Waiter) -> bool:
-        """Have `waiter` called once with the answer to a visit under way, or with None if the node
-        ends before, or has given it back. False if too many wait for it."""
-        waiters = self._waiters.get(ref, ())
-        if len(waiters) >= WAITERS_MAX:
-            return False
-        self._waiters[ref] = (*waiters, waiter)
-        return True
-
-    def leave(self, ref: int, waiter: Waiter) -> None:
-        """Wait no longer."""
-        waiters = tuple(other for other in self._waiters.pop(ref, ()) if other is not waiter)
-        if waiters:
-            self._waiters[ref] = waiters
-
-    def ended(self, ref: int, answer: Answer | None) -> None:
-        """Tell those who wait; the answer itself is sent back when its delivery is done. None if
-        the request goes back to its neighbor undone."""
-        for waiter in self._waiters.pop(ref, ()):
-            waiter(answer)
 
     def abandon(self, ref: int) -> None:
         """Its neighbor has gone or wants it no more; an answer that has not left never does."""
-        future = self._waiting.get(ref)
+        future = self._open.get(ref)
         if future is not None and future.parcel is not None and future.parcel.withdraw():
             self._lose(ref)
         self._feed(ev.Cancelled(ref))
 
-    def send_back(self, ref: int, settled: Settled, origin: int) -> None:
-        future = self._waiting.get(ref)
-        if future is not None:
-            arrive = partial(self._arrive, ref, settled, time.monotonic())
-            future.parcel = self._emulated_links[origin].send(arrive, partial(self._lose, ref))
+    def _send_back(self, ref: int, told: Told) -> None:
+        """What waits for the end, for the neighbor. If the node ends, `close` tells."""
+        future = self._open.get(ref)
+        if future is None or told is None:
+            return
+        arrive = partial(self._arrive, ref, told, time.monotonic())
+        emulated_link = self._emulated_links.get(future.key[0])
+        if emulated_link is not None:
+            future.parcel = emulated_link.send(arrive, partial(self._lose, ref))
+        else:  # it has left: nothing is emulated any more, and its connection is still open
+            arrive()
 
     def close(self) -> None:
         """The node ends: whoever still waits is told by a cancelled future."""
         self.closed = True
-        for future in self._waiting.values():
+        for future in self._open.values():
             future.cancel()
-        self._waiting.clear()
+        self._open.clear()
         self._refs.clear()
-        waiters, self._waiters = self._waiters, {}
-        for waiter in chain.from_iterable(waiters.values()):
-            waiter(None)
 
     def _arrive(self, ref: int, settled: Settled, sent_s: float) -> None:
         future = self._take_out(ref)
@@ -138,7 +121,7 @@ class ForeignRequests:
         future.cancel()
 
     def _take_out(self, ref: int) -> Settling:
-        future = self._waiting.pop(ref)
+        future = self._open.pop(ref)
         if self._refs.get(future.key) == ref:
             del self._refs[future.key]
         self.settled.set()

@@ -1,7 +1,8 @@
-"""Where clients' requests come in: under which name, who waits for the answer, and who asks later.
+"""Where clients' requests come in: under which name, and who asks later.
 
 The rules about names and what is remembered are in `core.overflow.idempotency`. Each request taken
-is one entry: opened when it is accepted, settled when its one answer is there.
+is one entry: opened when it is accepted, settled when its one answer is there. Who waits for that
+stands among the `waiters`.
 """
 
 from __future__ import annotations
@@ -13,40 +14,13 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
+from spillover.live.overflow.waiters import Waiters
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Refusal, Request
-
-Waiter: TypeAlias = Callable[[Answer | None], None]
-
-WAITERS_MAX = 1000
-"""Who may wait for the answer to one name at the same time."""
-
-
-class FutureWaiter:
-    """Waits for an answer by a future, which is cancelled if the node ends before."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def __call__(self, answer: Answer | None) -> None:
-        if self.future.done():
-            return
-        if answer is None:
-            self.future.cancel()
-        else:
-            self.future.set_result(answer)
-
-    @property
-    def answer(self) -> Answer | None:
-        """None if it is not there yet, or never will be."""
-        future = self.future
-        return future.result() if future.done() and not future.cancelled() else None
 
 
 class HomeRequests:
@@ -59,13 +33,17 @@ class HomeRequests:
         names: IdempotencyTable,
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
+        waiters: Waiters,
     ) -> None:
         self._cluster = cluster
+        self._waiters = waiters
         self._names = names
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
         self._refusal: ev.Refuse | None = None
+        self._unconfirmed: dict[int, list[Callable[[], None]]] = {}
+        """Who is to be told of an acceptance that is not confirmed yet, by ref."""
         self.closed = False
         """Nothing is taken any more: the node ends."""
         # From the system's randomness: no two nodes may make the same names.
@@ -110,21 +88,18 @@ class HomeRequests:
     def _taken(self, entry: IdempotencyRecord) -> IdempotencyRecord | ev.Refuse:
         if self._refusal is not None:
             return self._refusal
-        if entry.lasting:
+        if entry.lasting and entry.ref not in self._unconfirmed:
             self._names.accept(entry)
         return entry
 
-    def wait(self, entry: IdempotencyRecord, waiter: Waiter) -> bool:
-        """Have `waiter` called once with the answer, or with None if the node ends before. False
-        if too many wait for it. Not for entries that have their answer."""
-        if len(entry.waiters) >= WAITERS_MAX:
-            return False
-        entry.waiters = (*entry.waiters, waiter)
-        return True
+    def is_unconfirmed(self, entry: IdempotencyRecord) -> bool:
+        """Returns whether the request may still be refused: nobody must be told that it is
+        accepted."""
+        return entry.ref in self._unconfirmed
 
-    def leave(self, entry: IdempotencyRecord, waiter: Waiter) -> None:
-        """Wait no longer."""
-        entry.waiters = tuple(other for other in entry.waiters if other is not waiter)
+    def when_accepted(self, entry: IdempotencyRecord, tell: Callable[[], None]) -> None:
+        """Call this once a request that is unconfirmed is accepted; never if it is refused."""
+        self._unconfirmed[entry.ref].append(tell)
 
     def fetch(self, entry: IdempotencyRecord) -> None:
         """Its answer has been given to somebody who came for it."""
@@ -141,28 +116,42 @@ class HomeRequests:
 
     # --- what the machine says ----------------------------------------------------------------
 
+    def confirm(self, command: ev.Confirm) -> None:
+        """The acceptance of a request is to be confirmed."""
+        self._unconfirmed[command.ref] = []
+
+    def accepted(self, ref: int) -> None:
+        """It is confirmed; so is that of a neighbor's request, which is none of these."""
+        entry = self._entries.get(ref)
+        if entry is None:
+            return
+        if entry.lasting:
+            self._names.accept(entry)
+        for tell in self._unconfirmed.pop(ref, ()):
+            tell()
+
     def refused(self, command: ev.Refuse) -> None:
-        self._names.withdraw(self._entries.pop(command.ref))
+        """At once, or after its acceptance could not be confirmed."""
+        ref = command.ref
+        self._names.withdraw(self._entries.pop(ref))
+        self._unconfirmed.pop(ref, None)
         self._refusal = command
+        self._waiters.tell(ref, command)
+        self.settled.set()
 
     def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)
         self._names.settle(entry, answer, time.monotonic())
-        waiters, entry.waiters = entry.waiters, ()
-        for waiter in waiters:
-            waiter(answer)
+        self._waiters.tell(ref, answer)
         if not entry.fetched:
             self.result_s = entry.ended_s
         self.settled.set()
         return entry
 
     def close(self) -> None:
-        """The node ends, and tells whoever still waits."""
+        """The node ends."""
         self.closed = True
-        entries, self._entries = self._entries, {}
-        for entry in entries.values():
-            for waiter in entry.waiters:
-                waiter(None)
+        self._entries.clear()
 
 
 def fingerprint(request: Request) -> bytes:

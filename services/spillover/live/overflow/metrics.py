@@ -19,8 +19,11 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import DONE, Answer, Outcome, Refusal
 from spillover.model.signals import node as signals
+
+ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
+"""What a request can come to."""
 
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 """What can become of a forward; see `peer_link`."""
@@ -33,11 +36,9 @@ class NodeMetrics(Collector):
         self._machine = machine
         self._timers = timers
         self._names = names
-        ends = [*(outcome.value for outcome in Outcome), REFUSED]
-        neighbors = machine.neighbors.ids
-        requests = Counters(signals.REQUESTS, [(end,) for end in ends])
-        received = Counters(signals.RECEIVED, product(neighbors, ends))
-        forwards = Counters(signals.FORWARDS, product(neighbors, FORWARD_ENDS))
+        requests = Counters(signals.REQUESTS, [(end,) for end in ENDS])
+        received = Counters(signals.RECEIVED, ())
+        forwards = Counters(signals.FORWARDS, ())
         refusals = Counters(signals.REFUSALS, [(reason.value,) for reason in Refusal])
         self._requests, self._received = requests.counts, received.counts
         self._refusals = refusals.counts
@@ -50,8 +51,10 @@ class NodeMetrics(Collector):
             self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
         self.recent = Recent()
-        self.forwards_left = [0] * len(neighbors)
-        """Forwards to each neighbor since the start, whatever came back."""
+        self.forwards_left: dict[int, int] = {}
+        """Forwards to each neighbor, by its handle, whatever came back."""
+        for neighbor in machine.neighbors:
+            self.joined(neighbor.handle, neighbor.id)
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -71,7 +74,7 @@ class NodeMetrics(Collector):
         """A client's request has its answer."""
         outcome = answer.outcome
         self._requests[outcome,] += 1
-        if outcome is Outcome.DONE:
+        if outcome is DONE:
             total_s = answer.total_s
             self._system_time.observe(total_s)
             self._queue_wait.observe(answer.queued_s)
@@ -86,11 +89,28 @@ class NodeMetrics(Collector):
         self._refusals[reason,] += 1
         self.recent.ended(REFUSED)
 
-    def foreign_ended(self, neighbor: str, outcome: str) -> None:
-        self._received[neighbor, outcome] += 1
+    def foreign_ended(self, origin: int, outcome: str) -> None:
+        """A neighbor's request has its answer; if it has left since, nobody counts."""
+        neighbor = self._machine.neighbors.by_handle.get(origin)
+        if neighbor is not None:
+            self._received[neighbor.id, outcome] += 1
 
     def forwarded(self, neighbor: str, outcome: str) -> None:
         self._forwards[neighbor, outcome] += 1
+
+    def joined(self, handle: int, neighbor: str) -> None:
+        """A neighbor has its counters from now on."""
+        self.forwards_left[handle] = 0
+        self._received.update(dict.fromkeys(product([neighbor], ENDS), 0))
+        self._forwards.update(dict.fromkeys(product([neighbor], FORWARD_ENDS), 0))
+
+    def left(self, handle: int, neighbor: str) -> None:
+        """A neighbor that has left has none."""
+        del self.forwards_left[handle]
+        for end in ENDS:
+            del self._received[neighbor, end]
+        for end in FORWARD_ENDS:
+            del self._forwards[neighbor, end]
 
     def collect(self) -> Iterator[Metric]:
         """Of `prometheus_client`: all metrics, at each scrape."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +34,8 @@ from spillover.live.http.connection import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
+from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.faults import GIVEN_UP_AFTER_S
@@ -56,6 +59,9 @@ says so of what it has passed on."""
 NOT_A_NEIGHBOR = 403
 """Whoever is at the neighbor's address does not take this node for its neighbor."""
 
+_QUERY = re.compile(r"\?\S*(?=: )")
+"""Of a question for reports, in what is said of its end."""
+
 _log = logging.getLogger(__name__)
 
 OnForward = Callable[[str], None]
@@ -75,8 +81,8 @@ class _Way:
 
 
 class PeerLink:
-    """The sending side of a link, to the neighbor with index `neighbor`. `agreement` has what the
-    two have said of each other.
+    """The sending side of a link, to the neighbor with the handle `neighbor`. `agreement` has what
+    the two have said of each other.
 
     Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
     hears what became of each forward: answered, refused, lost or recalled.
@@ -109,6 +115,7 @@ class PeerLink:
         connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
         self._client = HttpClient(
             url,
+            headers=[(HELLO, hello_of(agreement.caller))],
             connections_max=connections_max,
             user_timeout_s=GIVEN_UP_AFTER_S,
             writes=writes,
@@ -118,8 +125,11 @@ class PeerLink:
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
         self._malformed = False
+        self._calls = SPOKEN[0]
+        """Of the newest version that both speak, as far as is known."""
+        self._caller = wire.UNSAID
+        """As what messages name this node."""
         self._interpreters: dict[type, Callable[[Any], None]] = {
-            link.Send: self._send,
             link.LetGo: self._let_go,
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
@@ -144,11 +154,9 @@ class PeerLink:
         self._cancels_waiting.clear()
         await self._client.close()
 
-    def ask(
-        self, method: str, path: str, body: bytes, timeout_s: float
-    ) -> asyncio.Future[Response]:
-        """Asks a question about the federation. It is not delayed, but no link that is cut carries
-        it: the future raises NotDelivered then, and else as that of HttpClient.
+    def ask_federation(self, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
+        """Ask about the federation. That is not delayed, but no link that is cut carries it: the
+        future raises NotDelivered then, and else as that of HttpClient.
         """
         if self._emulated_link.cut:
             cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -158,13 +166,16 @@ class PeerLink:
             stranger: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
             stranger.set_exception(NotDelivered(f"cluster {self.cluster} is not at its address"))
             return stranger
-        return self._client.request(method, path, body=body, timeout_s=timeout_s)
+        path = self._calls.federation
+        return self._client.request("POST", path, body=body, timeout_s=timeout_s)
 
     # --- what the cluster says ----------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        self._ways[command.ref] = _Way(command, time.monotonic())
-        self._obey(link.HandedOver(command.ref))
+        ref = command.ref
+        way = self._ways[ref] = _Way(command, time.monotonic())
+        self._machine.hand_over(ref)
+        way.parcel = self._emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
     def recall(self, ref: int) -> None:
         """Cancel a forward whose answer nobody waits for."""
@@ -174,16 +185,15 @@ class PeerLink:
         """Cancel a forward whose answer is waited for."""
         self._obey(link.CancelAsked(ref))
 
+    def disconnect(self) -> None:
+        """The neighbor is none any more: give up what is away there. `close` comes next."""
+        self._obey(link.Disconnected())
+
     # --- what the machine says ----------------------------------------------------------------
 
     def _obey(self, event: Any) -> None:
         for command in self._machine.handle(event):
             self._interpreters[type(command)](command)
-
-    def _send(self, command: link.Send) -> None:
-        way = self._ways[command.ref]
-        lose = partial(self._obey, link.Broken(command.ref))
-        way.parcel = self._emulated_link.send(partial(self._leave, way), lose)
 
     def _let_go(self, command: link.LetGo) -> None:
         way = self._ways[command.ref]
@@ -208,14 +218,17 @@ class PeerLink:
 
     # --- requests -----------------------------------------------------------------------------
 
+    def _lose(self, ref: int) -> None:
+        self._obey(link.Broken(ref))
+
     def _leave(self, way: _Way) -> None:
         command = way.command
-        self._machine.handle(link.Left(command.ref))
+        self._machine.left(command.ref)
         remaining_s = command.deadline_s - time.monotonic()
-        body = wire.encode_forward(command.request, self._agreement.caller, remaining_s)
+        body = wire.encode_forward(command.request, self._caller, remaining_s)
         came_back = partial(self._came_back, way)
         way.asked = self._client.send(
-            "POST", wire.FORWARD_PATH, came_back, body=body, timeout_s=None
+            "POST", self._calls.forward, came_back, body=body, timeout_s=None
         )
 
     def _came_back(self, way: _Way, came_to: Response | BaseException) -> None:
@@ -223,7 +236,13 @@ class PeerLink:
         if not self._machine.awaits(ref):
             return
         if isinstance(came_to, Response):
-            self._obey(self._read(ref, way.decided_s, came_to))
+            told = self._read(ref, way.decided_s, came_to)
+            if type(told) is not ev.ForwardAnswered:
+                self._obey(told)
+            elif self._machine.answered(ref):
+                del self._ways[ref]
+                self._on_forward(link.ANSWERED)
+                self._feed(told)
         elif isinstance(came_to, NotDelivered):
             self._obey(link.Refused(ref))
         else:
@@ -232,7 +251,7 @@ class PeerLink:
 
     def _read(
         self, ref: int, decided_s: float, response: Response
-    ) -> link.Refused | link.Broken | link.Answered:
+    ) -> link.Refused | link.Broken | ev.ForwardAnswered:
         if response.status in REFUSAL_STATUSES:
             return link.Refused(ref)
         if response.status != 200:
@@ -245,7 +264,7 @@ class PeerLink:
         round_trip_s = max(0.0, response.received_s - response.sent_s - stay.held_s)
         leg_s = (response.sent_s - decided_s) + round_trip_s / 2 + stay.reading_s
         return_leg_s = stay.answer_delay_s + round_trip_s / 2
-        return link.Answered(ref, ev.ForwardAnswered(ref, answer, leg_s, return_leg_s))
+        return ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
 
     # --- cancels ------------------------------------------------------------------------------
 
@@ -255,9 +274,9 @@ class PeerLink:
         elif self._machine.awaits(ref):
             self._cancels_asked += 1
             name = self._ways[ref].command.request.id
-            body = wire.encode_cancel(name, self._agreement.caller)
+            body = wire.encode_cancel(name, self._caller)
             told = self._client.request(
-                "POST", wire.CANCEL_PATH, body=body, timeout_s=CANCEL_TIMEOUT_S
+                "POST", self._calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
             )
             told.add_done_callback(partial(self._cancel_told, ref))
 
@@ -273,29 +292,42 @@ class PeerLink:
     async def listen(self) -> None:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         told = ""
-        query = f"?{self._agreement.query()}"
-        path = wire.REPORTS_PATH + query
         while True:
             self._malformed = False
             self._obey(link.StreamBegun())
             try:
-                silence_s = self._machine.silence_s(self._emulated_link.delay_s)
-                await self._client.stream_lines(path, self._hear, silence_s=silence_s)
+                await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
                 reason = "the stream was ended"
             except StreamRefused as refused:
                 reason = str(refused)
                 if refused.status == NOT_A_NEIGHBOR:
                     self._agreement.turned_away(refused.headers)
+                elif refused.status == WRONG_VERSION:
+                    self._agreement.refused_version(refused.headers)
             except PeerError as error:
                 reason = str(error)
                 if not self._machine.has_heard:
                     self._agreement.unanswered()
             pause_s = self._break_off()
-            reason = reason.replace(query, "")
+            reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
             await asyncio.sleep(pause_s)
+
+    async def _read_reports(self, silence_s: float) -> None:
+        """In the newest version that the neighbor speaks too: each time the own one first, since it
+        may have been started anew with another."""
+        for calls in SPOKEN:
+            path = f"{calls.reports}?{self._agreement.query(calls.version)}"
+            try:
+                hear = partial(self._hear, calls)
+                await self._client.stream_lines(path, hear, silence_s=silence_s)
+            except StreamRefused as refused:
+                if refused.status != WRONG_VERSION or calls is SPOKEN[-1]:
+                    raise
+            else:
+                return
 
     def _break_off(self) -> float:
         """The stream has ended: how long to wait before the next one."""
@@ -307,7 +339,7 @@ class PeerLink:
                 self._interpreters[type(command)](command)
         return pause_s
 
-    def _hear(self, line: bytes) -> None:
+    def _hear(self, calls: Calls, line: bytes) -> None:
         try:
             report = wire.decode_report(line)
         except wire.MalformedMessage as malformed:
@@ -316,7 +348,16 @@ class PeerLink:
         if not self._machine.has_heard:
             self._obey(link.StreamHeard())
             self._agreement.heard()
+            self._speak(calls)
         self._feed(ev.ReportReceived(self.neighbor, report))
+
+    def _speak(self, calls: Calls) -> None:
+        """Say everything in this version from now on."""
+        if calls is not self._calls:
+            version = calls.version
+            _log.info(Message("neighbor speaks", neighbor=self.cluster, protocol=version))
+        self._calls = calls
+        self._caller = self._agreement.caller if calls.version < 2 else wire.UNSAID
 
     def _complain(self, does_what: str, malformed: wire.MalformedMessage) -> None:
         """Once for each stream of reports: a neighbor at fault may send many."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from spillover.live.overflow import wire
@@ -47,13 +47,13 @@ class ReportStream:
 
 class ReportStreams:
     """All streams of a node, whose reports are `period_s` apart. `emulated_links` lead to its
-    neighbors, by index.
+    neighbors, by their handles; neighbors may come and go.
     """
 
-    def __init__(self, emulated_links: Sequence[EmulatedLink], period_s: float) -> None:
-        self._emulated_links = list(emulated_links)
+    def __init__(self, emulated_links: Mapping[int, EmulatedLink], period_s: float) -> None:
+        self._emulated_links = emulated_links
         self._repeats = Repeats(period_s)
-        self._streams: list[list[ReportStream]] = [[] for _ in emulated_links]
+        self._streams: dict[int, list[ReportStream]] = {}
         self._closed = False
 
     def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
@@ -63,7 +63,7 @@ class ReportStreams:
         """
         if self._closed:
             return None
-        streams = self._streams[neighbor]
+        streams = self._streams.setdefault(neighbor, [])
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
             streams.pop(0).end()
         self._repeats.start_over()
@@ -73,14 +73,21 @@ class ReportStreams:
 
     def drop(self, neighbor: int, stream: ReportStream) -> None:
         """Its reader has gone, or it has ended."""
-        if stream in self._streams[neighbor]:
-            self._streams[neighbor].remove(stream)
+        streams = self._streams.get(neighbor, [])
+        if stream in streams:
+            streams.remove(stream)
+
+    def end(self, neighbor: int) -> None:
+        """A neighbor has left: it hears nothing more."""
+        for stream in self._streams.pop(neighbor, []):
+            stream.end()
 
     def tell(self, report: LoadReport) -> None:
         """Say it in all streams, unless they have heard as much, as far as can be known: where a
         link is made to lose what leaves, or holds it up, all is said, and for a while after it."""
         if any(
-            emulated_link.cut or emulated_link.faults.loss for emulated_link in self._emulated_links
+            emulated_link.cut or emulated_link.faults.loss
+            for emulated_link in self._emulated_links.values()
         ):
             self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
@@ -90,15 +97,16 @@ class ReportStreams:
         """Put a line in all streams, on each link when it leaves there. One instant for all: what
         is as late on several links then takes one wake of the loop."""
         now_s = time.monotonic()
-        for streams, emulated_link in zip(self._streams, self._emulated_links, strict=True):
+        for neighbor, streams in self._streams.items():
             if streams:
                 put = partial(_put_in_each, streams, line)
+                emulated_link = self._emulated_links[neighbor]
                 emulated_link.send(put, _drop, waits=False, now_s=now_s)
 
     def close(self) -> None:
         """End all streams. Comes first when a node stops: an open one holds up the server."""
         self._closed = True
-        for streams in self._streams:
+        for streams in self._streams.values():
             for stream in streams:
                 stream.end()
 

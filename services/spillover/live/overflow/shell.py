@@ -11,10 +11,13 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import DEGRADED
 from spillover.core.overflow.idempotency import IdempotencyTable
@@ -22,7 +25,6 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.live.engine.alarms import finest_alarm
-from spillover.live.engine.driver import Driver
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
@@ -30,23 +32,23 @@ from spillover.live.handlers.base import Workers
 from spillover.live.handlers.make import make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import wire
-from spillover.live.overflow.agreement import Peers
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
-from spillover.live.overflow.home_requests import FutureWaiter, HomeRequests
+from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
-from spillover.model.ids import ClusterId
 from spillover.model.request import Answer
-from spillover.model.topology import Topology
+from spillover.model.topology import Neighbor, Topology
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -56,8 +58,9 @@ class NodeShell:
     """The running node of one cluster of a topology. Must be made inside a running loop.
 
     `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
-    topology was read, its name if None. Raises InputError for a handler that
-    cannot be imported, and for a neighbor without a url.
+    topology was read, its name if None. `confirm`, if given, is asked about each request before it
+    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. Raises
+    InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
     def __init__(
@@ -67,7 +70,8 @@ class NodeShell:
         *,
         seed: int | None = None,
         source: str | None = None,
-        journal: Callable[[Any, float], None] | None = None,
+        journal: Callable[[ev.Event, float], None] | None = None,
+        confirm: Callable[[ev.Confirm], None] | None = None,
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
@@ -75,7 +79,8 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        self.machine = NodeMachine(
+        machine = NodeMachine if confirm is None else ConfirmingMachine
+        self.machine = machine(
             self._settings(),
             [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
             _stream(seed, f"node/{cluster_id}"),
@@ -93,8 +98,12 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
-        faults = _stream(seed, f"faults/{cluster_id}")
-        self._emulated = [EmulatedLink(self.timers, faults, n.delay_ms / 1e3) for n in neighbors]
+        self._fault_random = _stream(seed, f"faults/{cluster_id}")
+        self._emulated: dict[int, EmulatedLink] = {}
+        self._links: dict[int, PeerLink] = {}
+        self._speaking: dict[int, list[asyncio.Task[None]]] = {}
+        """What runs for each neighbor; all three by the neighbors' handles."""
+        self._group: asyncio.TaskGroup | None = None
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
@@ -103,12 +112,21 @@ class NodeShell:
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
-        self.home_requests = HomeRequests(self.cluster.id, self.names, self._next_ref, self.feed)
-        self.foreign_requests = ForeignRequests(self._next_ref, self.feed, self._emulated)
-        self._driver = Driver(
-            *(self.machine, self.timers, self._interpreters(), self._on_failure, journal, ev.HeldUp)
+        self.waiters = Waiters()
+        self.home_requests = HomeRequests(
+            self.cluster.id, self.names, self._next_ref, self.feed, self.waiters
         )
-        self._links = [self._make_link(y, n.id, n.url) for y, n in enumerate(neighbors)]
+        self.foreign_requests = ForeignRequests(
+            self._next_ref, self.feed, self._emulated, self.waiters
+        )
+        interpreters = self._interpreters()
+        if confirm is not None:
+            interpreters[ev.Accepted] = self._accepted
+            interpreters[ev.Confirm] = partial(self._confirm, confirm)
+        driven = (self.machine, self.timers, interpreters, self._on_failure)
+        self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
+        for neighbor in neighbors:
+            self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -116,11 +134,16 @@ class NodeShell:
         """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
         machine, since what it would do next is not known."""
         self._driver.start(ev.TimerFired())
-        async with asyncio.TaskGroup() as group:
-            for link in self._links:
-                group.create_task(link.listen(), name=f"reports of {link.cluster}")
-                group.create_task(link.warm(), name=f"connections to {link.cluster}")
+        async with asyncio.TaskGroup() as self._group:
+            for link in self._links.values():
+                self._speak(self._group, link)
             await asyncio.shield(self._failed)
+
+    def _speak(self, group: asyncio.TaskGroup, link: PeerLink) -> None:
+        self._speaking[link.neighbor] = [
+            group.create_task(link.listen(), name=f"reports of {link.cluster}"),
+            group.create_task(link.warm(), name=f"connections to {link.cluster}"),
+        ]
 
     async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
         """Drain, and wait until nothing is left to run, to answer or to be fetched; see
@@ -143,17 +166,18 @@ class NodeShell:
         for close in self.on_close:
             close()
         self.streams.close()
-        for link in self._links:
+        for link in self._links.values():
             await link.close()
         await self.workers.close()
         self.timers.close()
         self.home_requests.close()
         self.foreign_requests.close()
+        self.waiters.close()
         self._failed.cancel()
 
     # --- what routes call ---------------------------------------------------------------------
 
-    def feed(self, event: Any) -> None:
+    def feed(self, event: ev.Event) -> None:
         if self.moving.is_news:
             self.moving.tell()
         self._driver.feed(event)
@@ -167,11 +191,11 @@ class NodeShell:
         """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
         ended, None if that is not known within the time or before the node ends."""
         waiter = FutureWaiter()
-        waits = self.foreign_requests.wait(visit.ref, waiter)
+        waits = self.waiters.wait(visit.ref, waiter)
         self.feed(ev.CancelAsked(visit.ref))
         if waits:
             await asyncio.wait([waiter.future], timeout=timeout_s)
-            self.foreign_requests.leave(visit.ref, waiter)
+            self.waiters.leave(visit.ref, waiter)
         return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
@@ -181,15 +205,13 @@ class NodeShell:
 
     def story(self, request_id: str) -> list[dict[str, Any]]:
         """Returns what is still known of a request's way through this cluster, oldest first."""
-        return self.machine.decider.log.tell(request_id, self.machine.neighbors.ids)
+        return self.machine.decider.log.tell(request_id)
 
     def ask_neighbor(
-        self, neighbor: int, method: str, path: str, body: bytes, timeout_s: float
+        self, neighbor: int, body: bytes, timeout_s: float
     ) -> asyncio.Future[Response]:
-        """Asks a neighbor a question that is not a request; the future raises PeerError as
-        HttpClient's does.
-        """
-        return self._links[neighbor].ask(method, path, body, timeout_s)
+        """Ask a neighbor about the federation; the future raises PeerError as HttpClient's does."""
+        return self._links[neighbor].ask_federation(body, timeout_s)
 
     @property
     def now_s(self) -> float:
@@ -217,37 +239,53 @@ class NodeShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _interpreters(self) -> dict[type, Callable[[Any], None]]:
+    def _interpreters(self) -> dict[type[ev.Command], Callable[[Any], None]]:
         return {
-            # A journal's place: complete before anything is told.
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
-            ev.Recall: lambda command: self._links[command.neighbor].recall(command.ref),
-            ev.AskCancel: lambda command: self._links[command.neighbor].ask_cancel(command.ref),
+            ev.Recall: self._recall,
+            ev.AskCancel: self._ask_cancel,
             ev.Reply: self._reply,
             ev.Publish: self._publish,
             ev.Heartbeat: lambda _: self.streams.publish(wire.HEARTBEAT),
+            ev.Connect: self._connect,
+            ev.JoinRefused: self._join_refused,
+            ev.Disconnect: self._disconnect,
         }
+
+    def _confirm(self, confirm: Callable[[ev.Confirm], None], command: ev.Confirm) -> None:
+        if command.origin == ev.HOME:
+            self.home_requests.confirm(command)
+        confirm(command)
+
+    def _accepted(self, command: ev.Accepted) -> None:
+        self.room.on_accepted(command)
+        self.home_requests.accepted(command.ref)
 
     def _forward(self, command: ev.Forward) -> None:
         self.metrics.forwards_left[command.neighbor] += 1
         self._links[command.neighbor].forward(command)
+
+    def _recall(self, command: ev.Recall) -> None:
+        if (link := self._links.get(command.neighbor)) is not None:
+            link.recall(command.ref)
+
+    def _ask_cancel(self, command: ev.AskCancel) -> None:
+        if (link := self._links.get(command.neighbor)) is not None:
+            link.ask_cancel(command.ref)
 
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused(command.reason)
             self.home_requests.refused(command)
         else:
-            self.metrics.foreign_ended(self.machine.neighbors.ids[command.origin], REFUSED)
-            self.foreign_requests.ended(command.ref, None)  # it may have been accepted before
-            self.foreign_requests.send_back(command.ref, command, command.origin)
+            self.metrics.foreign_ended(command.origin, REFUSED)
+            self.waiters.tell(command.ref, command)
 
     def _reply(self, command: ev.Reply) -> None:
-        if command.origin != ev.HOME:
-            self.foreign_requests.ended(command.ref, command.answer)
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
             self.timers.at(due_s, lambda _: self._deliver(command))
@@ -257,8 +295,8 @@ class NodeShell:
     def _deliver(self, command: ev.Reply) -> None:
         ref, answer, origin = command.ref, command.answer, command.origin
         if origin != ev.HOME:
-            self.metrics.foreign_ended(self.machine.neighbors.ids[origin], answer.outcome.value)
-            self.foreign_requests.send_back(ref, answer, origin)
+            self.metrics.foreign_ended(origin, answer.outcome.value)
+            self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
         log_request(self.home_requests.answered(ref, answer), answer)
@@ -289,6 +327,32 @@ class NodeShell:
         told = {"health": now, "before": before, "failed_share": share}
         _log.log(level, Message("health has changed", **told))
 
+    def _connect(self, command: ev.Connect) -> None:
+        """A cluster of the topology, which has been changed before, is a neighbor now."""
+        linked = self.topology.neighbors(self.cluster.id)
+        neighbor = next(one for one in linked if one.id == command.cluster)
+        self.peers.join(command.neighbor, neighbor.id, neighbor.delay_ms)
+        self.metrics.joined(command.neighbor, neighbor.id)
+        link = self._link_to(command.neighbor, neighbor)
+        if self._group is not None:
+            self._speak(self._group, link)
+
+    def _join_refused(self, command: ev.JoinRefused) -> None:
+        _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
+
+    def _disconnect(self, command: ev.Disconnect) -> None:
+        """What is away there comes back first. What it has sent still finds its way."""
+        link = self._links.pop(command.neighbor)
+        link.disconnect()
+        for task in self._speaking.pop(command.neighbor, ()):
+            task.cancel()
+        if self._group is not None:
+            self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
+        del self._emulated[command.neighbor]
+        self.streams.end(command.neighbor)
+        self.peers.leave(command.neighbor)
+        self.metrics.left(command.neighbor, link.cluster)
+
     def _on_failure(self, error: BaseException) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
@@ -317,24 +381,29 @@ class NodeShell:
             self.moving,
         )
 
-    def _make_link(self, y: int, cluster: ClusterId, url: str | None) -> PeerLink:
+    def _link_to(self, handle: int, neighbor: Neighbor) -> PeerLink:
+        cluster, url = neighbor.id, neighbor.url
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self._source, f"clusters[{index}].url", "expected a url")
-        return PeerLink(
-            neighbor=y,
+        delay_s = neighbor.delay_ms / 1e3
+        emulated_link = EmulatedLink(self.timers, self._fault_random, delay_s)
+        self._emulated[handle] = emulated_link
+        self._links[handle] = link = PeerLink(
+            neighbor=handle,
             cluster=cluster,
             url=url,
-            emulated_link=self._emulated[y],
+            emulated_link=emulated_link,
             away_max=self.machine.settings.away_limit,
-            agreement=self.peers.agreements[y],
+            agreement=self.peers.agreements[handle],
             timers=self.timers,
             writes=self.writes,
             moving=self.moving,
             random=self._link_random,
             feed=self.feed,
-            on_forward=lambda outcome: self.metrics.forwarded(cluster, outcome),
+            on_forward=partial(self.metrics.forwarded, cluster),
         )
+        return link
 
 
 def _stream(seed: int | None, name: str) -> Random:

@@ -1,7 +1,8 @@
-"""What nodes say to each other under /peer/v1, as bytes. JSON by msgspec; payloads and results
-pass through as they came, never decoded on the way.
+"""What nodes say to each other, as bytes. JSON by msgspec; payloads and results pass through as
+they came, never decoded on the way. Where messages go, and how to change one, is in `protocol`.
 
-Durations travel in milliseconds. A request's deadline travels as what remains of it.
+Fields that are not known here are ignored, missing ones have the defaults given here; those without
+one must be there. Durations travel in milliseconds, a request's deadline as what remains of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadReport
 from spillover.model.request import (
+    DONE,
     NAME_LENGTH_MAX,
     TYPE_LENGTH_MAX,
     Answer,
@@ -25,11 +27,6 @@ from spillover.model.request import (
     is_traceparent,
 )
 from spillover.model.topology import CLUSTER_ID
-
-FORWARD_PATH = "/peer/v1/forward"
-REPORTS_PATH = "/peer/v1/reports"
-CANCEL_PATH = "/peer/v1/cancel"
-FEDERATION_PATH = "/peer/v1/federation"
 
 HEARTBEAT = b"{}\n"
 
@@ -65,11 +62,14 @@ class Caller(NamedTuple):
     federation: str | None = None
 
 
-class ForwardBody(msgspec.Struct, omit_defaults=True):
-    """A request on its way; `sender` is the cluster that hands it on, `to` the one that it means to
-    hand it to, `federation` theirs."""
+UNSAID = Caller("")
+"""In messages on a connection that has said who calls."""
 
-    sender: str
+
+class ForwardBody(msgspec.Struct, omit_defaults=True):
+    """A request on its way. In version 1 `sender` is the cluster that hands it on, `to` the one
+    that it means to hand it to, `federation` theirs."""
+
     id: str
     path: BoundedPath
     remaining_ms: float
@@ -78,6 +78,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     type: str = "default"
     priority: Priority = 0
     traceparent: str | None = None
+    sender: str = ""
     to: str | None = None
     federation: str | None = None
 
@@ -86,8 +87,8 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     """An answer on its way back. `held_ms` counts from the receipt of the request's head to the
     writing of these bytes; `reading_ms` is the part of it until the body was there, and
     `answer_delay_ms` the part that emulates the link back. What was rejected travels as what has
-    failed and is `rejected`: older nodes know no such outcome, and an answer that they cannot read
-    would be lost."""
+    failed and is `rejected`: some nodes of version 1 know no such outcome, and an answer that they
+    cannot read would be lost."""
 
     outcome: Outcome
     path: Path
@@ -107,16 +108,17 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
-    """`sender` wants the request of this id, which it has handed on, no longer."""
+    """Who calls wants the request of this id, which it has handed on, no longer. In version 1
+    `sender`, `to` and `federation` say who that is."""
 
-    sender: str
     id: str
+    sender: str = ""
     to: str | None = None
     federation: str | None = None
 
 
 class CancelAnswer(msgspec.Struct):
-    """Whether a request of this id from this sender is under way here; if so, it is cancelled, and
+    """Whether a request of this id from who calls is under way here; if so, it is cancelled, and
     the answer to its forward tells how it ended."""
 
     found: bool
@@ -163,13 +165,12 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
 
 
 def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
-    """Returns a request as `caller` hands it on, in parts that follow each other: a large payload
-    is sent as it lies.
+    """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
+    other: a large payload is sent as it lies.
     """
     payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
-        sender=caller.cluster,
         id=request.id,
         path=request.path,
         remaining_ms=remaining_s * 1e3,
@@ -178,6 +179,7 @@ def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tupl
         type=request.type,
         priority=request.priority,
         traceparent=request.traceparent,
+        sender=caller.cluster,
         to=caller.to,
         federation=caller.federation,
     )
@@ -187,8 +189,9 @@ def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tupl
     return before + _PAYLOAD, payload, after
 
 
-def decode_forward(body: bytes) -> tuple[Caller, Request, float]:
-    """(caller, request, what remains of its deadline in seconds). Raises MalformedMessage."""
+def decode_forward(body: bytes) -> tuple[Caller | None, Request, float]:
+    """(caller if it is said, request, what remains of its deadline in seconds). Raises
+    MalformedMessage."""
     forward = _decoded(_decode_forward, body)
     _check_forward(forward)
     traceparent = forward.traceparent or ""
@@ -202,7 +205,7 @@ def decode_forward(body: bytes) -> tuple[Caller, Request, float]:
         traceparent=traceparent if is_traceparent(traceparent) else None,
         size_bytes=len(body),
     )
-    caller = Caller(forward.sender, forward.to, forward.federation)
+    caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     return caller, request, forward.remaining_ms / 1e3
 
 
@@ -259,32 +262,37 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
     message = _decoded(_decode_answer, body)
     answer = Answer(
-        outcome=Outcome.REJECTED if message.rejected else message.outcome,
-        path=message.path,
-        result=message.result,
-        problem=message.problem,
-        queued_s=message.queued_ms / 1e3,
-        network_s=message.network_ms / 1e3,
-        service_s=message.service_ms / 1e3,
-        return_s=message.return_ms / 1e3,
-        upstream_status=message.upstream_status,
-        upstream_body=None if message.upstream_body == NOTHING else message.upstream_body,
-        retry_after_s=None if message.retry_after_ms is None else message.retry_after_ms / 1e3,
+        Outcome.REJECTED if message.rejected else message.outcome,
+        message.path,
+        message.result,
+        message.problem,
+        message.queued_ms / 1e3,
+        message.network_ms / 1e3,
+        message.service_ms / 1e3,
+        message.return_ms / 1e3,
     )
+    if message.outcome is not DONE:
+        answer.upstream_status = message.upstream_status
+        if message.upstream_body != NOTHING:
+            answer.upstream_body = message.upstream_body
+        if message.retry_after_ms is not None:
+            answer.retry_after_s = message.retry_after_ms / 1e3
     stay = Stay(message.held_ms / 1e3, message.reading_ms / 1e3, message.answer_delay_ms / 1e3)
     return answer, stay
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
-    """That a request which `caller` has handed on is to be cancelled."""
-    return _encode(CancelBody(caller.cluster, request_id, caller.to, caller.federation))
+    """Returns that a request which `caller` has handed on is to be cancelled; UNSAID but in version
+    1."""
+    return _encode(CancelBody(request_id, caller.cluster, caller.to, caller.federation))
 
 
-def decode_cancel(body: bytes) -> tuple[Caller, RequestId]:
-    """(caller, id). Raises MalformedMessage."""
+def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
+    """(caller if it is said, id). Raises MalformedMessage."""
     cancel = _decoded(_decode_cancel, body)
     _check_id(cancel.id)
-    return Caller(cancel.sender, cancel.to, cancel.federation), RequestId(cancel.id)
+    caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
+    return caller, RequestId(cancel.id)
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:

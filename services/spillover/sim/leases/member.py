@@ -1,22 +1,24 @@
-"""The shell of a lease member in virtual time: feeds its machine events, carries its commands out.
+"""The shell of a lease member in virtual time: what its machine's commands mean there.
 
 The machine is the one that runs live: `core.leases.machine`, or for the blog's rule
-`core.leases.blog`. Here are its handlers (they run, and stop within a while), its renewals,
-and its clock, which may run fast or slow. No rules.
+`core.leases.blog`, and so is what drives it, `core.driver`. Here are its handlers (they run, and
+stop within a while), its renewals, and its clock, which may run fast or slow. No rules.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
-from typing import Any, Protocol
 
+from spillover.core.driver import Driver, Interpreters
 from spillover.core.leases import events as ev
-from spillover.core.leases.agenda import MemberSettings
 from spillover.core.leases.blog import BlogMember
 from spillover.core.leases.machine import LeaseMember
 from spillover.core.leases.records import Renewed
+from spillover.core.leases.settings import MemberSettings
+from spillover.core.machine import Machine
 from spillover.sim.engine.world import stream
 from spillover.sim.leases.asks import BlogAsks, GuardedAsks, Store
 from spillover.sim.leases.blog import BlogStore
@@ -24,8 +26,11 @@ from spillover.sim.leases.store_twin import LeaseTwin
 from spillover.sim.leases.watch import Tenure
 from spillover.sim.leases.world import Surroundings
 
-Journal = Callable[[int, int, Any, float, list[Any]], None]
-"""Looks on: (node, its life, event, instant by its clock, commands)."""
+Handled = Callable[[ev.Event, float, Sequence[ev.Command]], None]
+"""Looks on: (event, instant by the node's clock, commands)."""
+
+Journal = Callable[[int, int, ev.Event, float, Sequence[ev.Command]], None]
+"""Looks on at all: (node, its life), and as above."""
 
 RENEWAL_JITTER = 0.1
 """A renewal comes up to this share of the period early: never late, the times count on it."""
@@ -35,12 +40,44 @@ RETRY_SHARE = 0.1
 """A renewal that found no store is repeated after this share of the period."""
 
 
-class Machine(Protocol):
-    """What is driven: see `core.machine`."""
+class _Watched:
+    """A machine that is asked after each event whether it contradicts itself, while somebody looks
+    on."""
 
-    def handle(self, event: Any, now_s: float) -> list[Any]: ...
-    def next_deadline(self) -> float: ...
-    def check(self) -> None: ...
+    def __init__(self, machine: Machine[ev.Event, ev.Command], look_on: Handled) -> None:
+        self._machine = machine
+        self._look_on = look_on
+        self.next_deadline = machine.next_deadline
+        self.check = machine.check
+
+    def handle(self, event: ev.Event, now_s: float) -> Sequence[ev.Command]:
+        commands = self._machine.handle(event, now_s)
+        self.check()
+        self._look_on(event, now_s, commands)
+        return commands
+
+
+class _Clockwork:
+    """A node's own clock, and what wakes the node by it: late, if it is stalled."""
+
+    def __init__(self, me: int, around: Surroundings) -> None:
+        self._me = me
+        self._around = around
+        self.rate = around.troubles.clock_rate.get(me, 1.0)
+
+    def clock(self) -> float:
+        return self._around.world.now_s * self.rate
+
+    def at(self, due_s: float, ring: Callable[[float], None]) -> _Clockwork:
+        delay_ms = max(0.0, (due_s - self.clock()) / self.rate * 1000.0)
+        self._around.timer(self._me, delay_ms, ring, due_s)
+        return self
+
+    def run_due(self, now_s: float) -> None:
+        """A node is woken as late as the world has it."""
+
+    def cancel(self) -> None:
+        """The world takes nothing back; the driver knows which of its timers counts."""
 
 
 class SimMember:
@@ -49,18 +86,16 @@ class SimMember:
     def __init__(
         self,
         me: int,
-        machine: Machine,
+        machine: Machine[ev.Event, ev.Command],
         store: Store,
         around: Surroundings,
-        look_on: Callable[[Any, float, list[Any]], None] | None,
+        look_on: Handled | None,
     ) -> None:
         self._me = me
         self.machine = machine
         self._store = store
         self._around = around
-        self._look_on = look_on
-        self._rate = around.troubles.clock_rate.get(me, 1.0)
-        self._wake_s = math.inf
+        self._clockwork = _Clockwork(me, around)
         self._begun = False
         self._finished = False
         self._renewing: dict[int, int] | None = None
@@ -68,7 +103,20 @@ class SimMember:
         """Tells the next planned renewal from those planned before."""
         self._tenures: dict[tuple[int, int], Tenure] = {}
         self._told_to_stop: set[tuple[int, int]] = set()
-        self._interpreters: dict[type, Callable[[Any], None]] = {
+        self._interpreters = self._interpreters_of()
+        self._driver: Driver[ev.Event, ev.Command] = Driver(
+            machine if look_on is None else _Watched(machine, look_on),
+            self._clockwork,
+            self._interpreters,
+            lambda _: None,  # it comes out of the run
+            catch_up_s_max=0.0,
+        )
+        self._driver.start(ev.TimerFired())
+
+    def _interpreters_of(self) -> Interpreters[ev.Command]:
+        around = self._around
+        return {
+            **dict.fromkeys(ev.ASKS, self._ask),
             ev.PublishChallenge: self._challenge,
             ev.PublishAllocated: lambda c: around.publish_allocated(c.partition),
             ev.MeasureWork: lambda _: self._measure_work(),
@@ -80,7 +128,7 @@ class SimMember:
             ev.StopHandler: self._stop,
             ev.FenceHandler: self._fence,
             ev.LeasesExtended: self._extended,
-            ev.Tell: lambda c: around.told.append((around.now_ms, me, c.event, c.partition)),
+            ev.Tell: lambda c: around.told.append((around.now_ms, self._me, c.event, c.partition)),
             ev.Finished: self._finish,
         }
 
@@ -92,23 +140,26 @@ class SimMember:
     def hold(self, partitions: list[int]) -> None:
         """Be a member from the start, which serves these."""
         self._begun = True
-        now_s = self._now_s
+        now_s = self._clockwork.clock()
         joined, epoch = self._store.hold(partitions)
         commands = self.machine.handle(ev.Started(), now_s)
         if isinstance(self.machine, LeaseMember):
-            commands = self.machine.handle(ev.Answered(commands[0], joined), now_s)
+            (ask,) = (command for command in commands if isinstance(command, ev.Ask))
+            commands = self.machine.handle(ev.Answered(ask, joined), now_s)
             for partition in partitions:
                 self.machine.holdings.start(partition, epoch, now_s, now_s)
         elif isinstance(self.machine, BlogMember):
             for partition in partitions:
                 self.machine.running.add(partition)
-                commands.append(ev.RunHandler(partition, epoch, math.inf))
-        self._carry_out(commands)
+                commands = [*commands, ev.RunHandler(partition, epoch, math.inf)]
+        for command in commands:
+            self._interpreters[type(command)](command)
         self.feed(ev.TimerFired())
 
     def silence(self) -> None:
         """The process is gone; another life of the node may follow."""
         self._finished = True
+        self._driver.close()
 
     def drain(self) -> None:
         self.feed(ev.Drain())
@@ -119,43 +170,8 @@ class SimMember:
     def on_allocated(self, partition: int) -> None:
         self.feed(ev.Allocated(partition))
 
-    def feed(self, event: Any) -> None:
-        if not self._finished:
-            self._handle(event, self._now_s)
-
-    def _handle(self, event: Any, now_s: float) -> None:
-        commands = self.machine.handle(event, now_s)
-        if self._look_on is not None:
-            self.machine.check()
-            self._look_on(event, now_s, commands)
-        self._carry_out(commands)
-        self._arm()
-
-    @property
-    def _now_s(self) -> float:
-        """By the node's own clock."""
-        return self._around.world.now_s * self._rate
-
-    def _arm(self) -> None:
-        due_s = self.machine.next_deadline()
-        if due_s < self._wake_s:
-            self._wake_s = due_s
-            delay_ms = max(0.0, (due_s - self._now_s) / self._rate * 1000.0)
-            self._around.timer(self._me, delay_ms, self._wake, due_s)
-
-    def _wake(self, due_s: float) -> None:
-        """Rounded, the clock may stand a hair before what was due."""
-        if due_s != self._wake_s or self._finished:
-            return  # an earlier one has come between
-        self._wake_s = math.inf
-        self._handle(ev.TimerFired(), max(due_s, self._now_s))
-
-    def _carry_out(self, commands: list[Any]) -> None:
-        for command in commands:
-            if isinstance(command, ev.Ask):
-                self._ask(command)
-            else:
-                self._interpreters[type(command)](command)
+    def feed(self, event: ev.Event) -> None:
+        self._driver.feed(event)
 
     def _ask(self, ask: ev.Ask) -> None:
         self._around.call(
@@ -176,7 +192,7 @@ class SimMember:
             (*pair, around.work.done(tenure.partition, tenure.from_ms, around.now_ms))
             for pair, tenure in self._tenures.items()
         ]
-        self.feed(ev.WorkMeasured(work))
+        self._driver.answer(ev.WorkMeasured(work))
 
     # --- renewals ------------------------------------------------------------------------------
 
@@ -203,7 +219,7 @@ class SimMember:
         around = self._around
         pairs = list(self._renewing.items())
         renewing = self._renewing
-        sent_s = self._now_s
+        sent_s = self._clockwork.clock()
 
         def on_answer(answer: Renewed) -> None:
             self.feed(ev.RenewalAnswered(sent_s, pairs, answer))
@@ -219,13 +235,13 @@ class SimMember:
     def _next_renewal(self, periods: float) -> None:
         """So many periods from now, and not when it was planned before."""
         self._renewals += 1
-        period_ms = self._around.times.renewal_period_ms * periods / self._rate
+        period_ms = self._around.times.renewal_period_ms * periods / self._clockwork.rate
         self._around.timer(self._me, period_ms, self._renew, self._renewals)
 
     # --- handlers ------------------------------------------------------------------------------
 
     def _world_ms(self, local_s: float) -> float:
-        return local_s / self._rate * 1000.0
+        return local_s / self._clockwork.rate * 1000.0
 
     def _run(self, command: ev.RunHandler) -> None:
         around = self._around
@@ -263,7 +279,7 @@ class SimMember:
 
     def _finish(self, command: ev.Finished) -> None:
         """The process ends, and with it what still runs in it."""
-        self._finished = True
+        self.silence()
         self._around.finished[self._me] = command.problem
         for tenure in self._tenures.values():
             tenure.to_ms = min(tenure.to_ms, self._around.now_ms)
@@ -308,11 +324,6 @@ class Group:
         self._lives += 1
         return stream(self._seed, f"lease-member/{node}/{self._lives}")
 
-    def _member(self, node: int, machine: Machine, store: Store) -> SimMember:
-        journal, life = self._journal, self._lives
-
-        def look_on(event: Any, now_s: float, commands: list[Any]) -> None:
-            if journal is not None:
-                journal(node, life, event, now_s, commands)
-
-        return SimMember(node, machine, store, self._around, look_on if journal else None)
+    def _member(self, node: int, machine: Machine[ev.Event, ev.Command], store: Store) -> SimMember:
+        look_on = None if self._journal is None else partial(self._journal, node, self._lives)
+        return SimMember(node, machine, store, self._around, look_on)

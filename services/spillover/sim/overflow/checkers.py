@@ -260,5 +260,4 @@ class Checker:
 def is_used(machine: NodeMachine) -> list[bool]:
     """By neighbor: whether it accepts. One that has failed and has had no work since, which would
     tell, may stay degraded."""
-    neighbors = machine.neighbors
-    return [a or d for a, d in zip(neighbors.accepting, neighbors.degraded, strict=True)]
+    return [neighbor.accepting or neighbor.degraded for neighbor in machine.neighbors]

@@ -70,7 +70,6 @@ class FaultyLink:
         self.machine = machine
         self._legs: dict[int, Leg] = {}
         self._interpreters: dict[type, Callable[[Any], None]] = {
-            link.Send: self._send,
             link.LetGo: lambda command: self._hang_up(self._legs[command.ref]),
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
@@ -86,8 +85,9 @@ class FaultyLink:
     # --- the sender ---------------------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        self._legs[command.ref] = Leg(self, command, self._world.now_s)
-        self.obey(link.HandedOver(command.ref))
+        leg = self._legs[command.ref] = Leg(self, command, self._world.now_s)
+        self.machine.hand_over(command.ref)
+        leg.way = self._out.send(partial(self._arrive, leg), partial(self._lost, leg))
 
     def recall(self, ref: int) -> None:
         self.obey(link.Recalled(ref))
@@ -110,10 +110,6 @@ class FaultyLink:
             self._hang_up(leg)
         self._legs.clear()
 
-    def _send(self, command: link.Send) -> None:
-        leg = self._legs[command.ref]
-        leg.way = self._out.send(partial(self._arrive, leg), partial(self._lost, leg))
-
     def _hang_up(self, leg: Leg) -> None:
         leg.over = True
         if leg.way is None or not leg.way.withdraw():
@@ -126,15 +122,20 @@ class FaultyLink:
 
     def _lost(self, leg: Leg) -> None:
         ref = leg.command.ref
-        self.machine.handle(link.Left(ref))
+        self.machine.left(ref)
         self._tell(leg, link.Broken(ref))
 
     def _tell(self, leg: Leg, event: Any) -> None:
         self._own.deliver(self._heard_of, leg, event)
 
     def _heard_of(self, leg: Leg, event: Any) -> None:
-        if not leg.over:
+        if leg.over:
+            return
+        if not isinstance(event, ev.ForwardAnswered):
             self.obey(event)
+        elif self.machine.answered(event.ref):
+            self._legs.pop(event.ref).over = True
+            self._own.feed(event)
 
     def _send_cancel(self, command: link.SendCancel) -> None:
         leg = self._legs[command.ref]
@@ -151,7 +152,7 @@ class FaultyLink:
     def _arrive(self, leg: Leg) -> None:
         """The request is there. Where no process listens the kernel says so; one that stands still
         reads it later."""
-        self.machine.handle(link.Left(leg.command.ref))
+        self.machine.left(leg.command.ref)
         if self._there.alive:
             self._there.foreign_requests[leg] = None
             self._there.deliver(self._read, leg)
@@ -191,8 +192,7 @@ class FaultyLink:
         """Each takes the time by its own clock."""
         leg_s = (leg.arrived_s - leg.sent_s) * self._own.clock.rate
         return_s = (self._world.now_s - answered_s) * self._there.clock.rate
-        answered = ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s)
-        self._leave(leg, link.Answered(leg.command.ref, answered))
+        self._leave(leg, ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s))
 
     def _leave(self, leg: Leg, event: Any) -> None:
         self._there.foreign_requests.pop(leg, None)

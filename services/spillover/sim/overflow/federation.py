@@ -6,13 +6,14 @@ Where something may go wrong, it is `faulty_cluster` that runs, over the links o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.visit import VisitState
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -21,6 +22,23 @@ from spillover.sim.engine.world import World, stream
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[Refusal], None]
+
+
+class Link:
+    """The way from one cluster to a neighbor, in whose table it has the handle `mirror`."""
+
+    __slots__ = ("delay_s", "is_open", "mirror", "peer")
+
+    def __init__(self, peer: SimCluster, mirror: int, delay_s: float) -> None:
+        self.peer = peer
+        self.mirror = mirror
+        self.delay_s = delay_s
+        self.is_open = True
+
+    @property
+    def is_taken(self) -> bool:
+        """Returns whether this cluster is a neighbor there, too."""
+        return self.mirror in self.peer.machine.neighbors.by_handle
 
 
 class SimCluster:
@@ -34,16 +52,14 @@ class SimCluster:
         self._settings = NodeSettings.of(topology, cluster_id)
         self._neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster_id)]
         self.machine = self._make_machine()
-        self._delays_s = [delay_s for _, delay_s in self._neighbors]
         self._refs = 0
         self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
         self._serving: set[int] = set()
         self._forwards: dict[int, int] = {}
         """Refs of what is away: here, and at the neighbor that has accepted it."""
-        self.peers: list[SimCluster] = []
-        """By neighbor index; set once all clusters exist."""
-        self.mirror: list[int] = []
-        """mirror[y]: this cluster's index in the table of neighbor y."""
+        self.federation: Mapping[ClusterId, SimCluster] = {}
+        self._ways: dict[int, Link] = {}
+        """By the neighbors' handles."""
         self.queue_length_max = 0
         self.reports = 0
         self._wake_s = float("inf")
@@ -58,6 +74,9 @@ class SimCluster:
             ev.Reply: self._reply,
             ev.Publish: lambda command: self._tell(command.report),
             ev.Heartbeat: lambda _: self._tell(None),
+            ev.Connect: self._connect,
+            ev.JoinRefused: lambda _: None,
+            ev.Disconnect: self._disconnect,
         }
         self._arm()
 
@@ -133,42 +152,55 @@ class SimCluster:
             )
 
     def _forward(self, command: ev.Forward) -> None:
-        y, ref = command.neighbor, command.ref
-        delay_s = self._delays_s[y]
+        way, ref = self._ways[command.neighbor], command.ref
+        delay_s = way.delay_s
 
         def answered(answer: Answer) -> None:
-            self._forwards.pop(ref, None)
-            event = ev.ForwardAnswered(ref, answer, delay_s, delay_s)
-            self._world.at(self._world.now_s + delay_s, self.feed, event)
+            come_back(ev.ForwardAnswered(ref, answer, delay_s, delay_s))
 
         def refused(_: Refusal) -> None:
-            self._forwards.pop(ref, None)  # it may have been accepted before
-            self._world.at(self._world.now_s + delay_s, self.feed, ev.ForwardRefused(ref))
+            come_back(ev.ForwardRefused(ref))  # it may have been accepted before
+
+        def come_back(event: Any) -> None:
+            if way.is_open:
+                self._forwards.pop(ref, None)
+                self._world.at(self._world.now_s + delay_s, self._came_back, way, event)
 
         def arrive() -> None:
-            there = self.peers[y].receive(
-                command.request, command.deadline_s, self.mirror[y], answered, refused
+            if not way.is_open:
+                return
+            if not way.is_taken:
+                come_back(ev.ForwardRefused(ref))
+                return
+            there = way.peer.receive(
+                command.request, command.deadline_s, way.mirror, answered, refused
             )
             if there is not None:
                 self._forwards[ref] = there
 
         self._world.at(self._world.now_s + delay_s, arrive)
 
-    def _recall(self, command: ev.Recall) -> None:
-        def recalled() -> None:
-            there = self._forwards.pop(command.ref, None)
-            if there is not None:
-                self.peers[command.neighbor].feed(ev.Cancelled(there))
+    def _came_back(self, way: Link, event: Any) -> None:
+        if way.is_open:
+            self.feed(event)
 
-        self._world.at(self._world.now_s + self._delays_s[command.neighbor], recalled)
+    def _recall(self, command: ev.Recall) -> None:
+        if (way := self._ways.get(command.neighbor)) is not None:
+            self._world.at(self._world.now_s + way.delay_s, self._recalled, way, command.ref)
+
+    def _recalled(self, way: Link, ref: int) -> None:
+        there = self._forwards.pop(ref, None)
+        if there is not None:
+            way.peer.feed(ev.Cancelled(there))
 
     def _ask_cancel(self, command: ev.AskCancel) -> None:
-        def asked() -> None:
-            there = self._forwards.get(command.ref)
-            if there is not None:
-                self.peers[command.neighbor].feed(ev.CancelAsked(there))
+        if (way := self._ways.get(command.neighbor)) is not None:
+            self._world.at(self._world.now_s + way.delay_s, self._cancel_asked, way, command.ref)
 
-        self._world.at(self._world.now_s + self._delays_s[command.neighbor], asked)
+    def _cancel_asked(self, way: Link, ref: int) -> None:
+        there = self._forwards.get(ref)
+        if way.is_open and there is not None:
+            way.peer.feed(ev.CancelAsked(there))
 
     def _refuse(self, command: ev.Refuse) -> None:
         _, on_refusal = self._waiting.pop(command.ref)
@@ -179,19 +211,53 @@ class SimCluster:
         self._world.at(self._world.now_s + command.delay_s, partial(on_answer, command.answer))
 
     def _tell(self, report: LoadReport | None) -> None:
-        self.reports += len(self.peers)
-        for y, peer in enumerate(self.peers):
-            event = ev.ReportReceived(self.mirror[y], report)
-            self._world.at(self._world.now_s + self._delays_s[y], peer.feed, event)
+        self.reports += len(self._ways)
+        for way in self._ways.values():
+            event = ev.ReportReceived(way.mirror, report)
+            self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
+
+    # --- neighbors ----------------------------------------------------------------------------
+
+    def join(self, clusters: Mapping[ClusterId, SimCluster]) -> None:
+        """Join it to those of these clusters that are its neighbors from the start."""
+        self.federation = clusters
+        for neighbor in self.machine.neighbors:
+            self.open_way(neighbor.handle, clusters[neighbor.id])
+
+    def open_way(self, neighbor: int, peer: SimCluster) -> None:
+        mirror = peer.machine.neighbors.index[self.id]
+        delay_s = self.machine.neighbors.by_handle[neighbor].delay_s
+        self._ways[neighbor] = Link(peer, mirror, delay_s)
+
+    def _connect(self, command: ev.Connect) -> None:
+        """The second of the two to join opens both ways."""
+        peer = self.federation[command.cluster]
+        mirror = peer.machine.neighbors.index.get(self.id)
+        if mirror is not None:
+            self.open_way(command.neighbor, peer)
+            peer.open_way(mirror, self)
+
+    def _disconnect(self, command: ev.Disconnect) -> None:
+        """What is away there has left, and is lost; the neighbor learns that nobody waits for it.
+        See `core.overflow.link`."""
+        way = self._ways.pop(command.neighbor, None)
+        if way is None:
+            return
+        way.is_open = False
+        for visit in list(self.machine.register.visits.values()):
+            if visit.state is VisitState.AWAY and visit.target.handle == command.neighbor:
+                there = self._forwards.pop(visit.ref, None)
+                if there is not None:
+                    ends_s = self._world.now_s + way.delay_s
+                    self._world.at(ends_s, way.peer.feed, ev.Cancelled(there))
+                self._world.at(self._world.now_s, self.feed, ev.ForwardLost(visit.ref))
 
 
 def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
     """Returns all clusters of a topology, joined by its links."""
     clusters = {c: SimCluster(topology, c, world, seed) for c in topology.cluster_ids}
     for cluster in clusters.values():
-        ids = cluster.machine.neighbors.ids
-        cluster.peers = [clusters[other] for other in ids]
-        cluster.mirror = [peer.machine.neighbors.index[cluster.id] for peer in cluster.peers]
+        cluster.join(clusters)
     return clusters
 
 

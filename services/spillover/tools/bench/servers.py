@@ -18,13 +18,15 @@ from typing import TypeAlias
 import httpx
 import uvloop
 
-from spillover.apps.node.server import NodeServer
+from spillover.apps.http.server import HttpServer
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import RunError
 from spillover.tools.processes.child import Child
 
 HOST = "127.0.0.1"
 READY_WITHIN_S = 30.0
+KEEP_ALIVE_S = 120
+"""As long as the node's server: no connection ends in a pause between two measurements."""
 READY_POLL_S = 0.02
 
 # Told its process id, the shell ends HAProxy when its own input ends: so it never outlives us.
@@ -165,9 +167,12 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
                 holds=peer.holds,
                 reads_json=peer.reads_json,
             )
-            server = NodeServer(app)
-            # The node's settings, but without the bounds that its own protocol adds.
-            server.config.http = "httptools"
+            server = HttpServer(app)
+            # uvicorn's own protocol, which has no bounds, and without what it adds by itself.
+            config = server.config
+            config.http = "httptools"
+            config.proxy_headers = config.server_header = config.date_header = False
+            config.timeout_keep_alive = KEEP_ALIVE_S
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             tell_ready()

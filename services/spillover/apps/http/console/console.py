@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.console.assets import (
     ASKED_AGAIN,
     KEPT,
@@ -25,18 +25,11 @@ from spillover.apps.http.console.assets import (
 )
 from spillover.apps.http.console.broadcast import LISTENERS_MAX, Broadcast, TooManyListeners
 from spillover.apps.http.console.operators import Operators
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+from spillover.apps.http.exchange import EXCHANGE, Exchange
+from spillover.apps.http.problems import Problem, as_response
 
 PATH = "/console"
 EVENTS_PATH = "/console/events"
-
-TAKE_OVER = "spillover.take_over"
-"""Where a scope may carry a function: whoever calls it bounds the exchange from now on, and gets
-back what breaks the connection off."""
 
 UNREAD_S = 15.0
 """Whoever has not read what was sent so long ago is cut off."""
@@ -98,10 +91,10 @@ class Console:
 
     async def _act(self, action: str, request: Request) -> Response:
         if action not in self._actions:
-            return problem(404, "not_found", f"POST {PATH}/{action}: Not Found")
+            return _refusal(404, "not_found", f"POST {PATH}/{action}: Not Found")
         why_not = self._operators.why_not_now(_client(request), request.headers)
         if why_not is not None:
-            return problem(403, "not_allowed", why_not)
+            return _refusal(403, "not_allowed", why_not)
         self._actions[action]()
         return Response(status_code=202, headers=SAFE_HEADERS)
 
@@ -124,20 +117,14 @@ async def _without_slash() -> Response:
 async def _asset(version: str, name: str) -> Response:
     found = assets().get(name) if version == digest() else None
     if found is None:
-        return problem(404, "not_found", f"GET {PATH}/assets/{version}/{name}: Not Found")
+        return _refusal(404, "not_found", f"GET {PATH}/assets/{version}/{name}: Not Found")
     headers = {**SAFE_HEADERS, "cache-control": KEPT, "content-type": found.content_type}
     return Response(found.content, headers=headers)
 
 
-def problem(
-    status: int, reason: str, detail: str, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Returns a refusal as the services word theirs."""
-    title = HTTPStatus(status).phrase
-    told = {"type": "about:blank", "title": title, "status": status}
-    body = json.dumps({**told, "reason": reason, "detail": detail})
-    content_type = {"content-type": "application/problem+json"}
-    return Response(body, status, headers={**content_type, **SAFE_HEADERS, **(headers or {})})
+def _refusal(status: int, reason: str, detail: str, retry_after_s: float | None = None) -> Response:
+    problem = Problem(reason, detail, retry_after_s=retry_after_s, own_status=status)
+    return as_response(problem, SAFE_HEADERS)
 
 
 def _client(request: Request) -> str | None:
@@ -159,11 +146,11 @@ class _Stream(Response):
             self._broadcast.join()
         except TooManyListeners:
             detail = f"expected at most {LISTENERS_MAX} pages that listen at a time"
-            headers = {"retry-after": str(RETRY_AFTER_S)}
-            await problem(503, "too_many_listeners", detail, headers)(scope, receive, send)
+            refusal = _refusal(503, "too_many_listeners", detail, RETRY_AFTER_S)
+            await refusal(scope, receive, send)
             return
-        take_over = scope.get(TAKE_OVER)
-        break_off = None if take_over is None else take_over()
+        exchange: Exchange | None = scope.get(EXCHANGE)  # other servers have none
+        break_off = None if exchange is None else exchange.take_over()
         writing = asyncio.create_task(self._write(send))
         leaving = asyncio.create_task(_gone(receive))
         try:

@@ -21,8 +21,8 @@ from spillover.live.leases.renewal.parent import NoParent, Parent
 from spillover.live.leases.renewal.plan import RenewalPlan
 from spillover.live.leases.renewal.rounds import Rounds
 
-BEGIN, END, NOW = b"b", b"e", b"n"
-"""What the member says after the plan: renew from now on, no more, or at once."""
+BEGIN, END = b"b", b"e"
+"""What the member says after the plan: renew from now on, or no more."""
 
 JITTER = 0.1
 """Periods are shorter by up to this share, never longer: the relations of the times count on it."""
@@ -112,7 +112,7 @@ class Renewal:
         except OSError:
             return False
         for word in (said[i : i + 1] for i in range(len(said))):
-            if word == BEGIN or (word == NOW and self._due_s is not None):
+            if word == BEGIN:
                 self._due_s = lease_now_s()
             elif word == END:
                 self._due_s = None

@@ -6,9 +6,8 @@ import uuid
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from spillover.core.leases.records import check_name
-from spillover.live.leases.redis_values import GroupKeys
+from spillover.live.leases.redis_values import GroupKeys, load_script
 from spillover.live.leases.renewal.plan import RenewalPlan
-from spillover.live.leases.scripts import load_script
 from spillover.live.redis.connection import check_options
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes

@@ -5,8 +5,9 @@
             writer.append(order.json, key=order.customer)
 
 Records of one key, or of one partition, lie in the order in which a writer appended them. They
-leave in batches; leaving the `with` block without an error sends the rest. A writer belongs to one
-thread, or to one task. How it is done is in `writing`.
+leave in batches; `close`, and so leaving the `with` block without an error, sends the rest. What
+could not be sent stays in the writer, to be flushed later. A writer belongs to one thread, or to
+one task. How it is done is in `writing`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ class _Writer:
         """Returns how many records Redis has taken."""
         return self._writing.appended
 
+    @property
+    def unsent(self) -> int:
+        """Returns how many records wait here, or are not known to have been taken."""
+        return self._writing.unsent
+
 
 class StreamWriter(_Writer):
     """For code that never awaits."""
@@ -88,7 +94,7 @@ class StreamWriter(_Writer):
             if kind is None:
                 self.flush()
         finally:
-            self.close()
+            self._client.close()
 
     def append(
         self,
@@ -110,8 +116,13 @@ class StreamWriter(_Writer):
         self._client.carry_out(self._writing.flush())
 
     def close(self) -> None:
-        """Without sending anything more."""
-        self._client.close()
+        """Send what waits, and let go of Redis whatever comes of that. Raises as `flush`: what was
+        not sent stays then, and `flush` may still send it."""
+        try:
+            if self.unsent:
+                self.flush()
+        finally:
+            self._client.close()
 
 
 class AsyncStreamWriter(_Writer):
@@ -137,7 +148,7 @@ class AsyncStreamWriter(_Writer):
             if kind is None:
                 await self.flush()
         finally:
-            await self.close()
+            await self._client.close()
 
     async def append(
         self,
@@ -155,5 +166,9 @@ class AsyncStreamWriter(_Writer):
         await self._client.carry_out(self._writing.flush())
 
     async def close(self) -> None:
-        """Without sending anything more."""
-        await self._client.close()
+        """As `StreamWriter.close`."""
+        try:
+            if self.unsent:
+                await self.flush()
+        finally:
+            await self._client.close()

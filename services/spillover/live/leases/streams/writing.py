@@ -12,7 +12,7 @@ from typing import Any
 from spillover.live.leases.streams.keys import SOURCE, StreamKeys, check_partition, partition_of
 from spillover.live.leases.streams.reading import load_script
 from spillover.live.leases.streams.steps import Guard, Run, Steps
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
 
 REMEMBERED_S = 86_400
 
@@ -55,6 +55,11 @@ class Writing:
         self._open_script = load_script("open")
         self._append_script = load_script("append")
 
+    @property
+    def unsent(self) -> int:
+        """Returns how many records wait, or are not known to have been taken."""
+        return len(self._waiting) + (self._on_its_way[1] if self._on_its_way else 0)
+
     def add(self, value: bytes | str, key: bytes | str | None, partition: int | None) -> bool:
         """Takes a record, and returns whether it is time to flush. The partition is that given,
         else the key's.
@@ -74,13 +79,16 @@ class Writing:
     def flush(self) -> Steps[None]:
         """Send all that waits. Raises StoreUnreachable, StoreRefused: then what is not appended, or
         not known to be, stays, and the next flush sends it again without appending it twice."""
-        if not self._is_open:
-            yield from self._open()
-        while self._on_its_way or self._waiting:
-            run, count = self._on_its_way = self._on_its_way or self._next()
-            yield from self._guard.patiently(run)
-            self._on_its_way = None
-            self.appended += count
+        try:
+            if not self._is_open:
+                yield from self._open()
+            while self._on_its_way or self._waiting:
+                run, count = self._on_its_way = self._on_its_way or self._next()
+                yield from self._guard.patiently(run)
+                self._on_its_way = None
+                self.appended += count
+        except (StoreRefused, StoreUnreachable) as error:
+            raise type(error)(f"{error}; records left in the writer: {self.unsent}") from None
 
     def _open(self) -> Steps[None]:
         keys = self._keys.facts, self._keys.group

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import uvloop
 
-from spillover.live.leases.shell import LeaseGroup
+from spillover.live.leases.group import LeaseGroup
 from spillover.live.redis.connection import open_client
 from spillover.model.errors import RunError, SpilloverError
 from spillover.tools.bench.leases.ownership import Report

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spillover.live.engine import driver as driver_module
-from spillover.live.engine.driver import Driver
+from spillover.core.driver import Driver
 from spillover.live.engine.timers import Timers
 from support.loop import until
 
@@ -33,7 +32,7 @@ class Recorder:
     def __init__(self):
         self.seen = []
         self.commands = {}
-        self.deadline_s = None
+        self.deadline_s = math.inf
         self.entered = False
 
     def handle(self, event, now_s):
@@ -41,7 +40,7 @@ class Recorder:
         self.entered = True
         self.seen.append((event.text, now_s))
         if event is WOKE:
-            self.deadline_s = None
+            self.deadline_s = math.inf
         self.entered = False
         return self.commands.get(event.text, [])
 
@@ -58,7 +57,7 @@ class Recorder:
 class Bench:
     """A driver of a Recorder, started; `failures` is what it was told of."""
 
-    def __init__(self):
+    def __init__(self, **options):
         self.machine = Recorder()
         self.timers = Timers(asyncio.get_running_loop())
         self.carried_out = []
@@ -70,7 +69,8 @@ class Bench:
             self.timers,
             {Note: self.carry_out},
             self.failures.append,
-            lambda event, now_s: self.journal.append((event.text, now_s)),
+            journal=lambda event, now_s: self.journal.append((event.text, now_s)),
+            **options,
         )
         self.driver.start(WOKE)
 
@@ -114,6 +114,29 @@ def test_events_from_commands_wait_their_turn():
         bench.driver.feed(Note("a"))
         assert bench.carried_out == [("first", ["a"]), ("second", ["a"])]
         assert bench.machine.texts() == ["a", "from first", "from second"]
+
+    run(main)
+
+
+def test_the_answer_to_a_command_comes_before_the_commands_after_it():
+    """And is journaled like all else; what it commands is carried out first, too."""
+
+    async def main():
+        bench = Bench()
+        bench.machine.commands = {"a": [Note("ask"), Note("tell")], "told": [Note("more")]}
+
+        def on_command(command):
+            bench.carried_out.append((command.text, bench.machine.texts()))
+            if command.text == "ask":
+                bench.driver.feed(Note("later"))
+                bench.driver.answer(Note("told"))
+
+        bench.on_command = on_command
+        bench.driver.feed(Note("a"))
+        carried_out = [("ask", ["a"]), ("more", ["a", "told"]), ("tell", ["a", "told"])]
+        assert bench.carried_out == carried_out
+        assert bench.machine.texts() == ["a", "told", "later"]
+        assert bench.journal == bench.machine.seen
 
     run(main)
 
@@ -169,36 +192,34 @@ def test_events_before_the_start_wake_nobody():
     run(main)
 
 
-def test_after_a_long_pause_the_machine_is_told_the_true_time(monkeypatch):
-    """Periods that were slept through are left out, not made up for one by one."""
+@pytest.mark.parametrize("catch_up_s_max", [0.01, 60.0])
+def test_after_a_long_pause_the_machine_is_told_the_true_time(catch_up_s_max):
+    """Periods that were slept through are left out, not made up for one by one; short ones are."""
 
     async def main():
-        bench = Bench()
-        monkeypatch.setattr(driver_module, "CATCH_UP_S_MAX", 0.01)
-        late_s = time.monotonic() - 5.0
-        bench.machine.deadline_s = late_s
+        bench = Bench(catch_up_s_max=catch_up_s_max)
+        late_s = bench.machine.deadline_s = time.monotonic() - 5.0
         bench.driver.feed(Note("paused"))
         await until(lambda: "woke" in bench.machine.texts())
-        assert bench.machine.seen[-1][1] > late_s + 4.0
+        at_s = bench.machine.seen[-1][1]
+        assert at_s == late_s if catch_up_s_max > 5.0 else at_s > late_s + 4.0
 
     run(main)
 
 
-def test_a_machine_that_is_woken_late_is_told_so_first_and_once(monkeypatch):
+def test_a_machine_that_is_woken_late_is_told_so_first_and_once():
     """At the instant that it is late for, before whatever comes in; also while it catches up on
     what was due meanwhile. A next pause is told again."""
-    monkeypatch.setattr(driver_module, "LATE_S_MIN", 0.1)
 
     async def main():
-        bench = Bench()
         told = []
 
         def on_late(late_s):
             told.append(late_s)
             return Note("late")
 
-        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=on_late)
-        driver.start(WOKE)
+        bench = Bench(on_late=on_late, late_s_min=0.1)
+        driver = bench.driver
         for pause in (1, 2):
             due_s = bench.machine.deadline_s = time.monotonic() + 0.02
             driver.feed(Note("set"))
@@ -220,16 +241,67 @@ def test_a_machine_that_is_woken_late_is_told_so_first_and_once(monkeypatch):
 
 def test_a_machine_that_is_woken_in_time_is_told_nothing():
     async def main():
-        bench = Bench()
         told = []
-        driver = Driver(bench.machine, bench.timers, {}, bench.failures.append, on_late=told.append)
-        driver.start(WOKE)
+        bench = Bench(on_late=told.append)
         bench.machine.deadline_s = time.monotonic() + 0.02
-        driver.feed(Note("set"))
+        bench.driver.feed(Note("set"))
         await until(lambda: "woke" in bench.machine.texts())
         assert told == []
 
     run(main)
+
+
+class Hourglass:
+    """Timers that a test rings, and whose time it sets."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.set = []
+
+    def clock(self):
+        return self.now_s
+
+    def at(self, due_s, ring):
+        self.set.append((due_s, ring))
+        return self
+
+    def cancel(self):
+        """It rings all the same."""
+
+    def run_due(self, now_s):
+        """The test does."""
+
+    def ring(self, number):
+        due_s, ring = self.set[number]
+        ring(due_s)
+
+
+def test_where_the_least_lateness_counts_the_machine_is_told_each_time():
+    """Of a clock of its own, whose instants it gets; one that was canceled wakes nobody."""
+    glass, machine, told = Hourglass(), Recorder(), []
+
+    def on_late(late_s):
+        told.append(late_s)
+        return Note("late")
+
+    driver = Driver(
+        machine, glass, {}, told.append, on_late=on_late, late_s_min=0.0, catch_up_s_max=0.0
+    )
+    machine.deadline_s = 7.0
+    driver.start(WOKE)
+    machine.deadline_s = 5.0
+    driver.feed(Note("sooner"))
+    glass.now_s = 5.5
+    glass.ring(0)
+    assert machine.seen == [("sooner", 0.0)]
+    glass.ring(1)
+    assert machine.seen[1:] == [("late", 5.0), ("woke", 5.5)]
+    machine.deadline_s = 6.0
+    driver.feed(Note("next"))
+    glass.now_s = 6.0
+    glass.ring(2)
+    assert machine.seen[3:] == [("next", 5.5), ("late", 6.0), ("woke", 6.0)]
+    assert told == [0.5, 0.0]
 
 
 def test_a_machine_that_fails_is_never_entered_again():

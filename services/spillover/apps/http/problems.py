@@ -1,12 +1,16 @@
-"""Refusals and failures as `application/problem+json` (RFC 9457) with a `reason`."""
+"""Refusals and failures as `application/problem+json` (RFC 9457) with a `reason`, which means the
+same at every service. When one is given is each service's business.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import msgspec
+from starlette.responses import Response
 
 from spillover.model.request import NAME_LENGTH_MAX, is_name
 
@@ -17,6 +21,9 @@ STATUS_BY_REASON = {
     "draining": 503,
     "no_servers": 503,
     "not_ready": 503,
+    "joining": 503,
+    "id_taken": 503,
+    "redis_down": 503,
     "deadline_exceeded": 504,
     "cancelled": 409,
     "too_large": 413,
@@ -38,6 +45,8 @@ STATUS_BY_REASON = {
     "malformed": 400,
     "internal": 500,
 }
+
+BUG = "internal error; the log of the service has the details"
 
 
 @dataclass(eq=False)
@@ -83,6 +92,13 @@ class Problem(Exception):
             seconds = max(1, math.ceil(self.retry_after_s))
             headers.append((b"retry-after", str(seconds).encode()))
         return headers
+
+
+def as_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns it as FastAPI's routes answer, with these headers besides."""
+    response = Response(problem.body(), problem.status, headers)
+    response.raw_headers.extend(problem.all_headers())
+    return response
 
 
 def _title(status: int) -> str:

@@ -10,13 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-from spillover.apps.node.direct_exchange import DirectExchange
-from spillover.apps.node.direct_path import DirectPath
-from spillover.apps.node.exposure import PEER_PREFIX
 from spillover.live.engine.write_batch import Buffer
 
 BEGINNING = b"HTTP/1.1 "
@@ -76,43 +71,3 @@ class HalfClosed:
         if self._sent < len(BEGUN_AT_S):
             due_s = self._begun_s + BEGUN_AT_S[self._sent]
             self._timer = self._loop.call_at(due_s, self._send_next)
-
-
-class KeepsHalfClosed(DirectPath):
-    """uvicorn's protocol, which by itself closes whatever the other side has closed its half of."""
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        super().__init__(*args, **fields)
-        self._half_closed = False
-        """Whether the other side sends nothing more, and waits for answers, or is gone."""
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Takes note that the other side sends nothing more, and returns whether to keep the
-        connection: for answers to whole requests that have not begun. Neighbors do not end theirs
-        before they have the answer.
-        """
-        self.writes.flush()  # what closes now takes nothing along that is answered
-        cycle = self.cycle
-        if cycle is None or self.scheme == "https":  # TLS has no halves
-            return False
-        if not self.pipeline:
-            awaited = not (cycle.more_body or cycle.response_started or cycle.response_complete)
-            if not awaited or _is_of_neighbor(cycle):
-                return False
-            self._begin_answer(cycle)
-        self._half_closed = True
-        cycle.keep_alive = False  # the last one; those before it are behind each other as ever
-        return True
-
-    def _begin_answer(self, cycle: RequestResponseCycle | DirectExchange) -> None:
-        """The last one on this connection, to see whether anybody is there to read it."""
-        self.writes.flush()  # the answer before it
-        transport = HalfClosed(self.transport, self.loop)
-        self.transport = cast("asyncio.Transport", transport)
-        if isinstance(cycle, RequestResponseCycle):
-            cycle.transport = self.transport
-
-
-def _is_of_neighbor(cycle: RequestResponseCycle | DirectExchange) -> bool:
-    path = cycle.path if isinstance(cycle, DirectExchange) else cycle.scope["path"]
-    return path.startswith(PEER_PREFIX)

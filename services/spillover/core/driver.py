@@ -1,17 +1,21 @@
-"""Feeds events into a machine and carries its commands out: the whole shell in one screen."""
+"""Feeds events into a machine and carries its commands out: what all shells have in common, those
+in real time and those in virtual time. Clocks, sockets and what commands mean are the shell's.
+"""
 
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from spillover.core.machine import Machine
-from spillover.live.engine.timers import Timer, Timers
 
-Interpreter = Callable[[Any], None]
+E = TypeVar("E")
+C = TypeVar("C")
+
+Interpreters: TypeAlias = Mapping[type[C], Callable[[Any], None]]
+"""What carries out each kind of command."""
 
 LATE_S_MIN = 0.25
 """A busy machine does less to a loop. Well below the time for which a neighbor may be silent."""
@@ -21,59 +25,88 @@ CATCH_UP_S_MAX = 1.0
 (a stopped process, a machine that hung) are left out and not made up for one by one."""
 
 
-class Driver:
-    """Drives one machine in real time.
+class Timer(Protocol):
+    """One thing to come."""
+
+    def cancel(self) -> None:
+        """It need not ring any more; if it does, that means nothing."""
+
+
+class Timers(Protocol):
+    """The shell's clock, and what wakes by it."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Returns what tells the time; all instants of the driver are of this clock."""
+
+    def at(self, due_s: float, ring: Callable[[float], None]) -> Timer:
+        """Call `ring(due_s)` at that time, or soon after."""
+
+    def run_due(self, now_s: float) -> None:
+        """Ring what is due by now, where nobody has come to it yet."""
+
+
+class Driver(Generic[E, C]):
+    """Drives one machine.
 
     What is due rings before an event is handled, so that the machine sees things in the order in
     which they were meant to happen even when the loop comes late. Events that come up while
-    commands are carried out wait their turn: the machine is never entered twice.
+    commands are carried out wait their turn, but for the `answer` to a command that asks something:
+    the machine is never entered twice.
 
     `on_failure` is told when the machine or an interpreter raises. What state they are in is then
     anybody's guess, so nothing is handed in any more; the error comes out of `feed` as well.
-    `on_late` makes the event that tells the machine that it is woken later than LATE_S_MIN, and by
-    how much; of one pause it is told once.
+    `on_late` makes the event that tells the machine that it is woken late, by `late_s_min` or more,
+    and by how much; of one pause it is told once. What was due is told as of the instant it was
+    meant for, or, if that is more than `catch_up_s_max` ago, as of now.
 
     `journal`, if given, is called with each (event, instant): a run can be replayed from it.
     """
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine[E, C],
         timers: Timers,
-        interpreters: Mapping[type, Interpreter],
+        interpreters: Interpreters[C],
         on_failure: Callable[[BaseException], None],
-        journal: Callable[[Any, float], None] | None = None,
-        on_late: Callable[[float], Any] | None = None,
+        *,
+        journal: Callable[[E, float], None] | None = None,
+        on_late: Callable[[float], E] | None = None,
+        late_s_min: float = LATE_S_MIN,
+        catch_up_s_max: float = CATCH_UP_S_MAX,
     ) -> None:
         self._machine = machine
         self._timers = timers
+        self._clock = timers.clock
         self._interpreters = interpreters
         self._on_failure = on_failure
         self._journal = journal
         self._on_late = on_late
+        self._late_s_min = late_s_min
+        self._catch_up_s_max = catch_up_s_max
         self._told_late_s = -math.inf
         """Up to when the machine has been told."""
-        self._inbox: deque[tuple[Any, float]] = deque()
+        self._inbox: deque[tuple[E, float]] = deque()
         self._handling = False
         self._closed = False
-        self._wake_event: Any = None
+        self._wake_event: E | None = None
         self._wake_timer: Timer | None = None
         self._wake_s = math.inf
 
-    def start(self, wake_event: Any) -> None:
+    def start(self, wake_event: E) -> None:
         """Arm the machine's first deadline; `wake_event` is handed in at each of them."""
         self._wake_event = wake_event
         self._arm()
 
     def close(self) -> None:
-        """Hand nothing in any more: what ends now ends because the node does."""
+        """Hand nothing in any more: what ends now ends because the shell does."""
         self._closed = True
         self._inbox.clear()
 
-    def feed(self, event: Any, now_s: float | None = None) -> None:
+    def feed(self, event: E, now_s: float | None = None) -> None:
         """Hand an event in, at `now_s` if it had a meant instant, else now."""
         if now_s is None:
-            now_s = time.monotonic()
+            now_s = self._clock()
             self._timers.run_due(now_s)
         if self._closed:
             return
@@ -92,14 +125,20 @@ class Driver:
             self._handling = False
         self._arm()
 
-    def _handle(self, event: Any, now_s: float) -> None:
+    def answer(self, event: E) -> None:
+        """Hand in the answer to the command that is just being carried out: it comes before the
+        commands after that."""
+        self._handle(event, self._clock())
+        self._arm()
+
+    def _handle(self, event: E, now_s: float) -> None:
         if self._journal is not None:
             self._journal(event, now_s)
         for command in self._machine.handle(event, now_s):
             self._interpreters[type(command)](command)
         if event is self._wake_event:
             deadline_s = self._machine.next_deadline()
-            if deadline_s is not None and deadline_s <= now_s:
+            if deadline_s <= now_s:
                 # It would be woken again at once, and so on for ever.
                 raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
 
@@ -107,7 +146,7 @@ class Driver:
         """Have the machine woken at its deadline. If that moves back, the earlier wake stays: it
         finds nothing to do."""
         deadline_s = self._machine.next_deadline()
-        if deadline_s is None or deadline_s >= self._wake_s or self._wake_event is None:
+        if deadline_s >= self._wake_s or self._wake_event is None:
             return
         if self._wake_timer is not None:
             self._wake_timer.cancel()
@@ -115,11 +154,13 @@ class Driver:
         self._wake_timer = self._timers.at(deadline_s, self._wake)
 
     def _wake(self, due_s: float) -> None:
-        now_s = time.monotonic()
+        if due_s != self._wake_s or self._wake_event is None:
+            return  # one that was canceled
+        now_s = self._clock()
         late_s = now_s - max(due_s, self._told_late_s)
-        if late_s > LATE_S_MIN and self._on_late is not None:
+        if self._on_late is not None and late_s >= self._late_s_min:
             self._told_late_s = now_s
             self.feed(self._on_late(late_s), due_s)
         self._wake_timer = None
         self._wake_s = math.inf
-        self.feed(self._wake_event, due_s if now_s - due_s <= CATCH_UP_S_MAX else now_s)
+        self.feed(self._wake_event, due_s if now_s - due_s <= self._catch_up_s_max else now_s)

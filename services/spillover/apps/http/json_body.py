@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect
 
-from spillover.apps.node.exchange import CLOSE, body_too_slow
-from spillover.apps.node.problems import Problem
+from spillover.apps.http.exchange import CLOSE, body_too_slow
+from spillover.apps.http.problems import Problem
 
 BODY_READ_S = 10.0
 BODY_LIMIT_BYTES = 65_536
@@ -59,9 +59,3 @@ async def _read(request: Request, limit_bytes: int) -> bytes:
         detail = f"expected a body of at most {limit_bytes} bytes"
         raise Problem("too_large", detail, headers=[CLOSE])
     return bytes(body)
-
-
-def described_body(model: type[BaseModel]) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads such a body."""
-    schema = model.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,328 @@
+"""One request on a connection, for whoever reads it and for whoever answers it: its body within its
+limits, whether the client has gone, and the answer in one write.
+
+Most requests have no task: whoever answers is called back. ASGI's own `receive` and `send`, which
+`asgi` makes of an exchange, cost twice as much. Where requests come from is in `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from spillover.apps.http.problems import Problem
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch, write_parts
+
+EXCHANGE = "spillover.exchange"
+"""Where an ASGI scope carries the Exchange of its request."""
+
+DISCARD_LIMIT_BYTES = 16 * 1024 * 1024
+"""What is read and thrown away of a body that is too large, so that its sender, who may not look
+up before all is sent, gets to read why. Beyond that the connection is simply closed."""
+
+NO_ROOM = "the cluster holds as many bytes of requests and answers as it may (held_limit_bytes)"
+NO_ROOM_S = 1.0
+"""When to try again what was not even read."""
+
+CLOSE = (b"connection", b"close")
+
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
+
+
+class ClientGone(Exception):
+    """The client went away before its request was read."""
+
+
+class Line(Protocol):
+    """What an exchange needs of its connection."""
+
+    transport: asyncio.Transport
+    writes: WriteBatch
+    moving: Moving | None
+    write_paused: bool
+    on_gone: Callable[[], None] | None
+    """Called once when the connection is lost; whoever answers sets it back."""
+    peer: Any
+    """Who is at the other end, once the app has settled that; None before."""
+
+    @property
+    def body_s(self) -> float:
+        """How long all of a body may take."""
+
+    def read_on(self) -> None:
+        """Go on reading, if that was paused."""
+
+    def answered(self) -> None:
+        """The answer to the oldest request without one is written."""
+
+    def lift_bound(self) -> None:
+        """The time for an exchange ends here."""
+
+    async def drained(self) -> None:
+        """Return when the other side has read enough of what was written."""
+
+
+class Exchange:
+    """One request. What says how far it has come is kept by its connection and by `asgi`, for
+    everybody else to read."""
+
+    __slots__ = (
+        "_line",
+        "awaits_continue",
+        "begun_s",
+        "disconnected",
+        "header_lines",
+        "headers",
+        "is_of_page",
+        "keep_alive",
+        "method",
+        "more_body",
+        "news",
+        "path",
+        "pieces",
+        "query",
+        "response_complete",
+        "response_started",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        line: Line,
+        method: str,
+        path: str,
+        query: bytes,
+        headers: list[tuple[bytes, bytes]],
+        keep_alive: bool,  # noqa: FBT001 - as above
+    ) -> None:
+        self._line = line
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.keep_alive = keep_alive
+        self.awaits_continue = False
+        """The client waits to be asked for the body."""
+        self.is_of_page = False
+        """Whether its head tells that a browser sends it."""
+        self.header_lines = b""
+        """That go with the answer, whatever it is."""
+        self.begun_s: float | None = None
+        """When its head had come, by the loop's clock, if its body has been waited for."""
+        self.pieces: list[bytes] = []
+        """Of the body, what has come and was not taken."""
+        self.size_bytes = 0
+        """Of those."""
+        self.more_body = True
+        self.disconnected = False
+        """Whether nobody is there any more, or nobody who is owed an answer."""
+        self.response_started = False
+        self.response_complete = False
+        self.news: asyncio.Event | None = None
+        """Where it has a task: set when there is more of the body, and at the end of either side's
+        part."""
+
+    @property
+    def connection(self) -> Line:
+        """Returns what it came on, with others before and after it."""
+        return self._line
+
+    @property
+    def length_bytes(self) -> int:
+        """Returns how long the body is by its head; 0 also where that is not told."""
+        return next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+
+    def take(self) -> bytes:
+        """Returns what has come of the body since this was called last."""
+        pieces, self.pieces = self.pieces, []  # one copy is enough to wait with
+        self.size_bytes = 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def next_part(self) -> bytes | None:
+        """Returns what comes next of the body; nothing at its end, None if nobody waits for an
+        answer any more."""
+        if self.awaits_continue and not self._line.transport.is_closing():
+            self._line.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.awaits_continue = False
+        if not (self.disconnected or self.response_complete):
+            self._line.read_on()
+            assert self.news is not None  # noqa: S101 - only tasks wait
+            await self.news.wait()
+            self.news.clear()
+        return None if self.disconnected or self.response_complete else self.take()
+
+    async def read_body(self, limit_bytes: int, timeout_s: float) -> bytes:
+        """Returns the whole body. Raises Problem `too_large`, `deadline_exceeded` or
+        `body_too_slow`, and ClientGone.
+
+        A client that has not read the last answer is waited for: answers must not pile up.
+        """
+        cap_s = self._line.body_s
+        try:
+            async with asyncio.timeout(min(timeout_s, cap_s)):
+                await self._line.drained()
+                is_here = not (self.more_body or self.awaits_continue)
+                if is_here and self.size_bytes <= limit_bytes:
+                    return self.take()
+                return await self._read(limit_bytes)
+        except TimeoutError:
+            if cap_s < timeout_s:
+                raise body_too_slow(cap_s) from None
+            detail = "the deadline passed before the request was read"
+            raise Problem("deadline_exceeded", detail, headers=[CLOSE]) from None
+
+    async def _read(self, limit_bytes: int) -> bytes:
+        if self.awaits_continue and self.length_bytes > limit_bytes:
+            raise too_large(limit_bytes, whole=False)
+        parts = _Parts(self._line.moving)
+        size = 0
+        more = True
+        try:
+            while more and size <= limit_bytes + DISCARD_LIMIT_BYTES:
+                part = await self.next_part()
+                if part is None:
+                    raise ClientGone
+                more = self.more_body
+                size += len(part)
+                if size <= limit_bytes:
+                    parts.add(part)
+                else:
+                    parts.clear()
+            if size > limit_bytes:
+                raise too_large(limit_bytes, whole=not more)
+            return parts.joined()
+        finally:
+            parts.clear()
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Have it called if the other side disconnects before the answer; at once if it has."""
+        if self.disconnected:
+            on_gone()
+        else:
+            self._line.on_gone = on_gone
+
+    def unwatch(self) -> None:
+        self._line.on_gone = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Returns whether nothing that is written now can arrive."""
+        return self.disconnected or self._line.transport.is_closing()
+
+    async def answered(self) -> None:
+        """Return when it has been answered, or the other side has gone."""
+        assert self.news is not None  # noqa: S101 - only tasks wait
+        while not (self.response_complete or self.disconnected):
+            self.news.clear()
+            await self.news.wait()
+
+    def answer_raw(
+        self, status: int, header_lines: bytes, body: bytes, *, close: bool = False
+    ) -> None:
+        """The whole answer, in one write at the end of the loop's turn, with the lines of the
+        header as they are sent; the body's length is added here. Does nothing if the other side
+        has gone."""
+        line = self._line
+        line.on_gone = None
+        if self.disconnected:
+            return
+        self.response_started = self.response_complete = True
+        if not close and (self.awaits_continue or not self.keep_alive):
+            # Not asked for, the body may come or not: what follows would mean nothing.
+            close = True
+            header_lines += b"connection: close\r\n"
+        self.awaits_continue = False
+        header_lines += self.header_lines
+        head = b"%b%bcontent-length: %d\r\n\r\n" % (STATUS_LINE[status], header_lines, len(body))
+        if self.method == "HEAD":
+            body = b""
+        if close:
+            line.writes.flush()
+            write_parts(line.transport, head, body)
+            line.transport.close()
+        else:
+            line.writes.write(line.transport, head, body)
+        if self.news is not None:
+            self.news.set()
+        line.answered()
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """As `answer_raw`, with the header taken apart."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        self.answer_raw(status, lines, body, close=CLOSE in headers)
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer with a problem."""
+        self.answer(problem.status, problem.all_headers(), problem.body())
+
+    def write_piece(self, piece: bytes) -> None:
+        """One more piece of an answer that was begun through ASGI without a length. It is left out
+        while the other side does not read, and before the answer has begun."""
+        line = self._line
+        if self.response_started and not (line.write_paused or line.transport.is_closing()):
+            line.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+    def break_off(self) -> None:
+        """Close the connection without an answer."""
+        self._line.on_gone = None
+        self.disconnected = True
+        self._line.transport.abort()
+
+    def take_over(self) -> Callable[[], None]:
+        """Whoever calls this bounds the exchange from now on. Returns what breaks it off."""
+        self._line.lift_bound()
+        return self.break_off
+
+
+class _Parts:
+    """Of a body that comes slowly. They count as moving; what there is no room for is not kept, but
+    read to its end, so that its sender gets to read why."""
+
+    __slots__ = ("_is_kept", "_moving", "_parts", "_size_bytes")
+
+    def __init__(self, moving: Moving | None) -> None:
+        self._moving = moving
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._is_kept = True
+
+    def add(self, part: bytes) -> None:
+        if not self._is_kept:
+            return
+        self._parts.append(part)
+        self._count(len(part))
+        if self._moving is not None and self._moving.is_too_much:
+            self._is_kept = False
+            self.clear()
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._count(-self._size_bytes)
+
+    def joined(self) -> bytes:
+        """Returns the body. Raises Problem `queue_full` where it was not kept."""
+        if not self._is_kept:
+            raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def _count(self, size_bytes: int) -> None:
+        self._size_bytes += size_bytes
+        if self._moving is not None:
+            self._moving.add(size_bytes)
+
+
+def body_too_slow(timeout_s: float) -> Problem:
+    """Returns why the rest of a body is not awaited. It may still come, so nothing else can."""
+    detail = f"expected the whole body of a request within {timeout_s:g} s"
+    return Problem("body_too_slow", detail, headers=[CLOSE])
+
+
+def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:
+    """Returns why a body is not taken. Where not the `whole` of it was read, the connection cannot
+    be used again."""
+    detail = f"expected a body of at most {limit_bytes} bytes"
+    return Problem("too_large", detail, id=name, headers=[] if whole else [CLOSE])

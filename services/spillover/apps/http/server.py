@@ -1,0 +1,81 @@
+"""A service on sockets until it is told to stop. All that is known here of uvicorn is in this file:
+it binds the two ends, `HttpConnection` is what it makes for each connection, and the rest of its
+server, signals and settings is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import uvicorn
+
+from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.connection import HttpConnection
+from spillover.apps.http.service import Bounds, Edge, Service
+from spillover.live.process.logs import OncePerPeriod
+
+STOP_S = 2
+"""For connections to be let go of at the end."""
+
+_server_log = logging.getLogger("uvicorn.error")
+_server_log.addFilter(OncePerPeriod())
+_server_log.setLevel(logging.WARNING)  # when it begins and ends, the services say themselves
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its own signal handling, since signals mean drain here, and without its ten
+    looks a second whether to go on: `stop` tells. `ready` is set once connections are accepted.
+    To be made where the loop runs that serves."""
+
+    def __init__(self, app: AsgiApp, bounds: Bounds | None = None, *, stop_s: int = STOP_S) -> None:
+        config = uvicorn.Config(
+            cast("Any", app),
+            http=cast("Any", self._connect),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=stop_s,
+        )
+        super().__init__(config)
+        self.bounds = bounds or Bounds()
+        self.ready = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._service = Service(
+            app,
+            self.bounds,
+            getattr(app, "edge", None) or Edge(),
+            asyncio.get_running_loop(),
+            self.server_state.connections,
+            self.server_state.tasks,
+        )
+
+    def _connect(self, **_: object) -> HttpConnection:
+        return HttpConnection(self._service)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """Have `serve` return, once what is under way is answered or the time for that is up."""
+        self.should_exit = True
+        self._stopped.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def url_of(listening: socket.socket) -> str:
+    """Returns where a socket can be called."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

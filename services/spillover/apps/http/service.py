@@ -1,0 +1,74 @@
+"""What a service asks of the connections to it: how long they may take for what, which requests it
+takes without a task, and what it writes and counts together. How that is done is in `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.apps.http.asgi import AsgiApp
+from spillover.apps.http.exchange import Exchange
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
+
+
+@dataclass(slots=True, kw_only=True)
+class Bounds:
+    """How long connections of a service may take for what, and how many there may be."""
+
+    head_s: float = 10.0
+    """For a head that has begun."""
+    body_s: float = 60.0
+    """For all of a body from the end of its head on, whatever becomes of its request. For one in
+    a pipeline, whose body may not be read before, from its turn on."""
+    idle_s: float = 120.0
+    """Longer than any client of ours keeps an idle connection, so that it is never the server that
+    closes one which a request is just being written to. Counts from a connection's first moment
+    on: one that has not said anything yet is idle like one between two requests. Neighbors open
+    some ahead of need, and the first request on one must not meet its end."""
+    unread_s: float = 60.0
+    """Of an answer that is too much for the transport at once: who has read nothing for so long has
+    gone."""
+    exchange_s: float | None = None
+    """For all of an exchange, from its first byte (or from the beginning of the connection) to the
+    end of its answer; then the connection is cut off."""
+    connections_max: int | None = None
+    """Requests on more than that are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """What needs no task: POST to one path, and GET below another. Of no page: who may ask is for
+    the app to check. `serve` is called with each, and answers now or later."""
+
+    post: str
+    get_below: str
+    serve: Callable[[Exchange], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What an app has to do with its connections besides being called, in an attribute `edge`."""
+
+    direct: Direct | None = None
+    writes: WriteBatch | None = None
+    """What is written with other things of the app: wakes are saved where all write together."""
+    moving: Moving | None = None
+    """Told of bytes that are read slowly, or not read."""
+    recalled_below: str | None = None
+    """Below that path, who closes its half of a connection behind a request wants no answer."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What the connections of one server have in common."""
+
+    app: AsgiApp
+    bounds: Bounds
+    edge: Edge
+    loop: asyncio.AbstractEventLoop
+    connections: set[Any]
+    tasks: set[asyncio.Task[None]]

@@ -1,0 +1,189 @@
+"""What clients and neighbors are told at the end of a request: its result, why there is none, or
+that there is a bug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from spillover.apps.http.exchange import NO_ROOM, Exchange
+from spillover.apps.http.problems import BUG, Problem
+from spillover.core.overflow.events import Refuse
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.wire import NOTHING
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.request import Answer, Outcome, Refusal
+
+JSON_LINE = b"content-type: application/json\r\n"
+
+WORTH_BYTES = 16_384
+"""Less than that is copied into each write anyway."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Timing(msgspec.Struct):
+    """`timing_ms` of an answer; total = queued + network + service."""
+
+    queued: float
+    network: float
+    service: float
+    return_: float = msgspec.field(name="return")
+    total: float
+
+
+class AnswerBody(msgspec.Struct):
+    """The body of a 200 answer (contract, section 4)."""
+
+    id: str
+    result: msgspec.Raw
+    cluster: str
+    path: tuple[str, ...]
+    hops: int
+    timing_ms: Timing
+
+
+_encode = msgspec.json.Encoder().encode
+
+_REASONS = {
+    Outcome.FAILED: "handler_failed",
+    Outcome.REJECTED: "handler_rejected",
+    Outcome.EXPIRED: "deadline_exceeded",
+    Outcome.CANCELLED: "cancelled",
+    Outcome.UNKNOWN: "outcome_unknown",
+}
+
+_DETAILS = {
+    Outcome.FAILED: "the handler failed",
+    Outcome.REJECTED: "the handler rejected the request",
+    Outcome.EXPIRED: "the deadline passed before the work was done",
+    Outcome.CANCELLED: "the request was cancelled",
+    Outcome.UNKNOWN: "whether the work was done is not known; it will not be tried again",
+}
+
+
+_REFUSALS = {
+    Refusal.QUEUE_FULL: ("queue_full", "the queue is full, and no neighbor takes the request"),
+    Refusal.MEMORY_FULL: ("queue_full", NO_ROOM),
+    Refusal.TOO_LARGE: (
+        "too_large",
+        "the request alone is larger than all that the cluster may hold (held_limit_bytes)",
+    ),
+    Refusal.DRAINING: ("draining", "the cluster is draining"),
+    Refusal.NO_SERVERS: ("no_servers", "nothing behind this cluster can run requests for now"),
+    Refusal.DEGRADED: ("no_servers", "work fails here, and goes elsewhere for now"),
+    Refusal.TOO_LATE: (
+        "deadline_exceeded",
+        "it would wait in the queue beyond its deadline, and no neighbor takes the request",
+    ),
+}
+
+
+def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
+    """Returns the fields of the 200 answer, by name."""
+    return msgspec.structs.asdict(_answer_body(request_id, answer))
+
+
+def answer_body(request_id: str, answer: Answer) -> bytes:
+    """Returns the body of the 200 answer."""
+    return _encode(_answer_body(request_id, answer))
+
+
+def _answer_body(request_id: str, answer: Answer) -> AnswerBody:
+    path = answer.path
+    queued_s, network_s, service_s = answer.queued_s, answer.network_s, answer.service_s
+    total_s = queued_s + network_s + service_s
+    return AnswerBody(
+        request_id,
+        NOTHING if answer.result is None else answer.result,
+        path[-1],
+        path,
+        len(path) - 1,
+        Timing(
+            round(queued_s * 1e3, 3) if queued_s else 0.0,
+            round(network_s * 1e3, 3) if network_s else 0.0,
+            round(service_s * 1e3, 3) if service_s else 0.0,
+            round(answer.return_s * 1e3, 3) if answer.return_s else 0.0,
+            round(total_s * 1e3, 3) if total_s else 0.0,
+        ),
+    )
+
+
+def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
+    """Returns what a client is told where there is no result."""
+    if isinstance(settled, Answer):
+        detail = settled.problem or _DETAILS[settled.outcome]
+        problem = Problem(
+            _REASONS[settled.outcome], detail, id=request_id, retry_after_s=settled.retry_after_s
+        )
+        if settled.upstream_status is not None:
+            problem.more["upstream_status"] = settled.upstream_status
+            if settled.outcome is Outcome.REJECTED and 400 <= settled.upstream_status <= 499:
+                problem.own_status = settled.upstream_status
+        if settled.upstream_body is not None:
+            problem.more["upstream_body"] = settled.upstream_body
+        return problem
+    reason, detail = _REFUSALS[settled.reason]
+    is_final = settled.reason in (Refusal.DRAINING, Refusal.TOO_LARGE)
+    retry_after_s = None if is_final else settled.retry_after_s
+    return Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
+
+
+def node_ended(name: str, *, has_not_run: bool) -> Problem:
+    """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
+    any that has surely not run: it takes this for a refusal."""
+    if has_not_run:
+        detail = "the node ended before the request was begun: it has not run"
+        return Problem("draining", detail, id=name)
+    detail = "the node ended before the work did; whether it was done is not known"
+    return Problem("outcome_unknown", detail, id=name)
+
+
+def answer_internal_error(shell: NodeShell, exchange: Exchange, name: str | None) -> None:
+    """Called where the exception is handled; with the story of the request if it was known by a
+    name."""
+    story = [] if name is None else shell.story(name)
+    _log.exception(
+        Message(
+            "internal error",
+            request_id=name,
+            method=exchange.method,
+            path=exchange.path,
+            story=story or None,
+        )
+    )
+    internal = Problem("internal", BUG, id=name)
+    if story:
+        internal.more["story"] = story
+    exchange.refuse(internal)
+
+
+class EncodedOnce:
+    """A thousand clients that wait for a result of a mebibyte must not hold a thousand copies of
+    it. Keeps the last one to the end of the turn, and no longer."""
+
+    __slots__ = ("_answer", "_body", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._answer: Answer | None = None
+        self._body = b""
+
+    def body(self, answer: Answer, encode: Callable[[], bytes]) -> bytes:
+        """Returns what `encode` gives, or gave for the same answer before in this turn."""
+        if answer is self._answer:
+            return self._body
+        body = encode()
+        if len(body) > WORTH_BYTES:
+            if self._answer is None:
+                self._loop.call_soon(self._forget)
+            self._answer, self._body = answer, body
+        return body
+
+    def _forget(self) -> None:
+        self._answer, self._body = None, b""

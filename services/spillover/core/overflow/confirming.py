@@ -1,0 +1,113 @@
+"""A machine whose acceptances take effect once they are confirmed: something else, a journal say,
+must know of a request before anybody is told that it is this cluster's (design, decision 10).
+
+It decides as any machine, at once, so that places and servers are taken in the order of arrival.
+But nothing leaves before the confirmation: what it would tell or have done about the request is
+withheld, in order, behind a `Confirm`. `Confirmed` lets it go; `NotConfirmed` takes back what was
+decided, and the request is refused. Nothing of it has happened till then, here or elsewhere.
+
+The machine that needs no confirmation knows nothing of this and pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.visit import Visit, VisitState
+from spillover.model.request import Outcome
+
+_OF_VISITS = frozenset(
+    {ev.Accepted, ev.Refuse, ev.Start, ev.Stop, ev.Forward, ev.Recall, ev.AskCancel, ev.Reply}
+)
+
+
+class ConfirmingMachine(NodeMachine):
+    """As NodeMachine, for shells that confirm later, or may fail to."""
+
+    def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
+        self._withheld: dict[int, list[Any]] = {}
+        """What is to leave once it is confirmed, by ref; the acceptance comes first."""
+        return super()._make_handlers() | {
+            ev.Confirmed: self._confirmed,
+            ev.NotConfirmed: self._not_confirmed,
+        }
+
+    def handle(self, event: Any, now_s: float) -> list[Any]:
+        """Put aside what is about requests that are not confirmed yet."""
+        leaving: list[Any] = []
+        commands: list[Any] = super().handle(event, now_s)
+        for command in commands:
+            kind = type(command)
+            withheld = self._withheld.get(command.ref) if kind in _OF_VISITS else None
+            if withheld is not None:
+                withheld.append(command)
+            elif kind is ev.Accepted and type(event) is ev.Arrived:
+                self._withheld[command.ref] = [command]
+                leaving.append(
+                    ev.Confirm(command.ref, event.request, event.origin, event.deadline_s)
+                )
+            else:
+                leaving.append(command)
+        return leaving
+
+    def surely_never_ran(self, ref: int) -> bool:
+        return ref in self._withheld or super().surely_never_ran(ref)
+
+    def _confirmed(self, event: ev.Confirmed, now_s: float) -> None:
+        """Let go what is withheld. A service begins only now."""
+        ref = event.ref
+        if (withheld := self._withheld.pop(ref, None)) is None:
+            return
+        if self._under_way(ref, withheld, now_s) is None:
+            self._end_withheld(ref, [withheld[0], withheld[-1]], now_s)
+        elif any(self._leads_nowhere(command) for command in withheld):
+            self._out.append(withheld[0])
+            self._forward_refused(ev.ForwardRefused(ref), now_s)
+        else:
+            for command in withheld:
+                if type(command) is ev.Start:
+                    command.at_s = max(command.at_s, now_s)
+            self._out.extend(withheld)
+
+    def _not_confirmed(self, event: ev.NotConfirmed, now_s: float) -> None:
+        """Take back what was decided. What has ended meanwhile without having begun stays so."""
+        ref = event.ref
+        if (withheld := self._withheld.pop(ref, None)) is None:
+            return
+        visit = self._under_way(ref, withheld, now_s)
+        if visit is None:
+            self._end_withheld(ref, withheld[-1:], now_s)
+            return
+        if visit.place is not None:
+            self.servers.leave(visit)
+        elif visit.state is VisitState.RUNNING:
+            self.servers.vacate(ref)
+        self.register.give_back(visit)
+        self.health.forget(ref)
+        self._refuse_untried(visit, event.reason, now_s)
+        self._serve_queue(now_s)
+
+    def _under_way(self, ref: int, withheld: list[Any], now_s: float) -> Visit | None:
+        """The visit; None if it has ended, or does so now since its time is over."""
+        visit = self.register.visits.get(ref)
+        if visit is None or visit.deadline_s > now_s:
+            return visit
+        self._end(visit, Outcome.EXPIRED, now_s)
+        withheld.extend(self._out)
+        self._out = []
+        return None
+
+    def _end_withheld(self, ref: int, commands: list[Any], now_s: float) -> None:
+        """A visit has ended whose work never began: its server has nothing to end."""
+        self._out.extend(commands)
+        if ref in self.servers.stuck:
+            self.servers.stuck.remove(ref)
+            self.servers.vacate(ref)
+            self._serve_queue(now_s)
+
+    def _leads_nowhere(self, command: Any) -> bool:
+        """Whether it is a forward to a neighbor that has left meanwhile."""
+        return type(command) is ev.Forward and command.neighbor not in self.neighbors.by_handle

@@ -1,0 +1,128 @@
+"""What a cluster asks of its pool: the servers, the visits that wait for them, and how long that
+takes.
+
+Which server fits which visit, in what order visits are served, and what is made of the time that
+services took is the pool's own business: `servers` is the one of m servers alike and a FIFO. What
+they run is the shell's business, and where else a visit could go the machine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from spillover.core.overflow.visit import Visit
+from spillover.policy.overflow.base import OwnLoad
+
+
+class ServerPool(Protocol):
+    """Servers, and those that wait for them. A server may be *stuck*: occupied by work whose
+    request has ended. One whose work has failed may *cool*: it counts as busy for a while.
+    """
+
+    down: bool
+    """Nothing can start for now, free server or not. Set by the machine."""
+    stuck: set[int]
+    """Refs of visits that have ended while their work still occupies a server. Kept by the
+    machine."""
+    refusals: int
+    """Attempts in a row that what runs the work refused. Set back by the machine."""
+
+    @property
+    def total(self) -> int:
+        """Returns how many servers there are."""
+
+    @property
+    def busy(self) -> int:
+        """Returns how many are occupied, or cool."""
+
+    @property
+    def cooling(self) -> int:
+        """Returns how many have failed and count as busy for a while."""
+
+    @property
+    def working(self) -> int:
+        """Returns those to count on: a stuck server may never come back."""
+
+    @property
+    def waiting(self) -> int:
+        """Returns N: how many visits wait."""
+
+    @property
+    def service_s(self) -> float:
+        """Returns how long a service takes, on average."""
+
+    @property
+    def ready(self) -> bool:
+        """Returns whether some visit could start now."""
+
+    @property
+    def resting(self) -> bool:
+        """Returns whether what runs the work has asked to be left alone until some instant."""
+
+    @property
+    def next_s(self) -> float:
+        """Returns when to call `wake` next."""
+
+    # --- servers ------------------------------------------------------------------------------
+
+    def may_start(self, visit: Visit, /) -> bool:
+        """Returns whether a server that fits this visit can start it now."""
+
+    def occupy(self, visit: Visit, /) -> None:
+        """A visit that may start does."""
+
+    def vacate(self, ref: int, /) -> None:
+        """The server of this visit is free."""
+
+    def cool(self, ref: int, until_s: float, /) -> None:
+        """The server of this visit is, but counts as busy until then."""
+
+    def served(self, ref: int, service_s: float, /) -> None:
+        """That server took this time. To be told also where nobody waited for the end any more, or
+        it failed late: without the long ones the mean would be too low."""
+
+    def refused_pause_s(self) -> float:
+        """One more attempt was refused: how long it counts as at least."""
+
+    def rest(self, until_s: float, /) -> bool:
+        """Start nothing until then, or until a later instant given before. Whether that is new."""
+
+    def rest_s(self, now_s: float, /) -> float:
+        """Returns how long the rest lasts; 0 without one."""
+
+    def end_rest(self) -> None:
+        """Something can start again."""
+
+    def wake(self, now_s: float, /) -> bool:
+        """Free what has cooled, and end a rest that is over. Whether it was one."""
+
+    # --- those that wait ----------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Visit]:
+        """Those that wait, in the order in which they would be served."""
+
+    def join(self, visit: Visit, /) -> None:
+        """Wait from now on: `Visit.place`, the pool's own, is None no more."""
+
+    def leave(self, visit: Visit, /) -> None:
+        """Wait no longer, from any place."""
+
+    def pop(self) -> Visit | None:
+        """Take out the next one that can start now; None if none can."""
+
+    # --- estimates ----------------------------------------------------------------------------
+
+    def own_load(self, visit: Visit, may_keep: bool, /) -> OwnLoad:  # noqa: FBT001
+        """Returns what the policy is told of the servers that fit this visit, which may wait
+        already; `may_keep` as far as the pool is not concerned."""
+
+    def stay_s(self, visit: Visit, now_s: float, /) -> float:
+        """Returns how long the visit will be here if it joins now, with a margin; 0 where those
+        that wait do not tell."""
+
+    def retry_after_s(self, visit: Visit, now_s: float, /) -> float:
+        """Returns in what time there may be a place for the visit, which is refused now."""
+
+    def check(self) -> None:
+        """Raise AssertionError if it contradicts itself."""

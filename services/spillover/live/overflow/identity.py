@@ -1,0 +1,212 @@
+"""Who calls: what a node says of itself, whom this one takes for its neighbors, and who was turned
+away.
+
+Who is at the other end is a property of the connection. It is settled once, in `Peers.settle`, and
+holds for all that comes on that connection: a message that claims to be from somebody else is
+refused, and so is one on a connection whose other end has not said who it is. It says so in a
+header of each call (HELLO), the same bytes each time; nodes of version 1 say it in their messages.
+
+Nothing is proved yet: whoever reaches the port can say anything. Where connections bring
+certificates, `Peers.settle` is the place to ask for the cluster's id in them, and to hold what is
+said against it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import parse_qs, quote, urlencode
+
+from spillover.live.overflow import protocol
+from spillover.live.overflow.agreement import (
+    CLUSTER_HEADER,
+    FEDERATION_HEADER,
+    Agreement,
+    Terms,
+    shortened,
+)
+from spillover.live.overflow.wire import Caller
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.ids import ClusterId
+from spillover.model.topology import CLUSTER_ID, Topology
+
+HELLO = b"spillover-peer"
+"""Of each call between nodes: who calls, whom it means, their federation, and the versions of the
+protocol that it speaks."""
+
+FIELDS_MAX = 16
+"""Of a hello; later versions may say more."""
+
+TURNED_AWAY_MAX = 32
+"""Clusters remembered that were turned away; one more, and the oldest is forgotten."""
+
+TURNED_AWAY_S = 60.0
+"""So long after its last question one is remembered. A node asks again each second."""
+
+_callers_log = logging.getLogger(f"{__name__}.callers")
+"""Anybody can call; what is said of neighbors is bounded by how often they change."""
+_callers_log.addFilter(OncePerPeriod())
+
+
+class TurnedAway(Exception):
+    """This caller gets nothing here; why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a connection: the neighbor with this handle."""
+
+    neighbor: int
+    caller: Caller
+    hello: bytes | None
+    """By which it has said so; None if its messages do (version 1)."""
+
+
+class Connection(Protocol):
+    """What calls come in on."""
+
+    peer: Peer | None
+    """None until it is settled. Only `Peers.settle` changes it."""
+
+
+def hello_of(caller: Caller) -> bytes:
+    """Returns what a node says of itself with each call, as the value of HELLO."""
+    told = {"from": caller.cluster, "to": caller.to, "federation": caller.federation}
+    told["speaks"] = protocol.TELLING
+    given = {name: value for name, value in told.items() if value is not None}
+    return urlencode(given, quote_via=quote).encode()
+
+
+def read_hello(hello: bytes) -> tuple[Caller, tuple[int, ...]]:
+    """(who calls, which versions it speaks). What cannot be read was not said."""
+    try:
+        fields = parse_qs(hello.decode("latin-1"), max_num_fields=FIELDS_MAX)
+    except ValueError:
+        fields = {}
+    told = {name: values[0] for name, values in fields.items()}
+    caller = Caller(told.get("from", ""), told.get("to"), told.get("federation"))
+    return caller, protocol.read_versions(told.get("speaks", ""))
+
+
+@dataclass(slots=True)
+class Visit:
+    """Of one that was turned away: why, and when it last came."""
+
+    why: str
+    at_s: float
+
+
+class Peers:
+    """Of one node: whom it takes for its neighbors, by their handles, and who was turned away."""
+
+    def __init__(self, topology: Topology, cluster: ClusterId) -> None:
+        self._own = cluster
+        self._topology = topology
+        self.federation = shortened(topology.name) if topology.is_named else None
+        self._handles: dict[str, int] = {}
+        self.agreements: dict[int, Agreement] = {}
+        for handle, neighbor in enumerate(topology.neighbors(cluster)):
+            self.join(handle, neighbor.id, neighbor.delay_ms)
+        self._turned_away: OrderedDict[str, Visit] = OrderedDict()
+
+    def join(self, handle: int, neighbor: ClusterId, delay_ms: float) -> None:
+        """Takes a cluster for a neighbor from now on, over a link of this delay."""
+        topology = self._topology
+        terms = Terms(
+            delay_ms=delay_ms,
+            gossip_period_ms=topology.gossip_period_ms,
+            default_deadline_ms=topology.default_deadline_ms,
+            max_hops=topology.max_hops,
+        )
+        caller = Caller(self._own, neighbor, self.federation)
+        self._handles[neighbor] = handle
+        self.agreements[handle] = Agreement(caller, terms)
+
+    def leave(self, handle: int) -> None:
+        """Takes it for one no more. What is said on its connections is refused."""
+        del self._handles[self.agreements.pop(handle).caller.to or ""]
+
+    def settle(self, connection: Connection, hello: bytes | None, claimed: Caller | None) -> Peer:
+        """Returns who is at the other end. `hello` is what this call says, `claimed` whom its
+        message names as its sender; None if it does not say. Raises TurnedAway: it is no neighbor,
+        means somebody else, has not said who it is, or now claims to be another one.
+        """
+        peer = connection.peer
+        if peer is not None and self._handles.get(peer.caller.cluster) != peer.neighbor:
+            peer = None  # it is no neighbor any more, or one anew
+        if peer is not None and claimed is None and (hello is None or hello == peer.hello):
+            return peer
+        said = [] if hello is None else [read_hello(hello)[0]]
+        if claimed is not None:
+            said.append(claimed)
+        for caller in said:
+            if peer is not None and caller == peer.caller:
+                continue
+            neighbor = self.neighbor(caller)
+            if peer is None:
+                connection.peer = peer = Peer(neighbor, caller, hello)
+            elif neighbor != peer.neighbor:
+                why = f"its connection is that of cluster {peer.caller.cluster}"
+                raise self._turned_away_for(caller.cluster, why)
+        if peer is None:
+            raise TurnedAway("expected a neighbor that says which cluster it is")
+        return peer
+
+    def neighbor(self, caller: Caller) -> int:
+        """Returns the neighbor that says this. Raises TurnedAway: it is none, or it means somebody
+        else.
+        """
+        neighbor = self._handles.get(caller.cluster)
+        if caller.to is not None and caller.to != self._own:
+            why = f"it looks for cluster {shortened(caller.to)!r}, this is {self._own!r}"
+        elif not self._is_same(caller.federation):
+            there = shortened(caller.federation or "")
+            why = f"federation: {self.federation!r} here, {there!r} there"
+        elif neighbor is None:
+            why = f"cluster {self._own} has no link to {shortened(caller.cluster)!r}"
+        else:
+            return neighbor
+        raise self._turned_away_for(caller.cluster, why)
+
+    def of_another_version(self, hello: bytes | None, asked_by: str) -> None:
+        """A call of a version that is not spoken here has come. It is put on record unless the one
+        who calls will find a version that both speak. Version 1 has no hello, and says who it is
+        in its question for reports alone: `asked_by`."""
+        caller, versions = read_hello(hello or b"")
+        if not set(versions) & set(protocol.VERSIONS):
+            self._note(caller.cluster or asked_by, protocol.difference(versions))
+
+    def who_this_is(self) -> list[tuple[bytes, bytes]]:
+        """Headers for those that are turned away."""
+        headers = [(CLUSTER_HEADER, self._own.encode())]
+        if self.federation is not None:
+            headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))
+        return headers
+
+    def turned_away(self) -> dict[str, tuple[str, float]]:
+        """Returns why, and how long ago in seconds, by cluster: those that have asked lately."""
+        now_s = time.monotonic()
+        ages = {name: (one.why, now_s - one.at_s) for name, one in self._turned_away.items()}
+        return {name: told for name, told in ages.items() if told[1] <= TURNED_AWAY_S}
+
+    def _is_same(self, federation: str | None) -> bool:
+        return federation is None or self.federation is None or federation == self.federation
+
+    def _turned_away_for(self, cluster: str, why: str) -> TurnedAway:
+        self._note(cluster, why)
+        return TurnedAway(why)
+
+    def _note(self, cluster: str, why: str) -> None:
+        """Told once, until it has not come for a while or comes for another reason."""
+        if not CLUSTER_ID.fullmatch(cluster):
+            return  # no node says that
+        now_s = time.monotonic()
+        last = self._turned_away.pop(cluster, None)
+        self._turned_away[cluster] = Visit(why, now_s)
+        if len(self._turned_away) > TURNED_AWAY_MAX:
+            self._turned_away.popitem(last=False)
+        if last is None or last.why != why or now_s - last.at_s > TURNED_AWAY_S:
+            _callers_log.warning(Message("cluster turned away", peer=cluster, reason=why))

@@ -1,0 +1,91 @@
+"""Which versions of the protocol between nodes this node speaks, and where the calls of each lie.
+
+A node speaks two versions: its own, and the one before. So a federation can be upgraded node by
+node, and back, while all of them work. Messages are in `wire`; who sends them is in `identity`.
+
+To change the protocol:
+
+* *A field more*, in a message or in the question for reports, needs no new version. Give it a
+  default that means what nodes meant before they knew it. Whoever does not know it ignores it, so
+  it must not change what the other fields mean. An enumeration is no such field: a value that the
+  other side does not know makes its whole message unreadable.
+* *Anything else* (a field that must be there, or goes, or means something else; another value of an
+  enumeration; another call) is a new version. Raise VERSION by one. Where messages are written,
+  write what the version before expects if the neighbor speaks that (`Calls.version`), and read
+  both. In the same change delete what was there for the version before that one.
+* *Never* change what nodes of all versions need to refuse each other in words: that a call's path
+  is /peer/vN/..., that another version is answered with 400 and the header of TOLD, and the header
+  by which a node says who it is (`identity.HELLO`).
+
+`tests/e2e/test_mixed_versions.py` runs the last release beside this tree, and what this tree would
+be with other versions. Say in `services/docs/operations.md` what an upgrade asks of operators.
+
+Version 1 named the sender in each message. Since version 2 a connection says once who calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+VERSION = 2
+
+PEER_PREFIX = "/peer/"
+
+WRONG_VERSION = 400
+"""The status for calls of a version that is not spoken here. Whoever hands a request on takes it
+for surely not accepted."""
+
+TOLD = b"spillover-protocol"
+"""A header of that answer: the versions that are spoken here, newest first. Version 1 has none."""
+
+TOLD_MAX = 8
+"""Versions that are read of what a node says."""
+
+_OF_PATH = re.compile(rf"{PEER_PREFIX}v([0-9]{{1,9}})(?:/|\Z)")
+
+
+class Calls(NamedTuple):
+    """One version: its number, and the paths of its calls."""
+
+    version: int
+    forward: str
+    cancel: str
+    reports: str
+    federation: str
+
+    @classmethod
+    def of(cls, version: int) -> Calls:
+        """Returns those of this version."""
+        names = ("forward", "cancel", "reports", "federation")
+        return cls(version, *(f"{PEER_PREFIX}v{version}/{name}" for name in names))
+
+
+SPOKEN = (Calls.of(VERSION), Calls.of(VERSION - 1))
+"""The newest first."""
+
+VERSIONS = tuple(calls.version for calls in SPOKEN)
+
+TELLING = " ".join(map(str, VERSIONS))
+
+
+def is_of_another_version(path: str) -> bool:
+    """Returns whether this is a call of a version that is not spoken here."""
+    found = _OF_PATH.match(path)
+    return found is not None and int(found[1]) not in VERSIONS
+
+
+def read_versions(told: str) -> tuple[int, ...]:
+    """Returns the versions that a node says it speaks; none where it says something else."""
+    words = told.split(" ", TOLD_MAX)[:TOLD_MAX]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        return ()
+    return tuple(map(int, words))
+
+
+def difference(there: Sequence[int]) -> str:
+    """Returns in words that the versions spoken there are none of those spoken here."""
+    told = " or ".join(map(str, there))
+    own = " or ".join(map(str, VERSIONS))
+    return f"protocol: version {own} here, {told or 'another'} there"

@@ -1,0 +1,258 @@
+"""Nodes of different versions in one federation: the last release and this tree under load, an
+upgrade and the way back while requests run, and versions that are too far apart.
+
+Nothing is tagged yet. RELEASE is the last commit before the tree was rebuilt; FIRST is an earlier
+one of the same version of the protocol, with messages that lack what came later. Once there are
+tags, RELEASE is the newest one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from itertools import pairwise
+
+import pytest
+
+from spillover.live.overflow.protocol import VERSION, VERSIONS
+from support import commands, releases
+from support.faults import federation, reckoning
+from support.faults import load as loads
+from support.loop import until
+
+RELEASE = "180b093"
+FIRST = "42fa3fe"
+
+HOLD_MS = 30.0
+LOOK_S = 0.02
+CLUSTERS = {
+    cluster: {"servers": servers, "service_ms": HOLD_MS, "handler": federation.ASYNC}
+    for cluster, servers in {"a": 2, "b": 1, "c": 4, "d": 1}.items()
+}
+PAIR = {cluster: CLUSTERS[cluster] for cluster in "ab"}
+OWN_BEFORE = f"{VERSIONS[0]} or {VERSIONS[1]}"
+
+
+@pytest.fixture(scope="module")
+def release(require, tmp_path_factory):
+    """`release(commit)`: its PYTHONPATH. The same one for all tests."""
+    found = {}
+
+    def release_of(commit):
+        require(releases.has(commit), f"git, and commit {commit} in the repository's history")
+        if commit not in found:
+            found[commit] = releases.extracted(commit, tmp_path_factory.mktemp(commit))
+        return found[commit]
+
+    return release_of
+
+
+class Bed(federation.Federation):
+    """Nodes that run this tree or another one: `trees` has the PYTHONPATH of those that do."""
+
+    def run_from(self, cluster, tree):
+        """From the next start on; None for this tree."""
+        self.environment[cluster] = {} if tree is None else {"PYTHONPATH": tree}
+
+    async def replace(self, cluster, tree):
+        """As an operator does: SIGTERM, and a new life at the same address."""
+        process = self.processes[cluster]
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 10.0) == 0
+        federation._let_go(process)
+        self.run_from(cluster, tree)
+        self.spawn(cluster)
+        await self.healthy(federation.READY_S)
+
+    def says(self, cluster, words):
+        """The lines of its log with these words."""
+        return [line for line in self.log(cluster).read_text().splitlines() if words in line]
+
+
+@pytest.fixture
+def run_bed(tmp_path):
+    """`run_bed(main, trees, clusters)`: starts them all, awaits `main(bed)`, and ends them well."""
+
+    def run(main, trees, clusters=CLUSTERS, *, healthy=True):
+        links = [link for link in federation.RING_LINKS if set(link) <= set(clusters)]
+        ports = commands.free_ports(len(clusters))
+        bed = Bed(directory=tmp_path / "bed", ports=ports, clusters=clusters, links=links)
+        for cluster, tree in trees.items():
+            bed.run_from(cluster, tree)
+        if not healthy:
+            bed.healthy = answering(bed)
+
+        async def started():
+            await bed.start()
+            await main(bed)
+
+        try:
+            asyncio.run(started())
+        finally:
+            statuses = bed.close()
+        assert not any(statuses.values()), statuses
+
+    return run
+
+
+def answering(bed):
+    """In place of `healthy`, where nodes are not meant to hear each other."""
+
+    async def all_answer():
+        return None not in (await bed.states()).values()
+
+    return lambda limit_s: until(all_answer, limit_s, every_s=LOOK_S)
+
+
+async def under_load(bed, name, load, fault):
+    """The reckoning, with no wrongs; neighbors agree about everything."""
+
+    async def send():
+        return await loads.send(name, bed.urls, load)
+
+    found = await reckoning.under(bed, name, send, fault)
+    assert not found.wrongs, "\n".join(found.wrongs[:10])
+    for cluster, state in (await bed.states()).items():
+        assert not any(row.get("disagreement") for row in state["neighbors"]), state
+        assert not state.get("turned_away"), state
+        assert not bed.says(cluster, "not understood")
+    return found
+
+
+async def nothing():
+    """No fault."""
+
+
+def hops(found):
+    """Who handed requests to whom."""
+    return {pair for one in found.told for pair in pairwise(one.path)}
+
+
+async def cancel_what_was_handed_on(bed, home):
+    """Requests that run at a neighbor end at once, and both sides agree how."""
+    names = [f"long-{number}-at-{home}" for number in range(12)]
+    client = bed.client(home)
+    headers = [(b"Prefer", b"respond-async")]
+    try:
+        for name in names:
+            body = {"payload": {"work": name, "hold_ms": 20_000}, "id": name}
+            posted = await client.request(
+                "POST", "/requests", headers=headers, body=json.dumps(body).encode(), timeout_s=5.0
+            )
+            assert posted.status == 202
+        states = [await bed.call(home, "GET", f"/requests/{name}") for name in names]
+        away = {state["id"] for _, state in states if state["state"] == "forwarded"}
+        assert away
+        for name in names:
+            status, state = await bed.call(home, "DELETE", f"/requests/{name}", timeout_s=5.0)
+            assert (status, state["state"]) == (200, "cancelled"), name
+            await bed.call(home, "GET", f"/requests/{name}")  # or its end waits for that
+    finally:
+        await client.close()
+
+    async def all_rest():
+        return all(map(reckoning._rests, (await bed.states()).values()))
+
+    await until(all_rest, every_s=LOOK_S)
+
+
+@pytest.mark.parametrize(("commit", "old"), [(RELEASE, "ac"), (RELEASE, "bd"), (FIRST, "ac")])
+def test_the_last_release_beside_this_one(release, run_bed, commit, old):
+    """Every link joins an old node and a new one. A burst goes both ways over them: nothing is
+    lost, nothing runs twice, ledgers balance all the while; cancels are confirmed, and each is
+    shown by all."""
+
+    async def main(bed):
+        found = await under_load(bed, f"beside_{commit}_{old}", loads.Load(), nothing)
+        assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
+        assert found.doubled(keyed=True) == 0
+        between = {(one in old, other in old) for one, other in hops(found)}
+        assert between == {(True, False), (False, True)}
+        for home in "ab":
+            await cancel_what_was_handed_on(bed, home)
+        for cluster in bed.clusters:
+            _, shown = await bed.call(cluster, "GET", "/federation", timeout_s=5.0)
+            reached = {c for c, state in shown["clusters"].items() if "unreachable" not in state}
+            assert reached == set(bed.clusters), cluster
+        assert found.states_seen
+
+    run_bed(main, dict.fromkeys(old, release(commit)))
+
+
+def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
+    """Node by node, while a burst of another one is everywhere: every request ends well, the first
+    time it is sent."""
+    tree = release(RELEASE)
+
+    async def main(bed):
+        async def upgrade():
+            for now in (None, tree):
+                for cluster in "cb":
+                    await bed.replace(cluster, now)
+
+        load = loads.Load(requests=1500, over_s=15.0, homes="a")
+        found = await under_load(bed, "upgrade", load, upgrade)
+        assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
+        assert found.doubled(keyed=True) == 0
+        assert {one.attempts for one in found.told} == {1}
+
+    run_bed(main, dict.fromkeys("abcd", tree))
+
+
+@pytest.mark.parametrize("newer", ["a", "b"])
+def test_the_next_version_beside_this_one(run_bed, tmp_path, newer):
+    """It speaks this one's too."""
+    tree = releases.renumbered(VERSION + 1, tmp_path / "newer")
+
+    async def main(bed):
+        load = loads.Load(requests=200, over_s=1.0, homes="aaaab")
+        found = await under_load(bed, f"newer_{newer}", load, nothing)
+        assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
+        assert ("a", "b") in hops(found)
+        assert len(bed.says(newer, "neighbor speaks")) == 1
+        older = "ab".replace(newer, "")
+        assert not bed.says(older, "neighbor speaks")
+
+    run_bed(main, {newer: tree}, PAIR)
+
+
+def test_versions_that_are_too_far_apart(run_bed, tmp_path):
+    """Neither gives the other work; each says so in one line and goes on alone. With the right
+    version at the same address they find each other."""
+    far = VERSION + 2
+    tree = releases.renumbered(far, tmp_path / "newer")
+    told = {
+        "a": f"protocol: version {OWN_BEFORE} here, {far} or {far - 1} there",
+        "b": f"protocol: version {far} or {far - 1} here, {OWN_BEFORE} there",
+    }
+
+    async def main(bed):
+        async def both_say_so():
+            states = await bed.states()
+            return states if all(map(_disagrees, states.values())) else None
+
+        for cluster, state in (await until(both_say_so, every_s=LOOK_S)).items():
+            (row,) = state["neighbors"]
+            assert (row["alive"], row["disagreement"]) == (False, told[cluster])
+            (turned_away,) = state["turned_away"]
+            assert turned_away["reason"] == told[cluster]
+        load = loads.Load(requests=60, over_s=1.0, homes="ab")
+        sent = await loads.send("apart", bed.urls, load)
+        assert {one.path for one in sent if one.outcome == "done"} == {("a",), ("b",)}
+        assert {one.outcome for one in sent if not one.cancels} == {"done"}
+        for cluster in "ab":
+            assert len(bed.says(cluster, "neighbor disagrees")) == 1
+            assert len(bed.says(cluster, "cluster turned away")) == 1
+            assert not bed.says(cluster, "Traceback")
+        del bed.healthy
+        await bed.replace("b", None)
+        for state in (await bed.states()).values():
+            assert state["neighbors"][0]["disagreement"] is None
+        assert len(bed.says("a", "neighbor agrees again")) == 1
+
+    run_bed(main, {"b": tree}, PAIR, healthy=False)
+
+
+def _disagrees(state):
+    return state["neighbors"][0]["disagreement"] is not None and state["turned_away"]

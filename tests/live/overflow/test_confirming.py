@@ -1,0 +1,144 @@
+"""A node whose acceptances are confirmed by something else, later or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.apps.node.app import create_app
+from spillover.apps.node.server import NodeServer
+from spillover.core.overflow import events as ev
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.listening import bind_socket
+from spillover.model.request import Refusal
+
+ASYNC = [(b"Prefer", b"respond-async")]
+SOON = [(b"Spillover-Deadline-Ms", b"50")]
+
+
+class Journal:
+    """Is asked, and says what the test wants it to when it wants that."""
+
+    def __init__(self):
+        self.asked = []
+        self.node = None
+
+    def __call__(self, command):
+        self.asked.append(command)
+
+    def tell(self, *, ok=True):
+        command = self.asked.pop(0)
+        failed = ev.NotConfirmed(command.ref, Refusal.MEMORY_FULL)
+        self.node.shell.feed(ev.Confirmed(command.ref) if ok else failed)
+
+
+@pytest.fixture
+def with_journal(nodes):
+    """Run a check of one node and its journal."""
+
+    def run_with(check):
+        async def main():
+            journal, topology = Journal(), nodes.topology_of("a")
+            listening = bind_socket("127.0.0.1", 0)
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            shell = NodeShell(topology.with_urls({"a": url}), "a", seed=1, confirm=journal)
+            server = NodeServer(create_app(shell))
+            running = asyncio.create_task(shell.run())
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            node = nodes.Node(shell, server, running, serving, HttpClient(url), url)
+            journal.node = node
+            try:
+                await check(node, journal)
+            finally:
+                await node.close()
+                listening.close()
+            node.machine.check()
+
+        nodes.run(main)
+
+    return run_with
+
+
+async def asked(nodes, journal, count=1):
+    await nodes.until(lambda: len(journal.asked) == count)
+
+
+def test_no_202_leaves_and_nothing_starts_before_it_is_confirmed(nodes, with_journal):
+    async def check(node, journal):
+        post = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
+        await asked(nodes, journal)
+        command = journal.asked[0]
+        assert (command.request.id, command.origin) == ("k", ev.HOME)
+        again = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
+        ref = node.shell.home_requests.find("k").ref
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        assert [post.done(), again.done()] == [False, False]
+        assert node.shell.surely_never_ran(ref)
+        journal.tell()
+        assert [(await each).status for each in (post, again)] == [202, 202]
+        status, told = await node.get("/requests/k?wait_ms=5000")
+        assert (status, told["state"]) == (200, "done")
+
+    with_journal(check)
+
+
+def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes, with_journal):
+    """Whoever waits is told, with 202 or the answer in view; the next of that name is taken."""
+
+    async def check(node, journal):
+        later = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
+        await asked(nodes, journal)
+        joins = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
+        ref = node.shell.home_requests.find("k").ref
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        journal.tell(ok=False)
+        for each in (later, joins):
+            response = await each
+            assert (response.status, b"queue_full" in response.body) == (429, True)
+        assert node.shell.home_requests.find("k") is None
+        assert node.ledger.home["accepted"] == 0
+        post = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
+        await asked(nodes, journal)
+        journal.tell()
+        assert (await post).status == 200
+
+    with_journal(check)
+
+
+def test_a_failed_confirmation_leaves_the_answer_before(nodes, with_journal):
+    """Of a request that is run again since it had failed: it is refused, and what it came to
+    before is still known."""
+
+    async def check(node, journal):
+        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="k"))
+        await asked(nodes, journal)
+        journal.tell()
+        assert (await post).status == 504
+        before = node.shell.home_requests.find("k")
+        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="k"))
+        await asked(nodes, journal)
+        assert node.shell.home_requests.find("k") is not before
+        journal.tell(ok=False)
+        assert (await post).status == 429
+        assert node.shell.home_requests.find("k") is before
+
+    with_journal(check)
+
+
+def test_a_node_that_ends_before_the_word_tells_that_nothing_has_run(nodes, with_journal):
+    async def check(node, journal):
+        posts = [
+            asyncio.ensure_future(node.post({"service_ms": 5}, headers=headers))
+            for headers in (ASYNC, ())
+        ]
+        await asked(nodes, journal, count=2)
+        closing = asyncio.ensure_future(node.shell.close())
+        for post in posts:
+            response = await post
+            assert (response.status, b"it has not run" in response.body) == (503, True)
+        await closing
+
+    with_journal(check)

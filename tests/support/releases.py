@@ -1,0 +1,54 @@
+"""Other versions of Spillover to run beside this tree's: those of the repository's own history, and
+what this tree would be if its protocol had another number.
+
+Each is a value for PYTHONPATH, which comes before what is installed: the Python and the packages
+are those of the tests.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from spillover.live.overflow import protocol
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("services/spillover", "loadgen/spillover_loadgen")
+
+
+def has(commit: str) -> bool:
+    """Whether there is a history, and this commit is in it."""
+    if shutil.which("git") is None:
+        return False
+    asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def extracted(commit: str, where: Path) -> str:
+    """The packages as they were at this commit."""
+    asked = ["git", "-C", str(ROOT), "archive", commit, *PACKAGES]
+    archive = subprocess.run(asked, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        packed.extractall(where, filter="data")
+    return _path(where)
+
+
+def renumbered(version: int, where: Path) -> str:
+    """The packages of this tree with another version of the protocol."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, where / package, ignore=shutil.ignore_patterns("*.pyc"))
+    file = where / Path(protocol.__file__).relative_to(ROOT)
+    own = file.read_text("utf-8")
+    told, count = re.subn(r"(?m)^VERSION = \d+$", f"VERSION = {version}", own)
+    assert count == 1
+    file.write_text(told, "utf-8")
+    return _path(where)
+
+
+def _path(where: Path) -> str:
+    return os.pathsep.join(str((where / package).parent) for package in PACKAGES)
