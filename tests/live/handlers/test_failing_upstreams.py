@@ -118,6 +118,7 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
             assert service.calls == 1, "replayed"
             upstream = node.shell.workers._upstreams._all[0]
             assert (upstream.failures, upstream.running) == (0.0, 0)
+            assert node.shell.workers._upstreams._usual_s == 0.02, "it was no success"
             assert node.machine.servers.cooling == 0
             assert node.machine.health.failed_share(time.monotonic()) == 0.0
 
