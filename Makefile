@@ -4,6 +4,10 @@
 BIN := .venv/bin
 ARGS ?=
 
+# Hundreds of processes import the same: each would compile it. pytest rewrites each test file, too,
+# which takes a worker longer than to run most tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo testbed check test soak dashboards reference lock format clean
 .DEFAULT_GOAL := help
 

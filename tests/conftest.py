@@ -7,6 +7,7 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -42,10 +43,12 @@ IN_PAIRS = {
         ("test_cancellations.py", "test_console_page.py", "test_killed_node.py"), TESTBEDS
     ),
     "test_mixed_versions.py": TESTBEDS,
-    **dict.fromkeys(("test_on_prometheus.py", "test_readme_tour.py", "test_up.py"), TESTBEDS),
+    **dict.fromkeys(("test_on_prometheus.py", "test_up.py"), TESTBEDS),
     **{f"test_faults_{of}.py": "faults" for of in ("links", "processes", "surroundings")},
     **{f"test_lease_redis_{of}.py": f"redis {of}" for of in ("links", "pauses")},
     **{f"test_lease_{of}.py": f"lease {of}" for of in ("demo", "groups", "handlers")},
+    "test_leases_bench.py": "lease bench",
+    "test_readme_tour.py": "tour",
 }
 """Files there, and of the marker `e2e`, that use half the machine and whose limits bear one more
 test beside them, yet no crowd; and what is to stay one after the other. Two testbeds would: where
@@ -97,6 +100,22 @@ def pytest_runtest_protocol() -> Iterator[object]:
         return (yield)
     finally:
         RUNS_A_TEST.clear()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave unread what its place or its markers tell to be for other passes: to read all
+    tests takes a worker as long as to run a thousand. None: that is not known before."""
+    only, name = config.getoption("only"), collection_path.name
+    if only in {None, "together"} or not name.startswith("test_"):
+        return None
+    is_real = bool(ALONE & set(collection_path.parts))
+    if only == "quick":
+        return is_real or None
+    if only == "in-pairs":
+        return name not in IN_PAIRS or None
+    has_marker = re.search(r"\bmark\.(alone|e2e)\b", collection_path.read_text("utf-8"))
+    is_alone = is_real and name not in {*TOGETHER, *IN_PAIRS}
+    return not (is_alone or has_marker) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -164,13 +183,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: one more than the cores that this process may use, since many tests wait."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: more than the cores that this process may use, since many tests wait; twice as
+    many where most of the time goes by in tests of processes and Redis."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return min(cores + 1, WORKERS_MAX)
+    more = 1 if config.getoption("only") == "quick" else cores
+    return min(cores + more, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spillover.model.errors import InputError
-from spillover.model.nearest import nearest
+from spillover.model.nearest import did_you_mean
 
 _NUMBER = re.compile(r"-\d|-\.\d|-inf|-nan")
 
@@ -95,13 +95,6 @@ class OneLineParser(argparse.ArgumentParser):
             hint = did_you_mean(first.lstrip("-"), known, prefix="--")
             self.error(f"unknown option {first}{hint or f'; {self.prog} --help names those known'}")
         self.error(f"unrecognized arguments: {' '.join(words)}")
-
-
-def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Such as `, did you mean status?`; nothing if none of those known is near. What is shown
-    begins with `prefix`."""
-    found = nearest(name, known)
-    return "" if found is None else f", did you mean {prefix}{found}?"
 
 
 def shown_default(action: argparse.Action) -> str | None:

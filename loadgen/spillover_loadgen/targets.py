@@ -20,7 +20,7 @@ BODY_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 def target(text: str) -> tuple[ClusterId, str]:
-    """Returns an argument type: CLUSTER=URL."""
+    """Returns the cluster and the URL of an argument CLUSTER=URL."""
     cluster, _, url = text.partition("=")
     if not cluster or not url:
         raise argparse.ArgumentTypeError(f"expected CLUSTER=URL, got {text!r}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from docs.declared import Entry, paragraphs, shown, unit_of
 from docs.option_reasons import REASONS
-from spillover.cli import COMMANDS
+from spillover.cli.commands import COMMANDS
 
 _DEFAULT_IN_HELP = re.compile(r"\s*\(default:? ([^()]*)\)$")
 

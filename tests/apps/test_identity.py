@@ -196,7 +196,7 @@ def test_one_that_speaks_other_versions_is_unknown(nodes, caplog):
         topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
         async with nodes.Federation(topology, absent=("b",)) as federation:
             a = federation["a"]
-            (agreement,) = a.shell.peers.agreements
+            (agreement,) = a.shell.peers.agreements.values()
             url = a.shell.topology.cluster("b").url
             server = await nodes.asyncio.start_server(answer, "127.0.0.1", url.rpartition(":")[2])
             here = " or ".join(map(str, VERSIONS))

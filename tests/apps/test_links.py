@@ -75,6 +75,8 @@ def test_policies_that_are_none(nodes):
             if body in ({"policy": "adaptive"}, {"policy": "greedy"}):
                 assert "expected one of isolated, paper, two-choice, got" in problem["detail"]
         assert federation["a"].machine.policy == "two-choice"
+        _, problem = await put(client, "/admin/policy", {"policy": "papper"})
+        assert problem["detail"].endswith("got 'papper', did you mean paper?")
 
     with_pair(nodes, check)
 

@@ -129,7 +129,7 @@ def test_bad_options(options, complaint, capsys):
         ("[s1]", "[s3]", "classes[0].servers: expected ids of servers (s1, s2), got 's3'"),
         ("rate: 4", "rate: -4", "servers[1].rate: expected a number above 0, got -4"),
         ("rate: 5", "rate: 0", "types[0].rate: expected a number above 0, got 0"),
-        ("tokens: 6", "tokens: 0", "classes[0].tokens: expected at least 1, got 0"),
+        ("tokens: 6", "tokens: 0", "classes[0].tokens: expected a number of at least 1, got 0"),
         ("tokens: 6", "tokens: 9000000", "classes: expected a pool that is solved with"),
     ],
 )

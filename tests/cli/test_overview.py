@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from spillover import __version__
-from spillover.cli import COMMANDS, main, make_parser
+from spillover.cli import main
+from spillover.cli.commands import COMMANDS, make_parser
 from spillover.cli.parsing import node_url
 from spillover_loadgen.cli import make_parser as loadgen_parser
 from spillover_loadgen.parsing import shown_default
@@ -44,6 +45,22 @@ def test_every_command_has_help(command, capsys):
 def test_without_a_command_there_is_help(words, capsys):
     """On stdout, exit status 0: whoever types only that wants to know what there is."""
     assert ask(capsys, *words) == ask(capsys, *words, "--help")
+
+
+class Interrupts:
+    """Finds every module by Ctrl-C."""
+
+    def find_spec(self, *_):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_while_it_is_imported_is_told_by_the_status(monkeypatch, capsys):
+    """130 without a traceback, whatever was being imported: what commands take takes 0.1 s."""
+    for name in [name for name in sys.modules if name.startswith("spillover.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+    assert main(["node", "--help"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_help_is_a_command_too(capsys):

@@ -72,6 +72,7 @@ def test_a_site_that_dies(run, tmp_path):
     [
         (("--compare", "paper,paper"), "expected some of isolated, paper, two-choice, shared, "),
         (("--compare", "best"), "got 'best'"),
+        (("--compare", "paper,isolted"), "got 'isolted', did you mean isolated?"),
         (("--compare", "paper", "--policy", "paper"), "--compare: expected without --policy"),
         (("--faults", "random:1", "--engine", "fast"), "--faults: expected with --engine full"),
         (("--faults", "random:1", "--policy", "shared"), "--faults: expected without shared"),

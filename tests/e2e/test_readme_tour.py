@@ -33,6 +33,10 @@ SHORTER = {
 }
 """The same, in less time: each has a test of its own that runs it whole."""
 
+OWN_PORTS = "--port 18101"
+"""Of its testbeds, which run beside those of other tests: where one of those has killed a node, the
+first port that is free would be that node's."""
+
 ELSEWHERE = ("docker ",)
 """Steps that tests/containers runs."""
 
@@ -83,6 +87,7 @@ class Shell:
         there = {f"http://127.0.0.1:{8101 + number}": url for number, url in enumerate(self.urls)}
         command = re.sub(r"http://127\.0\.0\.1:81\d\d", lambda url: there[url[0]], command)
         command = command.replace("redis://127.0.0.1/0", self.redis_url)
+        command = re.sub(r"^spillover up \S+", rf"\g<0> {OWN_PORTS}", command)
         return command.replace("curl ", "curl -sS --fail-with-body ", 1)
 
     def _run(self, command):

@@ -179,6 +179,10 @@ BAD_FILES = {
         "policy: best\nclusters: [{id: a, servers: 1}]\n",
         "policy: expected one of isolated, paper, two-choice, got 'best'",
     ),
+    "misspelled policy": (
+        "policy: papper\nclusters: [{id: a, servers: 1}]\n",
+        "policy: expected one of isolated, paper, two-choice, got 'papper', did you mean paper?",
+    ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
         "links[0].between: expected two cluster ids, got 3",
@@ -204,6 +208,14 @@ BAD_FILES = {
         (
             "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
             "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'python:os'"
+        ),
+    ),
+    "misspelled handler": (
+        "clusters: [{id: a, servers: 1, handler: 'pyhton:json:dumps'}]\n",
+        (
+            "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
+            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'pyhton:json:dumps', "
+            "did you mean python?"
         ),
     ),
     "url with a path": (

@@ -1,125 +1,21 @@
-"""The command line: the only place that wires. One module a command, loaded only when it is named,
-so that a node loads nothing that it does not run.
+"""The command line: the only place that wires. What commands there are is in `commands`.
 
 Exit status (contract, section 1): 0 done, 1 the run failed, 2 bad usage or input, 130 interrupted.
-`spillover` alone, and a command that lacks the name of its own command, print help and exit 0.
 """
 
 from __future__ import annotations
 
-import argparse
-import errno
-import importlib
-import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 
-from spillover import __version__
-from spillover.model.errors import InputError, SpilloverError
-from spillover_loadgen.parsing import OneLineParser
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-EPILOG = """\
-`spillover COMMAND --help` tells more of each. Exit status: 0 done, 1 the run itself failed, 2 bad
-usage or bad input, 130 interrupted.
-"""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its module has `configure(parser)` and `run(options) -> exit status`."""
-
-    module: str
-    summary: str
-
-
-COMMANDS = {
-    "demo": Command("spillover.cli.demo", "see bursts vanish: isolated, then networked queues"),
-    "up": Command("spillover.cli.up", "run a whole topology as processes on this machine"),
-    "node": Command("spillover.cli.node", "run one cluster node"),
-    "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
-    "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
-    "resume": Command("spillover.cli.resume", "put a drained node back into service"),
-    "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
-    "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
-    "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
-    "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
-    "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),
-    "exact": Command("spillover.cli.exact", "compute what theory says"),
-    "reproduce": Command(
-        "spillover.cli.reproduce", "compute the figures of the five source documents again"
-    ),
-    "bench": Command("spillover.cli.bench", "measure beside a peer what Spillover costs"),
-}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command named in `argv`; its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+def main(argv: list[str] | None = None) -> int:
+    """Run the command named in `argv`; its exit status. All that this takes is imported within, so
+    that Ctrl-C ends it without a traceback from the first moment on."""
     try:
-        try:
-            return _dispatch(arguments)
-        finally:
-            # What the buffer holds is written here and not at exit, where nobody is told.
-            if sys.stdout is not None:
-                sys.stdout.flush()
-    except InputError as error:
-        return _fail(error, EXIT_USAGE)
-    except SpilloverError as error:
-        return _fail(error, EXIT_FAILED)
+        from spillover.cli.commands import run_command
+
+        return run_command(sys.argv[1:] if argv is None else [*argv])
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()
-        return EXIT_FAILED
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        _drop_output()
-        return _fail(f"expected room for what is written, got: {error.strerror}", EXIT_FAILED)
-
-
-def _dispatch(arguments: list[str]) -> int:
-    if arguments[:1] == ["help"]:  # as people know it from others
-        arguments = [*arguments[1:], "--help"]
-    parser = make_parser(arguments[0] if arguments else "")
-    options: argparse.Namespace = parser.parse_args(arguments)
-    status: int = options.run(options)
-    return status
-
-
-def make_parser(named: str) -> OneLineParser:
-    """Returns the parser of all commands, which knows the options of the one that is named."""
-    overview = OneLineParser(
-        prog="spillover", description="Queues of many sites that act like one.", epilog=EPILOG
-    )
-    overview.add_argument("--version", action="version", version=f"spillover {__version__}")
-    commands = overview.add_subparsers(metavar="COMMAND", required=True, dest="command")
-    for name, command in COMMANDS.items():
-        parser = commands.add_parser(name, help=command.summary, description=command.summary)
-        if name == named:
-            module = importlib.import_module(command.module)
-            module.configure(parser)
-            parser.set_defaults(run=module.run)
-    return overview
-
-
-def _drop_output() -> None:
-    """Let nothing be written to stdout any more: at exit it would fail again, in many lines."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-def _fail(error: Exception | str, status: int) -> int:
-    line = " ".join(str(error).split())
-    print(f"spillover: {line}", file=sys.stderr)
-    return status

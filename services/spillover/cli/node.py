@@ -13,6 +13,7 @@ from spillover.cli.parsing import add_allow_origin, add_log_format, address
 from spillover.inputs.topology_file import load_topology
 from spillover.live.process.logs import configure_logs
 from spillover.model.errors import InputError
+from spillover.model.nearest import did_you_mean
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
 
@@ -79,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     topology = load_topology(options.topology)
     if options.cluster not in topology.cluster_ids:
-        expected = f"expected one of {', '.join(topology.cluster_ids)}, got {options.cluster!r}"
+        known = topology.cluster_ids
+        hint = did_you_mean(options.cluster, known)
+        expected = f"expected one of {', '.join(known)}, got {options.cluster!r}{hint}"
         raise InputError("--cluster", "", expected)
     configure_logs(
         options.cluster,

@@ -8,8 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -22,7 +21,7 @@ from spillover.tools.reproduce.documents import DOCUMENTS
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.page import write_page
 from spillover.tools.reproduce.record import Record
-from spillover.tools.reproduce.run import Listener, RunOutcome, RunPlan, run_plan
+from spillover.tools.reproduce.run import RunOutcome, RunPlan, run_plan
 from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.terminal import open_console
 
@@ -159,19 +158,8 @@ def _directory(text: str) -> Path:
     return Path(text)
 
 
-class _Display(Listener, Protocol):
-    """Shows how it goes, from `with` on."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> object: ...
-
-
-def _display(figures: int) -> _Display:
+def _display(figures: int) -> _Lines:
+    """What shows how it goes, from `with` on."""
     console = open_console()
     return _Bars(console, figures) if console.is_terminal else _Lines()
 

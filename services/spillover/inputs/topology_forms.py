@@ -14,12 +14,15 @@ from pydantic import AfterValidator, BeforeValidator
 from spillover.inputs.schema import PRINTABLE, WHOLE_NUMBER, Forms, fault
 from spillover.inputs.yaml_file import describe
 from spillover.model.dask_target import dask_target, is_dask_handler
+from spillover.model.nearest import did_you_mean
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
 """Fields of the contract that this version does not know yet."""
+
+HANDLER_KINDS = ("sleep", "spin", "python", "http", "dask")
 
 _PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -34,7 +37,8 @@ def _check_policy(value: str) -> str:
     if value == "adaptive":
         raise fault("the policy adaptive is not available in this version")
     if value not in POLICY_NAMES:
-        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}")
+        hint = did_you_mean(value, POLICY_NAMES)
+        raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}{hint}")
     return value
 
 
@@ -45,7 +49,9 @@ def _check_handler(value: str) -> str:
         except ValueError as error:
             raise fault(str(error)) from error
     elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
-        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}")
+        kind = value.partition(":")[0]
+        hint = "" if kind in HANDLER_KINDS else did_you_mean(kind, HANDLER_KINDS)
+        raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}{hint}")
     return value
 
 

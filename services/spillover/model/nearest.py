@@ -1,5 +1,5 @@
-"""The name that somebody may have meant. Which names there are, and how it is told, is known to
-whoever asks.
+"""The name that somebody may have meant, and how to ask. Which names there are is known to whoever
+asks.
 """
 
 from __future__ import annotations
@@ -22,3 +22,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
                 return one
     found = difflib.get_close_matches(name.lower(), names, n=1)
     return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Such as `, did you mean status?`; nothing if none of those known is near. What is shown
+    begins with `prefix`."""
+    found = nearest(name, known)
+    return "" if found is None else f", did you mean {prefix}{found}?"

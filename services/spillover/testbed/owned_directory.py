@@ -9,11 +9,12 @@ files are for is not known here.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+from spillover.testbed.file_lock import try_lock
 
 PREFIX = "spillover-"
 LOCK_FILE = "owner.lock"
@@ -58,7 +59,7 @@ def _remove_if_left(directory: Path) -> None:
     lock = os.open(directory / LOCK_FILE, flags)
     try:
         is_own = os.geteuid() == os.fstat(lock).st_uid == directory.lstat().st_uid
-        if is_own and _try_lock(lock):
+        if is_own and try_lock(lock):
             shutil.rmtree(directory, ignore_errors=True)
     finally:
         os.close(lock)
@@ -70,7 +71,7 @@ def _lock_in(directory: Path) -> int | None:
     unnamed = directory / f"{LOCK_FILE}.new"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        locked = _try_lock(lock)
+        locked = try_lock(lock)
     except OSError:
         locked = False
     if not locked:
@@ -79,11 +80,3 @@ def _lock_in(directory: Path) -> int | None:
         return None
     unnamed.rename(directory / LOCK_FILE)
     return lock
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

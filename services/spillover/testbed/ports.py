@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import socket
 import tempfile
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.file_lock import try_lock
 
 FIRST_PORT = 8101
 LAST_PORT = 65_535
@@ -59,21 +59,13 @@ async def start_lock(timeout_s: float) -> AsyncIterator[None]:
     limit_s = time.monotonic() + timeout_s
     directory = os.open(tempfile.gettempdir(), os.O_RDONLY)
     try:
-        while not _try_lock(directory):
+        while not try_lock(directory):
             if time.monotonic() > limit_s:
                 raise RunError(f"another testbed has been starting for {timeout_s:.0f} s")
             await asyncio.sleep(LOCK_POLL_S)
         yield
     finally:
         os.close(directory)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]:

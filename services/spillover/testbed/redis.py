@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.redis.connection import check_options, place_of, told_error
 from spillover.model.errors import InputError, PeerError, RunError
 from spillover.model.extras import missing_extra
+from spillover.testbed.last_words import last_words
 from spillover.testbed.watchdog import Watchdog, end_group
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class RedisPlace:
 
 @contextmanager
 def redis_at(url: str | None, watchdog: Watchdog) -> Iterator[RedisPlace]:
-    """Returns the Redis at `url`, else one of one's own, which ends with the block.
+    """Gives the Redis at `url`, else one of one's own, which ends with the block.
 
     Raises InputError if that at `url` does not answer or refuses, if there is no redis-server, or
     without the library; RunError if a server of one's own does not start.
@@ -137,10 +138,9 @@ class _Server:
             watchdog.forget(self.process.pid)
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def last_words(self) -> str:
-        lines = (self.directory / "log").read_text("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        return said[-1] if said else "it said nothing"
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
 
 
 def _start(binary: str, watchdog: Watchdog) -> _Server:
@@ -150,7 +150,7 @@ def _start(binary: str, watchdog: Watchdog) -> _Server:
         try:
             if _is_up(server):
                 return server
-            words = server.last_words()
+            words = last_words(server.log)
         except BaseException:
             server.end(watchdog)
             raise

@@ -10,7 +10,6 @@ a crashed node is started again is reckoned in `revival`.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -18,7 +17,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -29,6 +27,7 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.last_words import last_words, tail_of
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
 from spillover.testbed.revival import Revival
@@ -37,7 +36,6 @@ READY_WITHIN_S = 60.0
 READY_POLL_S = 0.05
 BACK_POLL_S = 0.2
 ENDING_POLL_S = 0.5
-LOG_TAIL_BYTES = 4096
 TOPOLOGY_FILE = "topology.yaml"
 EXIT_USAGE = 2
 
@@ -61,22 +59,13 @@ class NodeProcess:
 
     def last_words(self) -> str:
         """Returns the last line with words in it that it wrote, for one-line reports."""
-        said = [line.strip() for line in self._tail() if any(map(str.isalpha, line))]
-        return said[-1] if said else "it said nothing"
+        return last_words(self.log, self.log_began_at)
 
     def words_on_ending(self) -> str | None:
         """Returns what it said last of what it waits for at its end, or has lost."""
-        said = [line.partition(ENDING)[2] for line in self._tail() if ENDING in line]
+        lines = tail_of(self.log, self.log_began_at)
+        said = [line.partition(ENDING)[2] for line in lines if ENDING in line]
         return said[-1] if said else None
-
-    def _tail(self) -> list[str]:
-        try:
-            with self.log.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self.log_began_at, size - LOG_TAIL_BYTES))
-                return file.read().decode("utf-8", "replace").splitlines()
-        except OSError:
-            return []  # somebody has cleaned up
 
     @property
     def was_killed(self) -> bool:
@@ -163,12 +152,7 @@ class Testbed:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         await self.stop(grace_s=self._drain_timeout_s if error is None else 1.0)
 
     async def start(self) -> None:

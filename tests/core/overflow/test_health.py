@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from hypothesis.stateful import (
 from spillover.core.overflow.health import (
     DEGRADED,
     FOREIGN_RUN,
+    OTHERS_DO_WELL,
     OTHERS_FAIL_TOO,
     PATIENCE_NOT_RUN_S,
     PATIENCE_S,
@@ -99,6 +102,62 @@ def test_a_cluster_whose_clients_fail_elsewhere_too_is_as_good_as_others():
     changed = [health.answered_elsewhere(0.0, failed=True) for _ in range(8)]
     assert changed.count(True) == 1
     assert health.state == RECOVERING
+
+
+def fail_elsewhere(health, now_s=0.0):
+    while health.elsewhere.at(now_s) < OTHERS_FAIL_TOO:
+        health.answered_elsewhere(now_s, failed=True)
+
+
+def test_what_failed_everywhere_is_not_to_be_worked_off():
+    """However long that was: once others do well, a few successes put right what came of it."""
+    health = proven()
+    fail_elsewhere(health)
+    for _ in range(100):
+        assert not ended(health, 0.0, True, usual=0.5)
+    while health.elsewhere.at(0.0) >= OTHERS_DO_WELL:
+        health.answered_elsewhere(0.0, failed=False)
+    for _ in range(2):
+        ended(health, 0.0, False)
+    assert not ended(health, 0.0, True)
+
+
+@pytest.mark.parametrize("share", [OTHERS_FAIL_TOO - 0.01, OTHERS_DO_WELL + 0.01])
+def test_others_fail_until_they_do_well(share):
+    """Between the two limits nothing changes: clusters do not go back and forth."""
+    health = proven()
+    fail_elsewhere(health)
+    assert not any(ended(health, 0.0, True) for _ in range(4))
+    later_s = SHARE_FORGET_S * math.log2(health.elsewhere.at(0.0) / share)
+    assert not any(ended(health, later_s, True) for _ in range(10))
+    assert ended(health, later_s + SHARE_FORGET_S, True)
+    beginner = proven()
+    fail_elsewhere(beginner)
+    assert [ended(beginner, later_s, True) for _ in range(4)] == [False] * 3 + [True]
+
+
+def test_nothing_is_forgotten_while_nothing_is_tried():
+    """What runs the work has asked to be left alone for a minute, and after it for another one."""
+    health = proven()
+    assert not ended(health, 0.0, True, rest_s=60.0)
+    assert ended(health, 60.0, True, rest_s=60.0)
+    other = proven()
+    assert not ended(other, 0.0, True, rest_s=1.0)
+    assert not ended(other, 60.0, True, rest_s=60.0)
+
+
+def test_what_asks_to_be_left_alone_says_more_than_one_failure():
+    health = proven()
+    assert not ended(health, 0.0, True, rest_s=1.0)
+    assert ended(health, 0.0, True)
+
+
+@pytest.mark.parametrize(("service_s", "falls"), [(0.1, False), (10.0, True)])
+def test_failures_of_slow_work_add_up_over_a_longer_time(service_s, falls):
+    """They come a minute apart, since each occupies its server for as long."""
+    health = proven()
+    changed = [ended(health, 60.0 * k, True, service_s=service_s) for k in range(6)]
+    assert any(changed) == falls
 
 
 def test_successes_elsewhere_change_nothing():

@@ -31,7 +31,7 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
             writer.write(b"GET /peer/v1/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
             await nodes.until(lambda: len(streams._streams[0]) == 2)
             line = b"x" * 1023 + b"\n"
-            buffered = BufferOf(streams._streams[0][-1].put.__self__._cycle)
+            buffered = BufferOf(streams._streams[0][-1].put.__self__.connection)
             for _ in range(40_000):
                 streams.publish(line)
             await nodes.until(lambda: buffered.paused)
@@ -50,16 +50,16 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
 class BufferOf:
     """What waits in a node to be written to one connection."""
 
-    def __init__(self, cycle):
-        self._cycle = cycle
+    def __init__(self, connection):
+        self._connection = connection
 
     @property
     def paused(self):
-        return self._cycle.flow.write_paused
+        return self._connection.write_paused
 
     @property
     def size_bytes(self):
-        return self._cycle.transport.get_write_buffer_size()
+        return self._connection.transport.get_write_buffer_size()
 
 
 def test_reports_leave_the_links_delay_late(nodes):

@@ -16,7 +16,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.request import Outcome
 from spillover.sim.overflow.checkers import Broken
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
-from spillover.sim.overflow.network import Channel
+from spillover.sim.overflow.network import Message
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import poisson
 
@@ -137,7 +137,7 @@ def test_an_answer_that_is_given_twice(monkeypatch):
 
 def test_messages_that_vanish_without_a_word(monkeypatch):
     """Nobody is told of a lost forward: its request never ends."""
-    monkeypatch.setattr(Channel, "_lose", staticmethod(lambda _: None))
+    monkeypatch.setattr(Message, "get_lost", lambda _: None)
     assert "has had no answer" in run(seeds=range(60), duration_s=4.0)
 
 

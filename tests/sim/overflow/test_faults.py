@@ -175,7 +175,7 @@ class History:
         machine = cluster.machine
         assert machine.servers.busy == len(machine.servers.stuck) == 0
         assert not cluster._waiting
-        assert not cluster._services
+        assert not cluster.servers.running
         assert not cluster.foreign_requests
         assert not any(len(link) for link in cluster.links)
 

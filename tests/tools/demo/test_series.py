@@ -7,11 +7,13 @@ from random import Random
 
 import pytest
 
-from spillover.tools.demo.model import RunResult, Sample
+from spillover.model.topology import Cluster, Topology
+from spillover.tools.demo.model import DemoResult, RunResult, Sample
 from spillover.tools.demo.series import (
     POINTS_MAX,
     _longest_above_s,
     hops_of,
+    longest_pile_up_s,
     longest_queue,
     shared_hop_count,
     thin,
@@ -61,6 +63,27 @@ def test_the_longest_stretch_is_one_without_a_break() -> None:
     assert _longest_above_s(samples, "a", 8) == 1.5
     assert _longest_above_s(samples, "a", 9) == 0.0
     assert _longest_above_s(samples, "b", 0) == 0.0
+
+
+def test_requests_pile_up_where_more_than_two_wait_for_each_server() -> None:
+    """In the worst of the clusters, by the number of its own servers."""
+    sites = (Cluster(id="a", servers=2), Cluster(id="b", servers=1))
+    samples = [sample(0, a=4, b=2), sample(1, a=5, b=2), sample(3, a=4, b=3), sample(4, a=9, b=2)]
+    run = RunResult("paper", {}, samples)
+    result = DemoResult(
+        topology=Topology(name="pair", clusters=sites, links=()),
+        seed=1,
+        time_scale=1.0,
+        duration_s=4.0,
+        isolated=run,
+        networked=run,
+        simulated={},
+        ledgers_balanced=True,
+        user_rates={},
+        finished_at="",
+    )
+    assert longest_pile_up_s(result, run) == 2.0
+    assert longest_pile_up_s(result, replace(run, samples=samples[2:])) == 1.0
 
 
 def test_hops_are_counted_for_each_population() -> None:

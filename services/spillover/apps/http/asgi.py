@@ -56,30 +56,28 @@ class AsgiCall:
         scope = {
             "type": "http",
             "asgi": _VERSIONS,
-            "http_version": exchange.version,
+            "http_version": "1.1",  # as which all is answered
             "server": server,
             "client": client,
             "scheme": "http",
             "root_path": "",
             "method": exchange.method,
             "path": exchange.path,
-            "raw_path": exchange.raw_path,
             "query_string": exchange.query,
             "headers": exchange.headers,
             EXCHANGE: exchange,
         }
-        called = {"method": exchange.method, "path": exchange.path}
         try:
             await app(scope, self._receive, self._send)
+            if not (exchange.disconnected or exchange.response_complete):
+                raise RuntimeError("it returned without a whole answer")  # noqa: TRY301 - as the rest
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-            _log.exception(LogMessage("internal error", **called))
-        if exchange.disconnected or exchange.response_complete:
-            return
-        _log.error(LogMessage("an app left a request without its whole answer", **called))
-        if exchange.response_started:
-            self._line.transport.close()
-        else:
+            told = {"method": exchange.method, "path": exchange.path}
+            _log.exception(LogMessage("internal error", **told))
+        if not exchange.response_started:
             exchange.refuse(Problem("internal", BUG))
+        elif not exchange.response_complete:
+            self._line.transport.close()
 
     async def _receive(self) -> Message:
         body = await self._exchange.next_part()
@@ -103,7 +101,6 @@ class AsgiCall:
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         exchange = self._exchange
-        exchange.response_started = True
         if exchange.awaits_continue:
             # Answered before it is asked for, the body may come or not: what follows means nothing.
             exchange.awaits_continue = exchange.keep_alive = False
@@ -126,6 +123,7 @@ class AsgiCall:
         if length is None and exchange.method != "HEAD" and status not in NO_BODY:
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
+        exchange.response_started = True
         self._line.transport.write(b"".join([*lines, exchange.header_lines, b"\r\n"]))
 
     def _write_body(self, body: bytes, *, is_last: bool) -> None:

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 
 from spillover import __version__
 from spillover.apps.http.api_docs.routes import add_api_docs
+from spillover.apps.http.asgi import AsgiApp, Message, Receive, Scope, Send
 from spillover.apps.http.console.console import Console
-from spillover.apps.http.heads import HeadAsGet
 from spillover.apps.http.problems import BUG, Problem, as_response
 
 LOOKED_AT = 100
@@ -62,7 +62,36 @@ def complete(app: FastAPI, console: Console, *other_paths: str) -> None:
     console.mount(app)
     add_api_docs(app)
     _add_problem_handlers(app, other_paths)
-    app.add_middleware(HeadAsGet)  # many a health checker asks so
+    app.add_middleware(_HeadAsGet)  # many a health checker asks so
+
+
+class _HeadAsGet:
+    """An ASGI app around another one that needs to know nothing of HEAD: it is answered wherever
+    GET is, by the same route, without the body.
+
+    The answer ends with its header, also one that has no end: whoever streams it hears of a
+    disconnect from `receive`, as when a client has gone.
+    """
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        ended = False
+
+        async def send_head(message: Message) -> None:
+            nonlocal ended
+            if message["type"] == "http.response.start":
+                await send(message)
+            elif not ended:
+                ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        # The server keeps the scope that it made: there it stays a HEAD.
+        await self._app({**scope, "method": "GET"}, receive, send_head)
 
 
 def _add_problem_handlers(app: FastAPI, other_paths: Iterable[str]) -> None:

@@ -64,6 +64,7 @@ class HttpConnection(asyncio.Protocol):
     arrives in one piece never sets one.
     """
 
+    peer: Any = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None
@@ -91,7 +92,6 @@ class HttpConnection(asyncio.Protocol):
         """Those that wait for the answers before theirs."""
         self._put_off: Exchange | None = None
         """A request whose body is collected before anybody hears of the request."""
-        self.peer: Any = None
         self.on_gone: Callable[[], None] | None = None
         # The head that is read.
         self._url = b""
@@ -183,8 +183,8 @@ class HttpConnection(asyncio.Protocol):
             self._bound_exchange(exchange_s)
 
     def eof_received(self) -> bool:
-        """Returns the other side sends nothing more. Whether to keep the connection: for answers to
-        whole requests that have not begun. Neighbors do not end theirs before they have the answer.
+        """Returns whether to keep the connection although the other side sends nothing more: for
+        answers to whole requests that have not begun. Who means a recall by that has one at once.
         """
         self.writes.flush()  # what closes now takes nothing along that is answered
         exchange = self.exchange
@@ -310,17 +310,15 @@ class HttpConnection(asyncio.Protocol):
         method: str = parser.get_method().decode("ascii")
         keep_alive = version != "1.0" and parser.should_keep_alive()
         if direct is not None and url == self._post_url and method == "POST":
-            path, raw_path, query, is_direct = direct.post, url, b"", True
+            path, query, is_direct = direct.post, b"", True
         else:
             parsed = httptools.parse_url(url)
-            raw_path, query = parsed.path, parsed.query or b""
-            path = raw_path.decode("ascii")
+            path, query = parsed.path.decode("ascii"), parsed.query or b""
             if "%" in path:
                 path = unquote(path)
             is_direct = direct is not None and method == "GET" and path.startswith(direct.get_below)
-        self.exchange = exchange = Exchange(
-            self, method, path, raw_path, query, self._headers, version, keep_alive
-        )
+        exchange = Exchange(self, method, path, query, self._headers, keep_alive)
+        self.exchange = exchange
         self._headers = []  # trailers are no headers
         exchange.awaits_continue = self._awaits_continue
         exchange.is_of_page = self._is_of_page

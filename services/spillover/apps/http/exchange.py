@@ -46,6 +46,8 @@ class Line(Protocol):
     write_paused: bool
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
+    peer: Any
+    """Who is at the other end, once the app has settled that; None before."""
 
     @property
     def body_s(self) -> float:
@@ -59,9 +61,6 @@ class Line(Protocol):
 
     def lift_bound(self) -> None:
         """The time for an exchange ends here."""
-
-    peer: Any
-    """Who is at the other end, once that is settled; None before."""
 
     async def drained(self) -> None:
         """Return when the other side has read enough of what was written."""
@@ -86,31 +85,25 @@ class Exchange:
         "path",
         "pieces",
         "query",
-        "raw_path",
         "response_complete",
         "response_started",
         "size_bytes",
-        "version",
     )
 
-    def __init__(  # noqa: PLR0917 - on the way of every request
+    def __init__(
         self,
         line: Line,
         method: str,
         path: str,
-        raw_path: bytes,
         query: bytes,
         headers: list[tuple[bytes, bytes]],
-        version: str,
         keep_alive: bool,  # noqa: FBT001 - as above
     ) -> None:
         self._line = line
         self.method = method
         self.path = path
-        self.raw_path = raw_path
         self.query = query
         self.headers = headers
-        self.version = version
         self.keep_alive = keep_alive
         self.awaits_continue = False
         """The client waits to be asked for the body."""
@@ -323,12 +316,13 @@ class _Parts:
 
 
 def body_too_slow(timeout_s: float) -> Problem:
-    """Returns what is left of the body may still come, so nothing else can."""
+    """Returns why the rest of a body is not awaited. It may still come, so nothing else can."""
     detail = f"expected the whole body of a request within {timeout_s:g} s"
     return Problem("body_too_slow", detail, headers=[CLOSE])
 
 
 def too_large(limit_bytes: int, *, whole: bool, name: str | None = None) -> Problem:
-    """Returns a connection on which not the whole body was read cannot be used again."""
+    """Returns why a body is not taken. Where not the `whole` of it was read, the connection cannot
+    be used again."""
     detail = f"expected a body of at most {limit_bytes} bytes"
     return Problem("too_large", detail, id=name, headers=[] if whole else [CLOSE])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from spillover.apps.http.asgi import AsgiApp
@@ -70,5 +70,5 @@ class Service:
     bounds: Bounds
     edge: Edge
     loop: asyncio.AbstractEventLoop
-    connections: set[Any] = field(default_factory=set)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    connections: set[Any]
+    tasks: set[asyncio.Task[None]]

@@ -15,6 +15,7 @@ from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_s
 from spillover.core.overflow.events import Drain, PolicySet, Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
+from spillover.model.nearest import did_you_mean
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 
@@ -80,8 +81,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: boo
         """Decide by another overflow policy from now on; what waits is not decided again."""
         policy = (await read_json(request, PolicyBody)).policy
         if policy not in POLICY_NAMES:
-            names = ", ".join(POLICY_NAMES)
-            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}")
+            names, hint = ", ".join(POLICY_NAMES), did_you_mean(policy, POLICY_NAMES)
+            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}{hint}")
         shell.feed(PolicySet(policy))
         return state()
 

@@ -32,7 +32,7 @@ class PublicOnly:
         self.edge: Edge = app.edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(PEER_PREFIX):
+        if scope["path"].startswith(PEER_PREFIX):
             scope[EXCHANGE].refuse(_not_here(scope))
             return
         await self._app(scope, receive, send)
@@ -46,8 +46,8 @@ class PeersOnly:
         self.edge = replace(app.edge, direct=None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if scope["type"] == "http" and path != "/healthz" and not path.startswith(PEER_PREFIX):
+        path = scope["path"]
+        if path != "/healthz" and not path.startswith(PEER_PREFIX):
             scope[EXCHANGE].refuse(_not_here(scope))
             return
         await self._app(scope, receive, send)

@@ -5,7 +5,6 @@ All that a client can get wrong is found here, before the machine hears of the r
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.live.overflow.wire import DEADLINE_MS_MAX
 from spillover.model.ids import RequestId
+from spillover.model.nearest import nearest
 from spillover.model.request import (
     NAME_LENGTH_MAX,
     TYPE_LENGTH_MAX,
@@ -185,11 +185,10 @@ def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
         return f"body: {error}"
     for name in unknown:
         alike = name.lower().replace("-", "_")
-        closest = next(iter(difflib.get_close_matches(alike, [*FIELDS, *_HEADERS], n=1)), "")
-        if header := _HEADERS.get(closest):
-            return f"body: unknown field {name!r}, did you mean the header {header}?"
-        if closest:
-            return f"body: unknown field {name!r}, did you mean {closest}?"
+        closest = nearest(alike, [*FIELDS, *_HEADERS])
+        if closest is not None:
+            meant = f"the header {_HEADERS[closest]}" if closest in _HEADERS else closest
+            return f"body: unknown field {name!r}, did you mean {meant}?"
     return f"body: unknown field {unknown[0]!r}, expected one of {', '.join(FIELDS)}"
 
 

@@ -1,13 +1,22 @@
 """The models behind `spillover sim MODEL` and `spillover exact MODEL`, one module each with
-`configure(parser)` and `run(options) -> exit status`. What they compute is in `spillover.sim`.
+`configure(parser)` and `run(options) -> Answer`. What they compute is in `spillover.sim`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Answer(NamedTuple):
+    """What a model says: `figures` with --json, else what `show` prints."""
+
+    figures: dict[str, Any]
+    show: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +35,15 @@ def add_models(parser: argparse.ArgumentParser, models: Mapping[str, Model]) -> 
         summary = model.summary
         sub = found.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         module.configure(sub)
+        sub.add_argument("--json", action="store_true", help="one JSON object on stdout")
         sub.set_defaults(model=module.run)
 
 
 def run_model(options: argparse.Namespace) -> int:
-    """Run the model that was named; its exit status."""
-    status: int = options.model(options)
-    return status
+    """Run the model that was named, and tell what it says."""
+    answer: Answer = options.model(options)
+    if options.json:
+        print(json.dumps(answer.figures))
+    else:
+        answer.show()
+    return 0

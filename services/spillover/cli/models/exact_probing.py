@@ -4,11 +4,11 @@ a system of producers and consumers are here, for `sim probing` too."""
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from functools import partial
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.model.errors import InputError
 from spillover.sim.theory.queue.system import ProbingSystem, alike, fast_and_slow
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
@@ -30,23 +30,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, default=1, metavar="N", help="taken; nothing is random here"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Solve the model; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Solve the model."""
     from spillover.sim.theory.queue.chain import solve
 
     figures = solve(read_system(options)).as_dict()
-    if options.json:
-        json.dump(figures, sys.stdout)
-        print()
-        return 0
+    return Answer(figures, partial(_print, figures))
+
+
+def _print(figures: dict[str, float]) -> None:
     table = Table("figure", "model")
     for name, value in figures.items():
         table.add_row(LABELS[name], f"{value:.6g}")
     open_console().print(table)
-    return 0
 
 
 def add_system_options(parser: argparse.ArgumentParser) -> None:

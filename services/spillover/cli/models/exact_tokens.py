@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
@@ -41,14 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="dynamic: tokens; static: at random, best or uniform; ideal: the least blocking that "
         "is stable (default %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument(
         "--seed", type=whole_number, default=1, metavar="N", help="taken; nothing is random here"
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Solve the pool; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Solve the pool."""
     check_extra("exact tokens", "sim", "numpy")
     from spillover.sim.theory.tokens.exact import exact_tokens
 
@@ -59,12 +57,7 @@ def run(options: argparse.Namespace) -> int:
         figures = exact_tokens(pool, options.policy)
     except InputError as error:
         raise InputError(shown_path(options.pool), error.field, error.expected) from error
-    if options.json:
-        json.dump(figures.as_dict(), sys.stdout)
-        print()
-    else:
-        _print_figures(pool, options.policy, figures)
-    return 0
+    return Answer(figures.as_dict(), lambda: _print_figures(pool, options.policy, figures))
 
 
 def _print_figures(pool: Pool, policy: str, figures: TokenFigures) -> None:

@@ -23,9 +23,7 @@ def progress_bar(name: str, total: float) -> Iterator[OnProgress]:
 
 @contextmanager
 def progress_bars(names: Sequence[str], total: float) -> Iterator[Callable[[str], OnProgress]]:
-    """Returns a bar for each name, each up to `total`: what is given says by name how to move
-    it.
-    """
+    """Shows a bar for each name, each up to `total`: what is given says by name how to move it."""
     console = open_console()
     if not console.is_terminal:
         yield lambda _: None

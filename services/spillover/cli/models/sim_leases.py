@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import add_lease_times, lease_times
 from spillover.model.errors import InputError
@@ -58,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_lease_times(parser)
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def _add_loads(parser: argparse.ArgumentParser) -> None:
@@ -97,8 +97,8 @@ def _add_troubles(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the model; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Run the model."""
     from spillover.sim.leases.run import run_leases
 
     if options.nodes < 1:
@@ -117,12 +117,7 @@ def run(options: argparse.Namespace) -> int:
         figures = run_leases(scene, options.seed, on_progress).as_dict()
     named = {"rule": scene.rule, "balance": scene.balance, "start": scene.start}
     result = {**named, "seed": options.seed, **figures}
-    if options.json:
-        json.dump(result, sys.stdout)
-        print()
-    else:
-        _print_leases(result)
-    return 0
+    return Answer(result, partial(_print_leases, result))
 
 
 def _scene(options: argparse.Namespace) -> tuple[LeaseScene, LeaseTimes]:

@@ -5,18 +5,20 @@ policies side by side on the same schedule, and what becomes of it when things g
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.cli.models.progress import OnProgress, progress_bars
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
+from spillover.model.nearest import did_you_mean
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import Topology
@@ -48,12 +50,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="requests without a key: not run again where their fate is unknown",
     )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", help="draw the system times (.png, .svg, .pdf)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_schedule_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the model; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Run the model."""
     if options.compare and options.policy:
         raise InputError("--compare", "", "expected without --policy")
     topology = load_topology(options.topology)
@@ -68,19 +69,16 @@ def run(options: argparse.Namespace) -> int:
     results = {policy: run.as_dict() for policy, run in runs.items()}
     if plot is not None:
         plot(runs)
-    if options.json:
-        json.dump(_as_one(topology, results, compared=bool(options.compare)), sys.stdout)
-        print()
-    else:
-        _print(results)
-    return 0
+    one = _as_one(topology, results, compared=bool(options.compare))
+    return Answer(one, partial(_print, results))
 
 
 def _policies(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in POLICIES or names.count(name) > 1:
-            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}"
+            hint = "" if name in POLICIES else did_you_mean(name, POLICIES)
+            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}{hint}"
             raise argparse.ArgumentTypeError(expected)
     return names
 

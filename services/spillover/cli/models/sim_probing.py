@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.cli.models.exact_probing import LABELS, add_system_options, read_system
 from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
@@ -26,11 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--avoid-visited", action="store_true", help="probe no producer twice for one object"
     )
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Simulate; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Simulate."""
     system = read_system(options)
     from spillover.sim.queue import simulate
 
@@ -44,12 +43,7 @@ def run(options: argparse.Namespace) -> int:
             option = f"--{error.field.replace('_', '-')}"
             raise InputError(option, "", error.expected) from None
     result = measured.as_dict()
-    if options.json:
-        json.dump(result, sys.stdout)
-        print()
-    else:
-        _print(result)
-    return 0
+    return Answer(result, partial(_print, result))
 
 
 def _print(result: dict[str, Any]) -> None:

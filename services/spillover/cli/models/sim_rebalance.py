@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
@@ -51,11 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="balanced (default) or random; not for consistent-hash, whose circle says",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the model; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Run the model."""
     # What computes is loaded only when it is run.
     from spillover.sim.membership import rebalance
 
@@ -83,12 +82,7 @@ def run(options: argparse.Namespace) -> int:
         "seed": options.seed,
         "steps": [step.as_dict() for step in steps],
     }
-    if options.json:
-        json.dump(result, sys.stdout)
-        print()
-    else:
-        _print_steps(result)
-    return 0
+    return Answer(result, partial(_print_steps, result))
 
 
 def _server_list(text: str) -> list[str]:

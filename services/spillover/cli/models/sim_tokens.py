@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
+from spillover.cli.models import Answer
 from spillover.cli.models.progress import OnProgress, progress_bar
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
@@ -50,11 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="fcfs: how often a job of mean size goes to the end of the queue (default 10)",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the model; the exit status."""
+def run(options: argparse.Namespace) -> Answer:
+    """Run the model."""
     check_extra("sim tokens", "sim", "numpy", "numba")
     if options.interruptions is not None and options.discipline != "fcfs":
         expected = "expected with --discipline fcfs only: ps interrupts nobody"
@@ -67,12 +66,7 @@ def run(options: argparse.Namespace) -> int:
         if error.source != "pool":
             raise
         raise InputError(shown_path(options.pool), error.field, error.expected) from error
-    if options.json:
-        json.dump(result, sys.stdout)
-        print()
-    else:
-        _print_tokens(result)
-    return 0
+    return Answer(result, partial(_print_tokens, result))
 
 
 def _simulate(pool: Pool, options: argparse.Namespace, on_progress: OnProgress) -> dict[str, Any]:

@@ -208,7 +208,9 @@ class Claims:
             del self.claims[claim.partition]
 
     def allocated(self, partition: int, now_s: float) -> bool:
-        """Returns whether the message was waited for here."""
+        """Takes the message that a partition was allocated to this member, and returns whether it
+        was waited for here.
+        """
         claim = self.claims.get(partition)
         if claim is None or claim.stage is not Stage.WON:
             return False

@@ -113,7 +113,9 @@ class LoadShares:
         self._loads = survey.loads if self._agenda.node in survey.standing.held else None
 
     def own_part(self, survey: Survey, free: Iterable[int]) -> list[int]:
-        """Returns the heaviest first, each to whoever has least load then, or fewest partitions."""
+        """Returns what of the free falls to this member: the heaviest go first, each to whoever has
+        least load then, or fewest partitions.
+        """
         loads, counts = self._loads, survey.standing.held
         if loads is None:
             return []

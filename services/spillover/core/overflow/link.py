@@ -225,7 +225,9 @@ class LinkMachine:
         return math.inf
 
     def handle(self, event: Any, _: float = 0.0) -> list[Any]:
-        """Returns what is to be done about the event, in this order. What has ended is no news."""
+        """Returns what is to be done about the event, in this order: nothing if it is about what
+        has ended.
+        """
         self._handlers[type(event)](event)
         commands, self._out = self._out, []
         return commands

@@ -73,7 +73,7 @@ class FifoServers:
 
     @property
     def working(self) -> int:
-        """Returns those to count on: a stuck server may never come back."""
+        """Returns how many to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)
 
     @property

@@ -32,7 +32,9 @@ class NodeSettings:
 
     @property
     def away_limit(self) -> int:
-        """Returns a cluster without a queue still hands on what its servers could be doing."""
+        """Returns how many requests may be away: a cluster without a queue still hands on what its
+        servers could be doing.
+        """
         return max(self.queue_limit, self.servers)
 
     @classmethod

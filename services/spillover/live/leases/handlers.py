@@ -7,16 +7,13 @@ done or told to stop. Importing it and running it is here; who holds what is dec
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-import sys
 import threading
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from spillover.live.handlers.calls import one_line
-from spillover.live.handlers.python.functions import is_async
+from spillover.live.handlers.python.functions import import_function, is_async
 from spillover.live.leases.renewal.lease import Fenced, Lease
 from spillover.model.errors import InputError
 
@@ -34,21 +31,10 @@ def load_handler(handler: str, source: str) -> Handler:
     """Returns the function that is named; the working directory is importable. Raises
     InputError.
     """
-    kind, _, named = handler.partition(":")
-    module_name, _, function_name = named.partition(":")
-    if kind != "python" or not module_name or not function_name:
-        raise InputError(source, "", f"{EXPECTED}, got {handler!r}")
-    directory = str(Path.cwd())
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
     try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise InputError(source, "", f"cannot import {module_name!r}: {one_line(error)}") from error
-    function: Handler | None = getattr(module, function_name, None)
-    if not callable(function):
-        expected = f"expected a function {function_name!r} in module {module_name!r}"
-        raise InputError(source, "", expected)
+        function: Handler = import_function(handler, EXPECTED)
+    except LookupError as error:
+        raise InputError(source, "", error.args[0]) from error
     check_handler(function, source)
     return function
 

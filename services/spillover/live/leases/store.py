@@ -172,16 +172,22 @@ class RedisLeaseStore:
         return bool(granted)
 
     async def drain(self, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder begins to stop; from now on it has the maximum shutdown time."""
+        """Takes note that the holder begins to stop, and returns whether the lease was its own:
+        from now on it has the maximum shutdown time.
+        """
         limit_ms = round(self._times.max_shutdown_ms)
         return bool(await self._run(self._scripts.drain, partition, node, epoch, limit_ms))
 
     async def release(self, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder has stopped: the partition is free. A stale epoch changes nothing."""
+        """Frees the partition, whose holder has stopped, and returns whether the lease was its own.
+        A stale epoch changes nothing.
+        """
         return bool(await self._run(self._scripts.release, partition, node, epoch))
 
     async def activate(self, partition: int, node: str) -> Activation:
-        """Returns the winner takes over what is free."""
+        """Gives the winner what is free, and returns with which epoch, or in what time to ask
+        again.
+        """
         grab_ms = round(self._times.min_grab_ms)
         epoch, free_in_ms = await self._run(
             self._scripts.activate, partition, node, self._max_lease_ms, grab_ms

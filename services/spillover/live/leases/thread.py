@@ -77,8 +77,8 @@ class LeaseGroupThread:
         return self._member.state
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Returns whether the member has left by itself, within that time. Raises RunError if it
-        gave up, and says why.
+        """Waits until the member has left, and returns whether it did so by itself, within that
+        time. Raises RunError if it gave up, and says why.
         """
         self._waiting += 1
         try:

@@ -5,14 +5,8 @@ operator of a testbed sets while it runs. What a message is, and how it travels,
 business: it gives two callables, and exactly one of them is called, once, unless it withdraws the
 message before. Heard of by the neighbor are only messages that were delivered.
 
-- *Delay*: a message leaves `delay_s` after it was sent, and never before one that was sent earlier.
-  What is on its way when the delay changes keeps its time.
-- *Loss*: with this probability a message is lost. That is found out when it would have left: a
-  forward is of unknown fate then, as after a reset in the middle; an answer breaks off.
-- *Cut*: what is due waits. Once healed, all of it leaves in order; what has waited for
-  GIVEN_UP_AFTER_S is lost, as the kernel gives up a connection on which nothing is acknowledged.
-- A message that does not wait (a report: the next one is better) is dropped without a word where
-  another would be lost or would have to wait for a healed link.
+What becomes of a message is the rule of `core.overflow.transit`. One that does not wait is dropped
+without a word where another would be lost.
 
 There is no limit on the number of messages, since their senders have one: a forward counts as away,
 an answer leaves on a connection that its asker holds open for it, a forward has one cancel at a
@@ -28,6 +22,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from spillover.core.overflow.transit import Fate, Transit
 from spillover.live.engine.timers import Timer, Timers
 from spillover.model.faults import GIVEN_UP_AFTER_S
 
@@ -95,11 +90,7 @@ class EmulatedLink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timers = timers
-        self._random = random
-        self._delay_s = delay_s
-        self._loss = 0.0
-        self._cut = False
-        self._given_up_after_s = given_up_after_s
+        self._transit = Transit(random, delay_s, given_up_after_s)
         self._clock = clock
         self._line: deque[Parcel] = deque()  # not due yet, as sent and so by due_s
         self._held: deque[Parcel] = deque()  # due, and cut off; all before those in line
@@ -114,15 +105,16 @@ class EmulatedLink:
 
     @property
     def faults(self) -> Faults:
-        return Faults(self._delay_s, self._loss, self._cut)
+        transit = self._transit
+        return Faults(transit.delay_s, transit.loss, transit.cut)
 
     @property
     def delay_s(self) -> float:
-        return self._delay_s
+        return self._transit.delay_s
 
     @property
     def cut(self) -> bool:
-        return self._cut
+        return self._transit.cut
 
     def set_faults(
         self, *, delay_s: float | None = None, loss: float | None = None, cut: bool | None = None
@@ -133,9 +125,10 @@ class EmulatedLink:
             raise ValueError(f"expected a delay of at least 0 s, got {delay_s!r}")
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise ValueError(f"expected a loss of 0 to 1, got {loss!r}")
-        self._delay_s = self._delay_s if delay_s is None else delay_s
-        self._loss = self._loss if loss is None else loss
-        self._cut = self._cut if cut is None else cut
+        transit = self._transit
+        transit.delay_s = transit.delay_s if delay_s is None else delay_s
+        transit.loss = transit.loss if loss is None else loss
+        transit.cut = transit.cut if cut is None else cut
         self._arm()
 
     def send(
@@ -153,10 +146,8 @@ class EmulatedLink:
             return _GONE
         if now_s is None:
             now_s = self._clock()
-        due_s = now_s + self._delay_s
+        due_s = self._transit.due_s(now_s)
         line = self._line
-        if line and line[-1].due_s > due_s:
-            due_s = line[-1].due_s
         parcel = Parcel(self, due_s, deliver, lose, waits)
         line.append(parcel)
         if due_s <= now_s and len(line) == 1:
@@ -176,23 +167,23 @@ class EmulatedLink:
     def _pass(self, now_s: float) -> None:
         """Let go of all that is due. The callables may do anything here: each parcel is taken out
         before its own is called, and what holds for the next one is looked at anew."""
+        transit = self._transit
         try:
-            while self._held and not self._cut:
+            while self._held and not transit.cut:
                 self._leave(self._held.popleft())
             while self._line and self._line[0].due_s <= now_s:
-                parcel = self._line.popleft()
-                if self._cut and parcel.waits:
-                    self._held.append(parcel)
-                else:
-                    self._leave(parcel)
-            while self._held and self._held[0].due_s + self._given_up_after_s <= now_s:
+                self._leave(self._line.popleft())
+            while self._held and transit.given_up_s(self._held[0].due_s) <= now_s:
                 self._end(self._held.popleft(), delivered=False)
         finally:
             self._arm()
 
     def _leave(self, parcel: Parcel) -> None:
-        lost = self._cut or (self._loss > 0.0 and self._random.random() < self._loss)
-        self._end(parcel, delivered=not lost)
+        fate = self._transit.fate(waits=parcel.waits)
+        if fate is Fate.HELD:
+            self._held.append(parcel)
+        else:
+            self._end(parcel, delivered=fate is Fate.ARRIVES)
 
     def _end(self, parcel: Parcel, *, delivered: bool) -> None:
         end = parcel.deliver if delivered else parcel.lose
@@ -205,11 +196,12 @@ class EmulatedLink:
 
     def _arm(self) -> None:
         """One timer, for the first that has to be done."""
+        transit = self._transit
         due_s = self._line[0].due_s if self._line else math.inf
         if self._held:
-            given_up_s = self._held[0].due_s + self._given_up_after_s
-            due_s = min(due_s, given_up_s if self._cut else self._clock())
-        unhindered = self._delay_s == 0.0 and self._loss == 0.0 and not self._cut
+            given_up_s = transit.given_up_s(self._held[0].due_s)
+            due_s = min(due_s, given_up_s if transit.cut else self._clock())
+        unhindered = transit.delay_s == 0.0 and transit.loss == 0.0 and not transit.cut
         self._clear = unhindered and due_s == math.inf
         if self._timer is not None and self._timer.due_s > due_s:
             self._timer.cancel()

@@ -57,8 +57,9 @@ class ReportStreams:
         self._closed = False
 
     def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
-        """Returns a stream for one neighbor, None at the node's end. If it has too many, the oldest
-        ends: most likely nobody is there any more, and TCP has not noticed yet.
+        """Opens a stream for one neighbor, and returns it; None at the node's end. If the neighbor
+        has too many, the oldest ends: most likely nobody is there any more, and TCP has not noticed
+        yet.
         """
         if self._closed:
             return None

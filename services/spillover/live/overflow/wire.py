@@ -296,7 +296,7 @@ def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:
-    """Returns whether there was such a request under way."""
+    """Returns the answer that says whether there was such a request under way."""
     return _encode(CancelAnswer(found))
 
 

@@ -163,7 +163,9 @@ class LeaseTwin:
         return True
 
     def drain(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder begins to stop; from now on it has the maximum shutdown time."""
+        """Takes note that the holder begins to stop, and returns whether the lease was its own:
+        from now on it has the maximum shutdown time.
+        """
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -172,7 +174,9 @@ class LeaseTwin:
         return True
 
     def release(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder has stopped: the partition is free. A stale epoch changes nothing."""
+        """Frees the partition, whose holder has stopped, and returns whether the lease was its own.
+        A stale epoch changes nothing.
+        """
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -183,7 +187,9 @@ class LeaseTwin:
         return True
 
     def activate(self, now_ms: float, partition: int, node: str) -> Activation:
-        """Returns the winner takes over what is free."""
+        """Gives the winner what is free, and returns with which epoch, or in what time to ask
+        again.
+        """
         grab = self._winner(now_ms, partition)
         if grab is None or grab.node != node:
             return Activation(None, 0.0)

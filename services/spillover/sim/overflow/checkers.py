@@ -92,8 +92,8 @@ class Checker:
     # --- clients ------------------------------------------------------------------------------
 
     def submitted(self, request: Request, home: FaultyCluster) -> Client:
-        """Returns a client has sent a request to a home that lives. Names are given once in a
-        run.
+        """Takes note that a client has sent a request to a home that lives. Names are given once in
+        a run.
         """
         client = self._clients[request.id] = Client(request, home.id, home.life)
         self.waiting += 1

@@ -33,8 +33,7 @@ class Faults:
         sound = all(
             cluster.alive
             and not cluster.paused
-            and cluster.slowness == 1.0
-            and not cluster.failing
+            and cluster.servers.sound
             and cluster.clock.rate == 1.0
             for cluster in self._clusters.values()
         )
@@ -65,8 +64,8 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
         case "resume":
             cluster.resume()
         case "slow":
-            cluster.slowness = fault.factor
+            cluster.servers.slowness = fault.factor
         case "clock":
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
         case "failing":
-            cluster.fail(fault)
+            cluster.servers.fail(fault)

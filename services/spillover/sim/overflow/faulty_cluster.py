@@ -6,8 +6,7 @@ The machine is the same; what is around it behaves as a process, its kernel and 
   more. A *restart* is another life: a new epoch by the wall clock, a random stream of its own.
 - A *paused* cluster does nothing, nor do its services; what reaches it waits in its kernel. Once it
   goes on, the machine is first told what it has slept through, as by `live.engine.driver`.
-- A *slow* one takes a factor longer for services that start from then on.
-- A *failing* one fails a share of them, soon.
+- What goes wrong with its services is in `faulty_servers`.
 
 Without any fault it does what `federation.SimCluster` does, at the same instants.
 """
@@ -16,24 +15,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
-from spillover.model.faults import ClusterFault, Direction
+from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.faulty_link import FaultyLink, Leg
+from spillover.sim.overflow.faulty_servers import FaultyServers
 from spillover.sim.overflow.federation import OnAnswer, OnRefusal, SimCluster
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel, build_channels
-from spillover.sim.overflow.peer_link import Leg, PeerLink
 
 CATCH_UP_S_MAX = 1.0
 """A machine that is woken later than this is told the true time; as in `live.engine.driver`."""
@@ -47,19 +47,6 @@ class Watch(Protocol):
 
     def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
         """These are the commands, not carried out yet."""
-
-
-@dataclass(slots=True)
-class Service:
-    """One request on a server. `began_s` is by the cluster's clock, `end_s` and `left_s` (while
-    paused) in true time; `known_s` is how long it takes, None if something came in between."""
-
-    began_s: float
-    end_s: float
-    known_s: float | None
-    left_s: float = 0.0
-    failure: ClusterFault | None = None
-    """How it fails; None if it succeeds."""
 
 
 class FaultyCluster(SimCluster):
@@ -80,21 +67,24 @@ class FaultyCluster(SimCluster):
         """By its own clock: when this life began."""
         self.alive = True
         self.paused = False
-        self.slowness = 1.0
-        self._failing: ClusterFault | None = None
-        self._failures = stream(seed, f"failing/{cluster_id}")
+        self.servers = FaultyServers(
+            world,
+            self.clock,
+            stream(seed, f"failing/{cluster_id}"),
+            topology.cluster(cluster_id).service_ms / 1e3,
+            self.feed,
+        )
         self._alarm = 0
         self._last_s = 0.0
         self._handling = False
         self._inbox: deque[Any] = deque()
         self._kernel: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         """What has reached the paused cluster."""
-        self._services: dict[int, Service] = {}
         self._clients: dict[int, Callable[[], None]] = {}
         self.foreign_requests: dict[Leg, None] = {}
         """Connections on which neighbors wait here, in the order in which they came."""
         self._peers: list[tuple[FaultyCluster, int, tuple[Channel, Channel]]] = []
-        self.links: list[PeerLink] = []
+        self.links: list[FaultyLink] = []
         self.listeners: list[Listener] = []
         self.readers: list[tuple[Listener, int] | None] = []
         """Who hears the reports, by neighbor: the listener, and the stream it listens on."""
@@ -121,7 +111,7 @@ class FaultyCluster(SimCluster):
         self.links, self.listeners = [], []
         self.readers = [None] * len(self._peers)
         for y, (peer, mirror, ways) in enumerate(self._peers):
-            link = PeerLink(self._world, self, peer, mirror, ways, LinkMachine(y, random))
+            link = FaultyLink(self._world, self, peer, mirror, ways, LinkMachine(y, random))
             self.links.append(link)
             self.listeners.append(Listener(self._world, self, peer, link, ways))
 
@@ -252,8 +242,8 @@ class FaultyCluster(SimCluster):
                 out.send(partial(listener.ended, number), None, may_be_lost=False)
         unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
         clients = [*self._clients.values(), *unread]
-        held = (self._clients, self._kernel, self.foreign_requests, self._services, self._waiting)
-        for each in held:
+        self.servers.clear()
+        for each in (self._clients, self._kernel, self.foreign_requests, self._waiting):
             each.clear()
         for on_lost in clients:
             on_lost()
@@ -272,15 +262,12 @@ class FaultyCluster(SimCluster):
     def pause(self) -> None:
         """Stand still."""
         self.paused = True
-        for service in self._services.values():
-            service.left_s = max(0.0, service.end_s - self._world.now_s)
+        self.servers.pause()
 
     def resume(self) -> None:
         """Go on: first with what was due, then with what came meanwhile."""
         self.paused = False
-        for ref, service in self._services.items():
-            service.known_s = None
-            self._run(ref, service, self._world.now_s + service.left_s)
+        self.servers.resume()
         while (due_s := self.machine.next_deadline()) <= self.clock.now_s():
             self._wake_at(due_s)
         came, self._kernel = self._kernel, deque()
@@ -291,61 +278,17 @@ class FaultyCluster(SimCluster):
     def set_clock(self, rate: float, offset_s: float) -> None:
         """Have the clock run at this rate, and put the wall clock forward."""
         self.clock.set(rate, offset_s)
-        for service in self._services.values():
-            service.known_s = None
+        self.servers.clock_was_set()
         if self.alive:
             self._arm_anew()
-
-    def fail(self, how: ClusterFault) -> None:
-        """Fail so from now on, or not any more."""
-        self._failing = how if how.share > 0.0 else None
-
-    @property
-    def failing(self) -> bool:
-        """Returns whether anything fails."""
-        return self._failing is not None
 
     # --- commands -----------------------------------------------------------------------------
 
     def _start(self, command: ev.Start) -> None:
-        service_s = command.request.work
-        if service_s is None:
-            service_s = self._cluster.service_ms / 1e3
-        service_s *= self.slowness
-        failure = self._failing
-        if failure is not None:
-            if self._failures.random() < failure.share:
-                service_s = min(service_s, failure.fail_ms / 1e3)
-            else:
-                failure = None
-        known_s = service_s if self.clock.is_true else None
-        service = Service(command.at_s, 0.0, known_s, failure=failure)
-        self._services[command.ref] = service
-        self._run(command.ref, service, self.clock.true_s(command.at_s) + service_s)
-
-    def _run(self, ref: int, service: Service, end_s: float) -> None:
-        service.end_s = end_s
-        self._world.at(end_s, self._end_service, ref, end_s)
-
-    def _end_service(self, ref: int, end_s: float) -> None:
-        service = self._services.get(ref)
-        if service is None or service.end_s != end_s or self.paused:
-            return
-        del self._services[ref]
-        took_s = service.known_s
-        if took_s is None:
-            took_s = max(0.0, self.clock.now_s() - service.began_s)
-        failure = service.failure
-        if failure is None:
-            self.feed(ev.ServiceEnded(ref, Outcome.DONE, took_s))
-        elif failure.not_run:
-            retry_after_s = failure.retry_after_ms / 1e3 or None
-            self.feed(ev.NotStarted(ref, "failing", True, took_s, retry_after_s))  # noqa: FBT003
-        else:
-            self.feed(ev.ServiceEnded(ref, Outcome.FAILED, took_s, problem="failing"))
+        self.servers.start(command)
 
     def _stop(self, command: ev.Stop) -> None:
-        if self._services.pop(command.ref, None) is not None:
+        if self.servers.stop(command.ref):
             ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
             self._at_once(self.feed, ended)
 

@@ -98,7 +98,9 @@ class SimCluster:
         on_answer: OnAnswer,
         on_refusal: OnRefusal,
     ) -> int | None:
-        """Returns a request reaches this cluster now; its ref, None where it has ended at once."""
+        """Takes a request that reaches this cluster now, and returns its ref; None where it has
+        ended at once.
+        """
         self._refs += 1
         ref = self._refs
         self._waiting[ref] = (on_answer, on_refusal)

@@ -13,8 +13,8 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.link import Reconnect, StreamBegun, StreamEnded, StreamHeard
 from spillover.model.load import LoadReport
 from spillover.sim.engine.world import World
+from spillover.sim.overflow.faulty_link import FaultyLink
 from spillover.sim.overflow.network import Channel
-from spillover.sim.overflow.peer_link import PeerLink
 
 if TYPE_CHECKING:
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
@@ -28,7 +28,7 @@ class Listener:
         world: World,
         own: FaultyCluster,
         there: FaultyCluster,
-        link: PeerLink,
+        link: FaultyLink,
         channels: tuple[Channel, Channel],
     ) -> None:
         self._world = world

@@ -1,16 +1,10 @@
 """The links of a simulated federation, one channel per direction, and what goes wrong on them.
 
-A channel behaves towards the clusters as a live link does (`live.overflow.emulated_link`, decision
-0014): all that leaves for a neighbor (forwards, answers, cancels, closings of connections, reports)
-keeps its order, as on connections of TCP.
+What becomes of a message on a channel is the rule of `core.overflow.transit`, as on a live link
+(decision 0014); only here is there jitter. More than a live link does, or otherwise:
 
-- *Delay* and *jitter*: a message takes the delay and a part of the jitter, evenly distributed, and
-  is never there before one that was sent earlier. What is under way keeps its time.
-- *Loss*: a message is lost with this probability when it should be there. Its connection breaks
-  then, and its sender is told: TCP loses nothing silently while a connection lives. A report is
-  simply missing. The closing of a connection is never lost, the kernel repeats it.
-- *Cut*: what is due waits. Once healed, all of it arrives in order; what has waited for
-  GIVEN_UP_AFTER_S is lost, as the kernel gives up a connection on which nothing is acknowledged.
+- TCP loses nothing silently while a connection lives: the sender of what is lost is told. A report
+  is simply missing. The closing of a connection is never lost, the kernel repeats it.
 - *Duplicate* and *reorder*: of reports only, as if they were datagrams. A live federation sends
   them on a stream, which does neither; their epochs and numbers are there for what a reconnection
   may leave behind, and here is where that is tried out. For requests, answers and cancels TCP
@@ -25,7 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spillover.model.faults import GIVEN_UP_AFTER_S, Direction, LinkFault
+from spillover.core.overflow.transit import Fate, Transit
+from spillover.model.faults import Direction, LinkFault
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, stream
 
@@ -34,7 +29,7 @@ HELD_BACK_S_MAX = 0.2
 
 
 @dataclass(slots=True)
-class Parcel:
+class Message:
     """One message under way. Exactly one of its callables is called, once, unless it is withdrawn;
     a report that is lost has none to call."""
 
@@ -52,6 +47,20 @@ class Parcel:
         self.deliver = self.lose = None
         return was_waiting
 
+    def arrive(self) -> None:
+        """Be there, unless it was withdrawn."""
+        deliver = self.deliver
+        self.deliver = self.lose = None
+        if deliver is not None:
+            deliver()
+
+    def get_lost(self) -> None:
+        """Never be there, and tell whoever wants to know."""
+        lose = self.lose
+        self.deliver = self.lose = None
+        if lose is not None:
+            lose()
+
 
 class Channel:
     """One direction of a link. `name` makes its random stream: what one link draws shifts nothing
@@ -60,48 +69,55 @@ class Channel:
     def __init__(self, world: World, seed: int, name: str, delay_s: float) -> None:
         self._world = world
         self._random = stream(seed, name)
-        self._delay_s = self._nominal_delay_s = delay_s
-        self._jitter_s = self._loss = self._duplicate = self._reorder = 0.0
-        self.cut = False
-        self._last_due_s = 0.0
-        self._held: deque[tuple[float, Parcel]] = deque()
+        self._transit = Transit(self._random, delay_s)
+        self._nominal_delay_s = delay_s
+        self._duplicate = self._reorder = 0.0
+        self._held: deque[tuple[float, Message]] = deque()
+
+    @property
+    def cut(self) -> bool:
+        """Returns whether nothing gets through."""
+        return self._transit.cut
 
     @property
     def delay_s(self) -> float:
         """Returns what a message takes now, jitter aside."""
-        return self._delay_s
+        return self._transit.delay_s
 
     @property
     def impaired(self) -> bool:
         """Returns whether anything is otherwise than the topology says, or still under way from
         then.
         """
-        more = self._jitter_s or self._loss or self._duplicate or self._reorder
-        late = self._last_due_s > self._world.now_s + self._nominal_delay_s
-        return self.cut or late or bool(more) or self._delay_s != self._nominal_delay_s
+        transit = self._transit
+        more = transit.jitter_s or transit.loss or self._duplicate or self._reorder
+        late = transit.last_due_s > self._world.now_s + self._nominal_delay_s
+        return transit.cut or late or bool(more) or transit.delay_s != self._nominal_delay_s
 
     def change(self, fault: LinkFault) -> None:
         """Have this fault from now on; None leaves things as they are."""
+        transit = self._transit
         if fault.action == "cut":
-            self.cut = True
+            transit.cut = True
         elif fault.action == "heal":
             self.heal()
         else:
             given_ms = (fault.delay_ms, fault.jitter_ms)
             delay_s, jitter_s = (None if ms is None else ms / 1e3 for ms in given_ms)
-            self._delay_s = self._delay_s if delay_s is None else delay_s
-            self._jitter_s = self._jitter_s if jitter_s is None else jitter_s
-            self._loss = self._loss if fault.loss is None else fault.loss
+            transit.delay_s = transit.delay_s if delay_s is None else delay_s
+            transit.jitter_s = transit.jitter_s if jitter_s is None else jitter_s
+            transit.loss = transit.loss if fault.loss is None else fault.loss
             self._duplicate = self._duplicate if fault.duplicate is None else fault.duplicate
             self._reorder = self._reorder if fault.reorder is None else fault.reorder
 
     def heal(self) -> None:
         """Be as the topology says, and let go of what has waited."""
-        self.cut = False
-        self._delay_s = self._nominal_delay_s
-        self._jitter_s = self._loss = self._duplicate = self._reorder = 0.0
+        transit = self._transit
+        transit.cut = False
+        transit.delay_s = self._nominal_delay_s
+        transit.jitter_s = transit.loss = self._duplicate = self._reorder = 0.0
         while self._held:
-            self._end(self._held.popleft()[1])
+            self._held.popleft()[1].arrive()
 
     def send(
         self,
@@ -109,17 +125,17 @@ class Channel:
         lose: Callable[[], None] | None,
         *,
         may_be_lost: bool = True,
-    ) -> Parcel:
+    ) -> Message:
         """Send a message that waits where the link is cut. `lose` is called when it is lost, at
         the instant at which that happens; None where nobody is told."""
-        parcel = Parcel(deliver, lose, may_be_lost)
-        self._world.at(self._due_s(), self._arrive, parcel)
-        return parcel
+        message = Message(deliver, lose, may_be_lost)
+        self._world.at(self._transit.due_s(self._world.now_s), self._arrive, message)
+        return message
 
     def send_report(self, deliver: Callable[[], None]) -> None:
         """Send what does not wait, since the next one is better."""
         random = self._random
-        due_s = self._due_s()
+        due_s = self._transit.due_s(self._world.now_s)
         if self._reorder and random.random() < self._reorder:
             due_s += random.random() * HELD_BACK_S_MAX
         self._world.at(due_s, self._arrive_report, deliver)
@@ -127,47 +143,25 @@ class Channel:
             again_s = due_s + random.random() * HELD_BACK_S_MAX
             self._world.at(again_s, self._arrive_report, deliver)
 
-    def _due_s(self) -> float:
-        due_s = self._world.now_s + self._delay_s
-        if self._jitter_s:
-            due_s += self._random.random() * self._jitter_s
-        self._last_due_s = max(self._last_due_s, due_s)
-        return self._last_due_s
-
-    def _arrive(self, parcel: Parcel) -> None:
-        if self.cut:
-            self._held.append((self._world.now_s, parcel))
-            self._world.at(self._world.now_s + GIVEN_UP_AFTER_S, self._give_up)
-        elif parcel.may_be_lost and self._loses():
-            self._lose(parcel)
-        else:
-            self._end(parcel)
+    def _arrive(self, message: Message) -> None:
+        now_s = self._world.now_s
+        match self._transit.fate(may_be_lost=message.may_be_lost):
+            case Fate.HELD:
+                self._held.append((now_s, message))
+                self._world.at(self._transit.given_up_s(now_s), self._give_up)
+            case Fate.LOST:
+                message.get_lost()
+            case Fate.ARRIVES:
+                message.arrive()
 
     def _arrive_report(self, deliver: Callable[[], None]) -> None:
-        if not self.cut and not self._loses():
+        if self._transit.fate(waits=False) is Fate.ARRIVES:
             deliver()
-
-    def _loses(self) -> bool:
-        return self._loss > 0.0 and self._random.random() < self._loss
 
     def _give_up(self) -> None:
         """Lose what has waited for too long, whatever of it was let go in the meantime."""
-        while self._held and self._held[0][0] + GIVEN_UP_AFTER_S <= self._world.now_s:
-            self._lose(self._held.popleft()[1])
-
-    @staticmethod
-    def _end(parcel: Parcel) -> None:
-        deliver = parcel.deliver
-        parcel.deliver = parcel.lose = None
-        if deliver is not None:
-            deliver()
-
-    @staticmethod
-    def _lose(parcel: Parcel) -> None:
-        lose = parcel.lose
-        parcel.deliver = parcel.lose = None
-        if lose is not None:
-            lose()
+        while self._held and self._transit.given_up_s(self._held[0][0]) <= self._world.now_s:
+            self._held.popleft()[1].get_lost()
 
 
 def build_channels(topology: Topology, world: World, seed: int) -> dict[Direction, Channel]:

@@ -18,6 +18,7 @@ from spillover.model.statistics import summarize
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.federation import SimCluster, build_federation, request_of
+from spillover.sim.overflow.told import run_as_dict
 
 PROGRESS_EVERY = 1000
 """Requests between two calls of `on_progress`."""
@@ -50,30 +51,9 @@ class OverflowRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the object of contract section 3, `sim overflow`."""
-        all_hops: Counter[int] = sum(self.hops.values(), Counter())
-        answered = all_hops.total()
-        return {
-            "engine": "full",
-            "topology": self.topology.name,
-            "policy": self.topology.policy,
-            "requests": self.ended,
-            "outcomes": dict(self.outcomes),
-            "faults": self.faults,
-            "system_time_ms": summarize([t for ts in self.system_time_ms.values() for t in ts]),
-            "per_cluster": {
-                cluster: {
-                    "system_time_ms": summarize(times),
-                    "hops": _hops_as_dict(self.hops[cluster]),
-                }
-                for cluster, times in self.system_time_ms.items()
-            },
-            "forwarded_share": (answered - all_hops[0]) / answered if answered else 0.0,
-            "hops": _hops_as_dict(all_hops),
-            "queue_length_max": self.queue_length_max,
-            "reports": self.reports,
-            "events": self.events,
-            "requests_per_s": self.ended / self.wall_s if self.wall_s else 0.0,
-        }
+        every_ms = [time_ms for times_ms in self.system_time_ms.values() for time_ms in times_ms]
+        per_cluster = {c: summarize(times_ms) for c, times_ms in self.system_time_ms.items()}
+        return run_as_dict(self, "full", self.topology.policy, summarize(every_ms), per_cluster)
 
 
 def run_overflow(
@@ -198,7 +178,3 @@ def _schedule_arrivals(
         clusters[home].submit(request, world.now_s + deadline_s, answered, refused)
 
     world.at_each([arrival.time_s for arrival in schedule], submit)
-
-
-def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:
-    return {str(count): hops[count] for count in sorted(hops)}

@@ -11,7 +11,7 @@ MISSING = "\N{EN DASH}"
 
 
 def number(value: float | None) -> str:
-    """With about three digits, thousands apart; a dash for None."""
+    """Returns a number with about three digits, thousands apart; a dash for None."""
     if value is None:
         return MISSING
     decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2

@@ -99,12 +99,14 @@ class LoadProcess(Child):
         super().__init__("the load process", _work)
 
     async def count(self, job: Closed | Held | Queued) -> int:
-        """Do the job; how many answers there were. Raises RunError if one is not as expected."""
+        """Does the job; returns how many answers there were. Raises RunError if one is not as
+        expected.
+        """
         duration_s = job.duration_s if isinstance(job, Closed) else 0.0
         return int(await self._do(job, duration_s))
 
     async def times(self, job: Scheduled) -> Times:
-        """Do the job. Raises RunError if a request failed."""
+        """Does the job. Raises RunError if a request failed."""
         times: Times = await self._do(job, job.schedule[-1].time_s)
         return times
 

@@ -27,7 +27,7 @@ class BenchPlan:
     """Shorter runs of fewer requests: to see that it works, not to quote."""
 
     def of(self, full: float, quick: float) -> float:
-        """The one of two lengths that this plan takes."""
+        """Returns the one of two lengths that this plan takes."""
         return quick if self.quick else full
 
 
@@ -81,13 +81,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the peer's: of the two medians shown. None without a peer, or where its value
-        is not above 0, as small differences may come out."""
+        """Returns ours to the peer's: of the two medians shown. None without a peer, or where its
+        value is not above 0, as small differences may come out.
+        """
         peer_value = self.peer_value
         return self.value / peer_value if peer_value is not None and peer_value > 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The row of contract section 3, and the single runs behind it."""
+        """Returns the row of contract section 3, and the single runs behind it."""
         return {
             "case": self.case,
             "value": self.value,
@@ -113,7 +114,7 @@ class BenchResult:
     """What a reader of the rows must know, such as a peer that is not installed."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The object of contract section 3."""
+        """Returns the object of contract section 3."""
         return {
             "name": self.name,
             "machine": self.machine,

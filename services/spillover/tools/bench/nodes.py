@@ -28,14 +28,16 @@ STATE_POLL_S = 0.02
 
 
 def cluster(name: str, *, servers: int, queue_limit: int, service_ms: float = 0.0) -> Cluster:
-    """A cluster whose servers sleep."""
+    """Returns a cluster whose servers sleep."""
     return Cluster(
         id=ClusterId(name), servers=servers, queue_limit=queue_limit, service_ms=service_ms
     )
 
 
 def topology_of(clusters: Iterable[Cluster], links: Iterable[tuple[str, str]] = ()) -> Topology:
-    """Links without delay, and deadlines that no request of a benchmark meets."""
+    """Returns a topology with links without delay, and deadlines that no request of a benchmark
+    meets.
+    """
     return Topology(
         name="bench",
         clusters=tuple(clusters),
@@ -46,20 +48,22 @@ def topology_of(clusters: Iterable[Cluster], links: Iterable[tuple[str, str]] = 
 
 @asynccontextmanager
 async def running_nodes(topology: Topology, seed: int) -> AsyncIterator[Mapping[str, Server]]:
-    """The clusters' processes, by cluster. What they still do at the end is given up."""
+    """Starts the clusters' processes, and gives them by cluster. What they still do at the end is
+    given up.
+    """
     async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
         yield {str(node.cluster): Server(node.url, node.process.pid) for node in bed.nodes.values()}
 
 
 def request_body(service_ms: float, payload_bytes: int) -> bytes:
-    """The body of a POST whose payload takes that many bytes as JSON."""
+    """Returns the body of a POST whose payload takes that many bytes as JSON."""
     payload = {"service_ms": service_ms, "pad": ""}
     payload["pad"] = "x" * (payload_bytes - len(json.dumps(payload)))
     return json.dumps({"payload": payload}).encode()
 
 
 async def answer_of(server: Server, body: bytes) -> bytes:
-    """A node's answer to a request, as it came. Raises RunError if that is no result."""
+    """Returns a node's answer to a request, as it came. Raises RunError if that is no result."""
     response = await _ask(server, "POST", "/requests", body=body)
     if response.status != 200:
         said = response.body[:200].decode("utf-8", "replace")
@@ -68,7 +72,9 @@ async def answer_of(server: Server, body: bytes) -> bytes:
 
 
 async def answers_later(server: Server, body: bytes) -> bool:
-    """Whether a busy node does asynchronous requests: answers by 202 where that is preferred."""
+    """Returns whether a busy node does asynchronous requests: answers by 202 where that is
+    preferred.
+    """
     headers = [ASYNCHRONOUS]
     try:
         response = await _ask(
@@ -80,7 +86,7 @@ async def answers_later(server: Server, body: bytes) -> bool:
 
 
 async def state_of(server: Server) -> dict[str, Any]:
-    """What `/state` says."""
+    """Returns what `/state` says."""
     state: dict[str, Any] = json.loads((await _ask(server, "GET", "/state")).body)
     return state
 

@@ -25,6 +25,8 @@ from spillover.tools.processes.child import Child
 
 HOST = "127.0.0.1"
 READY_WITHIN_S = 30.0
+KEEP_ALIVE_S = 120
+"""As long as the node's server: no connection ends in a pause between two measurements."""
 READY_POLL_S = 0.02
 
 # Told its process id, the shell ends HAProxy when its own input ends: so it never outlives us.
@@ -77,20 +79,20 @@ Peer: TypeAlias = Bare | Relay
 
 @asynccontextmanager
 async def running(peer: Peer) -> AsyncIterator[Server]:
-    """The peer in a process of its own. Raises RunError if it does not start."""
+    """Starts the peer in a process of its own. Raises RunError if it does not start."""
     with Child(f"the peer {type(peer).__name__}", _serve, peer) as child:
         port = await child.receive(READY_WITHIN_S)
         yield Server(f"http://{HOST}:{port}", child.pid)
 
 
 def haproxy_installed() -> bool:
-    """Whether there is one on the PATH."""
+    """Returns whether there is one on the PATH."""
     return shutil.which("haproxy") is not None
 
 
 @asynccontextmanager
 async def haproxy(upstream: str) -> AsyncIterator[Server]:
-    """HAProxy as a relay on one thread. Raises RunError if it does not start."""
+    """Starts HAProxy as a relay on one thread. Raises RunError if it does not start."""
     with bind_socket(HOST, 0) as listening, tempfile.TemporaryDirectory() as directory:
         url = f"http://{HOST}:{listening.getsockname()[1]}"
         file = Path(directory) / "haproxy.cfg"
@@ -166,8 +168,11 @@ async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> 
                 reads_json=peer.reads_json,
             )
             server = HttpServer(app)
-            # The node's settings, but without the bounds that its own protocol adds.
-            server.config.http = "httptools"
+            # uvicorn's own protocol, which has no bounds, and without what it adds by itself.
+            config = server.config
+            config.http = "httptools"
+            config.proxy_headers = config.server_header = config.date_header = False
+            config.timeout_keep_alive = KEEP_ALIVE_S
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             tell_ready()

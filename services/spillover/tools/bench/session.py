@@ -21,7 +21,7 @@ class Session:
         self.notes: list[str] = []
 
     def wants(self, *cases: str) -> bool:
-        """Whether any of these cases is to be run."""
+        """Returns whether any of these cases is to be run."""
         return any(self.plan.case in case for case in cases)
 
     async def run(self, stages: Sequence[Stage]) -> None:

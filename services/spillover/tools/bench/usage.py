@@ -14,15 +14,16 @@ from spillover.model.errors import RunError
 
 
 def cpu_s(pid: int) -> float:
-    """User and system CPU time of the process since its start, in s. The system counts in steps,
-    of 10 ms on Linux: measure over a second or more, in one piece or in several."""
+    """Returns user and system CPU time of the process since its start, in s. The system counts in
+    steps, of 10 ms on Linux: measure over a second or more, in one piece or in several.
+    """
     with _looking_at(pid) as process:
         times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of the process that is in RAM now."""
+    """Returns how much memory of the process is in RAM now."""
     with _looking_at(pid) as process:
         memory = process.memory_info()
     return int(memory.rss)

@@ -56,7 +56,7 @@ class RunDisplay(Protocol):
     """What a run tells while it goes on."""
 
     def show(self, time_s: float, states: Mapping[str, dict[str, Any]]) -> None:
-        """The states of all clusters, `time_s` after the start of the schedule."""
+        """Shows the states of all clusters, `time_s` after the start of the schedule."""
 
 
 class LineDisplay:
@@ -114,7 +114,7 @@ class TableDisplay:
 
 
 def closing_table(result: DemoResult) -> Table:
-    """Figure 7 as a table: system times by user population, simulated values below them."""
+    """Returns figure 7 as a table: system times by user population, simulated values below them."""
     table = Table(
         title="System times in ms: isolated → networked, speed-up; below, as simulated",
         title_justify="left",

@@ -30,7 +30,7 @@ _GROUP_PX_MIN = 40
 
 
 def queue_lengths_figure(result: DemoResult, width_px: int) -> str:
-    """Figure 5: user arrival rates, and the queue lengths that follow from them."""
+    """Draws figure 5: user arrival rates, and the queue lengths that follow from them."""
     ids = result.topology.cluster_ids
     isolated = [_queue_points(result.isolated, cluster_id) for cluster_id in ids]
     networked = [_queue_points(result.networked, cluster_id) for cluster_id in ids]
@@ -50,7 +50,9 @@ def queue_lengths_figure(result: DemoResult, width_px: int) -> str:
 
 
 def acceptance_figure(result: DemoResult, width_px: int) -> str:
-    """Figure 6: P (strong) and R (pale) over time in the networked run, one panel per cluster."""
+    """Draws figure 6: P (strong) and R (pale) over time in the networked run, one panel per
+    cluster.
+    """
     ids = result.topology.cluster_ids
     columns = 2 if width_px >= WIDE_PX and len(ids) > 6 else 1
     rows = math.ceil(len(ids) / columns)
@@ -70,7 +72,7 @@ def acceptance_figure(result: DemoResult, width_px: int) -> str:
 
 
 def system_times_figure(result: DemoResult, width_px: int) -> str:
-    """Figure 7: system times by user population, isolated and networked, and the speed-ups."""
+    """Draws figure 7: system times by user population, isolated and networked, and the speed-ups."""
     ids = result.topology.cluster_ids
     size_px = (max(width_px, _GROUP_PX_MIN * len(ids)), 620)
 
@@ -101,7 +103,7 @@ def system_times_figure(result: DemoResult, width_px: int) -> str:
 
 
 def forwards_figure(result: DemoResult, width_px: int) -> str:
-    """Figure 9: the share of each population's requests that was forwarded, by how often."""
+    """Draws figure 9: the share of each population's requests that was forwarded, by how often."""
     ids = result.topology.cluster_ids
     drawn = min(HOPS_DRAWN, max(1, shared_hop_count(result.networked)))
     size_px = (max(width_px, 24 * len(ids)), 300)

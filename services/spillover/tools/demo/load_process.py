@@ -37,7 +37,7 @@ class Progress:
 
 
 async def run_load(plan: LoadPlan, on_progress: Callable[[Progress], None]) -> dict[str, Any]:
-    """Send the plan; the load generator's object (contract, section 3).
+    """Sends the plan; returns the load generator's object (contract, section 3).
 
     Raises RunError if the generator's process dies. Cancelling ends the process.
     """

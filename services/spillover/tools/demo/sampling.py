@@ -31,7 +31,7 @@ class Sampler:
             await client.close()
 
     async def look(self) -> None:
-        """Ask all at once. A cluster that does not answer keeps its last state."""
+        """Asks all at once. A cluster that does not answer keeps its last state."""
         answers = await asyncio.gather(
             *(
                 client.request("GET", "/state", timeout_s=ASK_WITHIN_S)
@@ -58,7 +58,7 @@ class Sampler:
             await asyncio.sleep(next_s - time.monotonic())
 
     def sample(self, time_s: float) -> Sample:
-        """The newest states as one sample."""
+        """Returns the newest states as one sample."""
         states = self.states
         return Sample(
             time_s=time_s,
@@ -72,7 +72,7 @@ class Sampler:
 
 
 def is_balanced(ledger: dict[str, Any]) -> bool:
-    """The two equations of contract section 4."""
+    """Returns whether the two equations of contract section 4 hold."""
     home, foreign = ledger["home"], ledger["foreign"]
     return bool(
         sum(home.values()) == 2 * home["accepted"]

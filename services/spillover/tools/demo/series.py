@@ -18,14 +18,15 @@ POINTS_MAX = 400
 
 
 def points(samples: Sequence[Sample], value: Callable[[Sample], float | None]) -> Points:
-    """One value of each sample that has it, thinned to about `POINTS_MAX` points."""
+    """Returns one value of each sample that has it, thinned to about `POINTS_MAX` points."""
     found = [(sample.time_s, value(sample)) for sample in samples]
     return thin([(time_s, number) for time_s, number in found if number is not None])
 
 
 def thin(series: Points) -> Points:
-    """At most `POINTS_MAX` points: of each stretch of time the lowest and the highest stay, so
-    that no peak is lost."""
+    """Returns at most `POINTS_MAX` points: of each stretch of time the lowest and the highest stay,
+    so that no peak is lost.
+    """
     if len(series) <= POINTS_MAX:
         return series
     bins = POINTS_MAX // 2
@@ -38,29 +39,32 @@ def thin(series: Points) -> Points:
 
 
 def longest_queue(run: RunResult) -> int:
-    """The most requests seen waiting in one cluster."""
+    """Returns the most requests seen waiting in one cluster."""
     return max((n for sample in run.samples for n in sample.queue_length.values()), default=0)
 
 
 def longest_pile_up_s(result: DemoResult, run: RunResult) -> float:
-    """For how long, at worst, one cluster had more than two requests waiting for each server."""
+    """Returns for how long, at worst, one cluster had more than two requests waiting for each
+    server.
+    """
     return max(_longest_above_s(run.samples, c.id, 2 * c.servers) for c in result.topology.clusters)
 
 
 def shared_hop_count(run: RunResult) -> int:
-    """The largest number of times that any request was forwarded."""
+    """Returns the largest number of times that any request was forwarded."""
     counts = [hops_of(run, cluster_id) for cluster_id in run.load.get("per_cluster", {})]
     return max((hops for count in counts for hops in count), default=0)
 
 
 def hops_of(run: RunResult, cluster_id: str) -> dict[int, int]:
-    """How many requests of a population were forwarded how many times."""
+    """Returns how many requests of a population were forwarded how many times."""
     found = run.load.get("per_cluster", {}).get(cluster_id, {}).get("hops", {})
     return {int(hops): int(count) for hops, count in found.items()}
 
 
 def system_time_of(report: Mapping[str, object], cluster_id: str | None) -> dict[str, float | None]:
-    """The summary of system times in a load or simulator object: of one population, or of all.
+    """Returns the summary of system times in a load or simulator object: of one population, or of
+    all.
 
     Empty where there is none.
     """

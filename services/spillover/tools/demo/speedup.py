@@ -13,7 +13,8 @@ SPEEDUP_FIELDS = ("mean", "max", "min", "std")
 def speedups(
     isolated_summary: Mapping[str, float | None], networked_summary: Mapping[str, float | None]
 ) -> dict[str, float | None]:
-    """Isolated over networked for each of `SPEEDUP_FIELDS`; above 1 the networked run is better.
+    """Returns isolated over networked for each of `SPEEDUP_FIELDS`; above 1 the networked run is
+    better.
 
     None where a value is missing (a population without requests) or the divisor is 0.
     """

@@ -27,7 +27,9 @@ class Forwards(NamedTuple):
 
 
 def system_time_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
-    """Figure 7 in numbers: the statistics of the isolated, then of the networked run, in ms."""
+    """Returns figure 7 in numbers: the statistics of the isolated, then of the networked run, in
+    ms.
+    """
     return [
         (name, [(live.get(f), told.get(f)) for live, told in runs for f in SPEEDUP_FIELDS])
         for name, runs in _summaries(result)
@@ -35,7 +37,7 @@ def system_time_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
 
 
 def speedup_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
-    """The speed-ups of the same statistics."""
+    """Returns the speed-ups of the same statistics."""
     rows: list[tuple[str | None, list[Pair]]] = []
     for name, (isolated, networked) in _summaries(result):
         live, simulated = map(speedups, isolated, networked)
@@ -44,7 +46,7 @@ def speedup_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
 
 
 def forward_rows(result: DemoResult) -> list[tuple[str | None, list[Forwards]]]:
-    """Figure 9 in numbers: how many requests were forwarded how many times, as a heat map."""
+    """Returns figure 9 in numbers: how many requests were forwarded how many times, as a heat map."""
     columns = range(shared_hop_count(result.networked) + 1)
     by_cluster = {i: hops_of(result.networked, i) for i in result.topology.cluster_ids}
     most = max((n for counts in by_cluster.values() for n in counts.values()), default=0)

@@ -39,8 +39,9 @@ class ComposeSettings:
 
 
 def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, str]:
-    """All files of the project but the compose file, by path beside it; that one is
-    `compose_text`."""
+    """Returns all files of the project but the compose file, by path beside it; that one is
+    `compose_text`.
+    """
     inside = containers.in_containers(topology, api_url, peer_url)
     return {
         "compose.netem.yaml": netem_text(topology, settings.build),
@@ -54,7 +55,7 @@ def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, st
 
 
 def compose_text(topology: Topology, settings: ComposeSettings) -> str:
-    """The compose file."""
+    """Returns the compose file."""
     first, *others = topology.clusters
     parts = [
         containers.heading(KIND, topology) + _INTRODUCTION,
@@ -73,12 +74,12 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
 
 
 def api_url(cluster: ClusterId) -> str:
-    """Where clients in containers reach this cluster."""
+    """Returns where clients in containers reach this cluster."""
     return f"http://node-{cluster}:{containers.API_PORT}"
 
 
 def peer_url(cluster: ClusterId) -> str:
-    """Where neighbors reach it."""
+    """Returns where neighbors reach it."""
     return f"http://node-{cluster}:{containers.PEER_PORT}"
 
 

@@ -68,17 +68,17 @@ def check_names(topology: Topology, source: str) -> None:
 
 
 def heading(kind: str, topology: Topology) -> str:
-    """The first line of a written file."""
+    """Returns the first line of a written file."""
     return f"{_MARK}{kind}` for the topology {topology.name}: write it anew, do not edit it.\n"
 
 
 def is_written_by_us(text: str) -> bool:
-    """Whether a file is one of those that this package writes."""
+    """Returns whether a file is one of those that this package writes."""
     return text.startswith(_MARK)
 
 
 def node_command(cluster: Cluster, *, testbed: bool) -> list[str]:
-    """The arguments of `spillover`, for the node of this cluster in its container.
+    """Returns the arguments of `spillover`, for the node of this cluster in its container.
 
     It listens on all addresses of the container: that of the wide-area network changes when a
     container leaves it and comes back.
@@ -92,7 +92,7 @@ def node_command(cluster: Cluster, *, testbed: bool) -> list[str]:
 def in_containers(
     topology: Topology, url_of: Callable[[ClusterId], str], peer_url_of: Callable[[ClusterId], str]
 ) -> Topology:
-    """The topology with the addresses that the containers have for each other."""
+    """Returns the topology with the addresses that the containers have for each other."""
     clusters = tuple(
         replace(cluster, url=url_of(cluster.id), peer_url=peer_url_of(cluster.id))
         for cluster in topology.clusters
@@ -101,18 +101,19 @@ def in_containers(
 
 
 def without_delays(topology: Topology) -> Topology:
-    """For links that something else delays."""
+    """Returns the topology for links that something else delays."""
     return replace(topology, links=tuple(replace(link, delay_ms=0.0) for link in topology.links))
 
 
 def topology_text(kind: str, topology: Topology) -> str:
-    """The topology as a file that nodes read."""
+    """Returns the topology as a file that nodes read."""
     return heading(kind, topology) + dump_topology(topology)
 
 
 def memory_mb(cluster: Cluster, base_mb: int) -> int:
-    """What a site may take: `base_mb`, or what holding as much as it may does; and what its worker
-    processes may."""
+    """Returns what a site may take: `base_mb`, or what holding as much as it may does; and what its
+    worker processes may.
+    """
     if cluster.held_limit_bytes is not None:
         base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_limit_bytes // 2**20))
     if cluster.workers != "process" or not cluster.handler.startswith("python:"):
@@ -122,18 +123,18 @@ def memory_mb(cluster: Cluster, base_mb: int) -> int:
 
 
 def has_python_handler(topology: Topology) -> bool:
-    """Whether nodes need modules that the image does not hold."""
+    """Returns whether nodes need modules that the image does not hold."""
     return any(cluster.handler.startswith("python:") for cluster in topology.clusters)
 
 
 def extras(topology: Topology) -> tuple[str, ...]:
-    """The extras that its nodes' image must have, or they do not start."""
+    """Returns the extras that its nodes' image must have, or they do not start."""
     dask = any(is_dask_handler(cluster.handler) for cluster in topology.clusters)
     return EXTRAS_DASK if dask else EXTRAS
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it means the machine itself. An address of IPv6 is without brackets."""
+    """Returns whether it means the machine itself. An address of IPv6 is without brackets."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -141,8 +142,9 @@ def is_loopback(host: str) -> bool:
 
 
 def loopback_handlers(topology: Topology) -> list[str]:
-    """What to tell users of handlers that point to the machine itself: in a container that is the
-    container. One line for each such cluster."""
+    """Returns what to tell users of handlers that point to the machine itself: in a container that
+    is the container. One line for each such cluster.
+    """
     lines = []
     for index, cluster in enumerate(topology.clusters):
         for host in _handler_hosts(cluster.handler):

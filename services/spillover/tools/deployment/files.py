@@ -10,7 +10,7 @@ from spillover.tools.deployment.containers import is_written_by_us
 
 
 def put_files(directory: Path, files: Mapping[str, str], *, force: bool = False) -> list[Path]:
-    """Write each text to its path under `directory`; the paths written.
+    """Writes each text to its path under `directory`; returns the paths written.
 
     Raises InputError, before anything is written, if there is a file that is not one of ours; not
     with `force`. Raises it also where the system lets nothing be written.

@@ -44,7 +44,7 @@ class KubernetesSettings:
 
 
 def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[str, str]:
-    """All manifests, by path beside the kustomization."""
+    """Returns all manifests, by path beside the kustomization."""
     inside = containers.in_containers(topology, _api_url, _peer_url)
     text = containers.topology_text(KIND, inside)
     shared = {

@@ -37,7 +37,7 @@ providers:
 
 
 def prometheus_text(kind: str, topology: Topology, *, has_rules: bool) -> str:
-    """Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
+    """Returns Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
     nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
     members = [f"lease-{number}" for number in range(1, LEASE_MEMBERS + 1)]
     rules = "rule_files: [/etc/prometheus/alerts.yaml]\n" if has_rules else ""

@@ -35,12 +35,12 @@ class Ports:
     redis: int = _SERVICES["Redis"]
 
     def lease_member(self, number: int) -> int:
-        """Of the member with this number, from 1 on."""
+        """Returns the port of the member with this number, from 1 on."""
         return _SERVICES[f"lease member {number}"]
 
 
 def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Ports:
-    """A port for each cluster: that of its url, else the next from `first_port` up.
+    """Returns a port for each cluster: that of its url, else the next from `first_port` up.
 
     That too where the url is another machine's and its port is taken: it says nothing of this one.
 

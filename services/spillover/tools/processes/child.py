@@ -9,7 +9,6 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
-from types import TracebackType
 from typing import Any, Self
 
 from spillover.live.process.parent_death import end_with_parent
@@ -43,12 +42,7 @@ class Child:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def start(self) -> Self:
@@ -68,15 +62,16 @@ class Child:
         self.connection.close()
 
     def send(self, value: object) -> None:
-        """Hand it a value. Raises RunError if it is gone."""
+        """Hands it a value. Raises RunError if it is gone."""
         try:
             self.connection.send(value)
         except OSError:
             raise RunError(f"{self._name} died") from None
 
     async def receive(self, within_s: float | None = None) -> Any:
-        """The next value from it. Raises RunError if it dies or takes longer, and if the value is
-        one."""
+        """Returns the next value from it. Raises RunError if it dies or takes longer, and if the
+        value is one.
+        """
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(self.connection.fileno(), readable.set)

@@ -6,7 +6,7 @@ MISSING = "\N{EN DASH}"
 
 
 def milliseconds(value: float | None) -> str:
-    """A duration with about three digits, or a dash."""
+    """Returns a duration with about three digits, or a dash."""
     if value is None:
         return MISSING
     decimals = 0 if value >= 100 else 1 if value >= 10 else 2
@@ -14,19 +14,19 @@ def milliseconds(value: float | None) -> str:
 
 
 def duration(length_ms: float | None) -> str:
-    """With its unit: whole milliseconds below a second, or a dash."""
+    """Returns a duration with its unit: whole milliseconds below a second, or a dash."""
     if length_ms is None:
         return MISSING
     return f"{length_ms:.0f} ms" if length_ms < 1000.0 else f"{length_ms / 1000.0:.2f} s"
 
 
 def factor(value: float | None) -> str:
-    """A speed-up with one decimal, or a dash."""
+    """Returns a speed-up with one decimal, or a dash."""
     return MISSING if value is None else f"{value:.1f}\N{MULTIPLICATION SIGN}"
 
 
 def compact(value: float) -> str:
-    """12000 as 12k."""
+    """Returns 12000 as 12k."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{unit}"

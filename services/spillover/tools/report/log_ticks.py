@@ -18,7 +18,7 @@ DECADES_WITH_STEPS = 2.5
 
 
 def plain_ticks(axis: Axis, suffix: str = "") -> None:
-    """Ticks for what has been drawn, or for the limits that were set: last of all calls."""
+    """Sets ticks for what has been drawn, or for the limits that were set: last of all calls."""
     from matplotlib.ticker import (  # noqa: PLC0415 - only drawing needs it
         FuncFormatter,
         LogLocator,

@@ -29,7 +29,7 @@ _GOLDEN_ANGLE = 137.508
 
 
 def variables(series: int) -> tuple[dict[str, str], dict[str, str]]:
-    """All colors by name, light and dark; `series-0`, `series-1` and so on are that many."""
+    """Returns all colors by name, light and dark; `series-0`, `series-1` and so on are that many."""
     return (
         {**LIGHT, **_series(series, SERIES_LIGHT, lightness=38)},
         {**DARK, **_series(series, SERIES_DARK, lightness=66)},

@@ -17,24 +17,25 @@ from spillover.tools.reproduce.figure import Figure
 
 @cache
 def figures() -> dict[str, Figure]:
-    """All figures by name, document by document."""
+    """Returns all figures by name, document by document."""
     return {figure.name: figure for document in DOCUMENTS for figure in figures_of(document)}
 
 
 def figures_of(document: Document) -> tuple[Figure, ...]:
-    """The figures of one document, in its order."""
+    """Returns the figures of one document, in its order."""
     module = importlib.import_module(f"spillover.tools.reproduce.{document.module}")
     found: tuple[Figure, ...] = module.FIGURES
     return found
 
 
 def document_of(name: str) -> Document:
-    """The document that the figure of that name is in."""
+    """Returns the document that the figure of that name is in."""
     return next(found for found in DOCUMENTS if name.startswith(f"{found.prefix}-"))
 
 
 def select(names: Sequence[str]) -> list[str]:
-    """The names of the figures meant, each once, in the catalog's order; all if none is named.
+    """Returns the names of the figures meant, each once, in the catalog's order; all if none is
+    named.
 
     A name is that of a figure or the prefix of a document's. Raises InputError for any other.
     """

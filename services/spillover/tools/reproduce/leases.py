@@ -60,13 +60,15 @@ def _run(seed: int, troubles: Troubles, **scene: Any) -> LeaseRun:
 
 
 def compute_moves(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """As long as the notes of the repair have it: 500 normal lease times."""
+    """Computes as long as the notes of the repair have it: 500 normal lease times."""
     seeds = range(seed, seed + (SEEDS_FULL if effort.full else SEEDS))
     return measure(seeds, PERIODS, on_progress)
 
 
 def measure(seeds: Sequence[int], periods: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Every rule from every start, calm and with one stalled node; then the single questions."""
+    """Measures every rule from every start, calm and with one stalled node; then the single
+    questions.
+    """
     seed = seeds[0]
     wanted = list(_wanted())
     rows = []
@@ -177,7 +179,7 @@ def _messages_lost(rule: str, seed: int) -> dict[str, Any]:
 
 
 def claim_moves(data: dict[str, Any]) -> list[Claim]:
-    """What the document says of itself, in good and in bad, and what the repair must do."""
+    """Returns what the document says of itself, in good and in bad, and what the repair must do."""
     return [*_claims_that_work(data), *_claims_that_fail(data), *_claims_of_the_repair(data)]
 
 

@@ -27,7 +27,7 @@ LABELS = {
 
 
 def draw_moves(data: dict[str, Any], figure: Figure) -> None:
-    """Four panels of moves so far; below them who ran what, by either rule."""
+    """Draws four panels of moves so far; below them who ran what, by either rule."""
     figure.set_size_inches(10, 8)
     cases = data["curves"]
     grid = figure.add_gridspec(2, len(cases))

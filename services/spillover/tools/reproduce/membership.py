@@ -52,7 +52,7 @@ _PROBABILISTIC = (
 
 
 def reconfigurations(seed: int) -> list[list[str]]:
-    """The lists of the experiment: nine servers, then the four events, drawn by the seed.
+    """Returns the lists of the experiment: nine servers, then the four events, drawn by the seed.
 
     Remove one; remove two; remove one and add the three that went; add that of the third event.
     """

@@ -100,12 +100,12 @@ def _with_speedups(paired: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute_system_times(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Five clusters, 45 s."""
+    """Computes five clusters, 45 s."""
     return _with_speedups(_paired(builtin_topology("ring5"), _seeds(effort, seed), on_progress))
 
 
 def claim_system_times(data: dict[str, Any]) -> list[Claim]:
-    """Section III, on figure 7."""
+    """Returns the claims of section III on figure 7."""
     speedup = data["speedup"]
     populations = [own["mean"]["median"] for own in data["speedup_per_cluster"].values()]
     seeds = len(data["runs"])
@@ -139,7 +139,7 @@ def claim_system_times(data: dict[str, Any]) -> list[Claim]:
 
 
 def compute_larger(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Ten clusters, 70 s, and twenty, 120 s, beside the five of figure 7."""
+    """Computes ten clusters, 70 s, and twenty, 120 s, beside the five of figure 7."""
     found = {}
     for place, name in enumerate(("ring5", "chord10", "chord20")):
 
@@ -153,7 +153,7 @@ def compute_larger(effort: Effort, seed: int, on_progress: OnProgress) -> dict[s
 
 
 def claim_larger(data: dict[str, Any]) -> list[Claim]:
-    """Section III, on figure 8."""
+    """Returns the claims of section III on figure 8."""
     five, ten, twenty = (data["topologies"][n]["speedup"] for n in ("ring5", "chord10", "chord20"))
     told = "; ".join(
         f"{clusters}: {_told(one['mean'])}"
@@ -182,7 +182,7 @@ def claim_larger(data: dict[str, Any]) -> list[Claim]:
 
 
 def compute_hops(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """How often each population's requests were forwarded, twenty clusters, 120 s."""
+    """Computes how often each population's requests were forwarded, twenty clusters, 120 s."""
     paired = _paired(builtin_topology("chord20"), _seeds(effort, seed), on_progress)
     return {
         "topology": paired["topology"],
@@ -199,7 +199,7 @@ def compute_hops(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str
 
 
 def claim_hops(data: dict[str, Any]) -> list[Claim]:
-    """Section III, on figure 9."""
+    """Returns the claims of section III on figure 9."""
     most, stayed = data["hops_max"], data["not_forwarded_share"]
     return [
         Claim(

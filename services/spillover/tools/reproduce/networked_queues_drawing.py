@@ -18,8 +18,9 @@ SPEEDUPS = ("mean", "max", "min", "std")
 
 
 def draw_queue_lengths(data: dict[str, Any], figure: Figure) -> None:
-    """Rates on top, then the queue lengths of both runs on one scale, and the networked ones on
-    their own."""
+    """Draws rates on top, then the queue lengths of both runs on one scale, and the networked ones
+    on their own.
+    """
     figure.set_size_inches(9, 8)
     rates, alone, together, near = figure.subplots(4, 1, sharex=True)
     times_s = data["times_s"]
@@ -40,7 +41,7 @@ def draw_queue_lengths(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_acceptance(data: dict[str, Any], figure: Figure) -> None:
-    """A panel for each cluster."""
+    """Draws a panel for each cluster."""
     clusters = list(data["p"])
     figure.set_size_inches(9, 1.5 * len(clusters) + 0.6)
     panels = figure.subplots(len(clusters), 1, sharex=True, sharey=True)
@@ -56,7 +57,7 @@ def draw_acceptance(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_system_times(data: dict[str, Any], figure: Figure) -> None:
-    """Ranges on top, speed-ups below."""
+    """Draws ranges on top, speed-ups below."""
     figure.set_size_inches(9, 6.5)
     times, factors = figure.subplots(2, 1)
     run = data["runs"][0]
@@ -94,7 +95,7 @@ def draw_system_times(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_larger(data: dict[str, Any], figure: Figure) -> None:
-    """A panel for each topology of figure 8, and one for all of each topology."""
+    """Draws a panel for each topology of figure 8, and one for all of each topology."""
     figure.set_size_inches(9, 8)
     ten, twenty, all_of = figure.subplots(3, 1)
     for axes, name in ((ten, "chord10"), (twenty, "chord20")):
@@ -106,7 +107,7 @@ def draw_larger(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_hops(data: dict[str, Any], figure: Figure) -> None:
-    """Stacked shares of the forwarded requests, by population."""
+    """Draws stacked shares of the forwarded requests, by population."""
     figure.set_size_inches(9, 3.6)
     axes = figure.subplots()
     clusters = list(data["hops"])

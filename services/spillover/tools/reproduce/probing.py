@@ -68,7 +68,9 @@ def _by_hops() -> Sweep:
 def measure(
     systems: Sweep, objects: int | None, seed: int, on_progress: OnProgress, **options: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """Model and simulation of `objects` at each point of each curve; without, the model alone."""
+    """Computes model and simulation of `objects` at each point of each curve; without, the model
+    alone.
+    """
     total = sum(map(len, systems.values()))
     done = 0
     curves: dict[str, list[dict[str, Any]]] = {}
@@ -93,13 +95,13 @@ def _objects(effort: Effort) -> int:
 
 
 def compute_2(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Four loads, one to ten probes."""
+    """Computes four loads, one to ten probes."""
     objects = _objects(effort)
     return {"objects": objects, "curves": measure(_by_hops(), objects, seed, on_progress)}
 
 
 def compute_3(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """As figure 2; then load 100 % with more and more producers."""
+    """Computes as for figure 2; then load 100 % with more and more producers."""
     objects = _objects(effort)
     curves = measure(_by_hops(), objects, seed, lambda share: on_progress(share / 2))
     more: Sweep = {
@@ -116,13 +118,13 @@ def compute_3(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_4(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """The model alone, as in the document."""
+    """Computes the model alone, as in the document."""
     del effort
     return {"curves": measure(_by_hops(), None, seed, on_progress)}
 
 
 def compute_5(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """One to twenty buffers, h_max = 5."""
+    """Computes one to twenty buffers, h_max = 5."""
     systems: Sweep = {
         name: {buffers: _paper(consumers, max_hops=5, buffers=buffers) for buffers in BUFFERS}
         for name, consumers in LOADS.items()
@@ -132,7 +134,9 @@ def compute_5(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_6(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Production times uniform in the simulation, exponential of the same mean in the model."""
+    """Computes production times uniform in the simulation, exponential of the same mean in the
+    model.
+    """
     kinds = alike(PRODUCERS, 1.0 / UNIFORM_MEAN)
     capacity = PRODUCERS / UNIFORM_MEAN
     systems: Sweep = {
@@ -155,7 +159,7 @@ def _unbalanced(share: float, factor: float, access: float | None, hops: int) ->
 
 
 def compute_7(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Every producer is probed as often as any other."""
+    """Computes producers of which every one is probed as often as any other."""
     systems: Sweep = {
         name: {hops: _unbalanced(share, factor, None, hops) for hops in HOPS}
         for name, (share, factor) in UNBALANCED.items()
@@ -165,7 +169,7 @@ def compute_7(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_8(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """From one probe in twenty to nineteen in twenty that go to a fast producer."""
+    """Computes from one probe in twenty to nineteen in twenty that go to a fast producer."""
     systems: Sweep = {
         name: {access: _unbalanced(share, factor, access, 3) for access in ACCESS}
         for name, (share, factor) in UNBALANCED.items()
@@ -180,7 +184,7 @@ def compute_8(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """100 producers and consumers; each consumer may probe one producer, two, ... or all."""
+    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or all."""
     systems: Sweep = {
         name: {width: _paper(max_hops=hops, producers_per_consumer=width) for width in RESTRICTED}
         for name, hops in RESTRICTED_HOPS.items()

@@ -18,7 +18,7 @@ PRODUCTION = 100.0
 
 
 def claims_2(data: dict[str, Any]) -> list[Claim]:
-    """Probes against h_max."""
+    """Returns the claims on probes against h_max."""
     curves = data["curves"]
     calm = max(_simulated(point, "probes_mean") for name in CALM for point in curves[name])
     straight = min(
@@ -53,7 +53,7 @@ def claims_2(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_3(data: dict[str, Any]) -> list[Claim]:
-    """Waits against h_max."""
+    """Returns the claims on waits against h_max."""
     curves = data["curves"]
     last = {name: _at(points, 10) for name, points in curves.items()}
     waits = {name: _simulated(point, "wait_mean") for name, point in last.items()}
@@ -131,7 +131,7 @@ def _many_producers(curves: Curves) -> Iterator[Claim]:
 
 
 def claims_4(data: dict[str, Any]) -> list[Claim]:
-    """Blocking against h_max."""
+    """Returns the claims on blocking against h_max."""
     shares = {
         name: _share_of_gain([point["model"]["producer_utilization"] for point in points], 2)
         for name, points in data["curves"].items()
@@ -147,7 +147,7 @@ def claims_4(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_5(data: dict[str, Any]) -> list[Claim]:
-    """Utilization against buffers."""
+    """Returns the claims on utilization against buffers."""
     curves = data["curves"]
     used = {
         name: [point["model"]["producer_utilization"] for point in points]
@@ -174,7 +174,7 @@ def claims_5(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_6(data: dict[str, Any]) -> list[Claim]:
-    """Uniform production times."""
+    """Returns the claims on uniform production times."""
     ratios = [
         _simulated(point, "wait_mean") / point["model"]["wait_mean"]
         for points in data["curves"].values()
@@ -201,7 +201,7 @@ def claims_6(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_7(data: dict[str, Any]) -> list[Claim]:
-    """Unlike producers, probed alike."""
+    """Returns the claims on unlike producers, probed alike."""
     moderate, high = data["curves"].values()
     first, third, last = (_simulated(_at(moderate, hops), "wait_mean") for hops in (1, 3, 10))
     share = (first - third) / (first - last)
@@ -263,7 +263,7 @@ def _equations_7(moderate: list[Point], high: list[Point]) -> list[Claim]:
 
 
 def claims_8(data: dict[str, Any]) -> list[Claim]:
-    """Unlike producers, probed by what they make."""
+    """Returns the claims on unlike producers, probed by what they make."""
     claims = []
     for name, points in data["curves"].items():
         made = data["made_by_fast"][name]
@@ -287,7 +287,7 @@ def _shortest(points: list[Point], kind: str) -> float:
 
 
 def claims_9(data: dict[str, Any]) -> list[Claim]:
-    """Restricted access."""
+    """Returns the claims on restricted access."""
     curves = data["curves"]
     lost, longer = {}, {}
     for name, points in curves.items():

@@ -16,7 +16,7 @@ NAMES = {"h_max": r"$h_{max}$"}
 
 
 def draw_2(data: dict[str, Any], figure: Figure) -> None:
-    """Probes against h_max."""
+    """Draws probes against h_max."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "probes_mean")
     axes.set_title("probes for one object, on average")
@@ -25,7 +25,7 @@ def draw_2(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_3(data: dict[str, Any], figure: Figure) -> None:
-    """Waits against h_max; excess over the model against the number of producers."""
+    """Draws waits against h_max; excess over the model against the number of producers."""
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _curves(left, data["curves"], "wait_mean")
@@ -51,7 +51,7 @@ def draw_3(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_4(data: dict[str, Any], figure: Figure) -> None:
-    """Empty and blocked producers against h_max, lines only."""
+    """Draws empty and blocked producers against h_max, lines only."""
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2)
     _curves(left, data["curves"], "empty_probability")
@@ -65,7 +65,7 @@ def draw_4(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_5(data: dict[str, Any], figure: Figure) -> None:
-    """Utilization and blocking against buffers."""
+    """Draws utilization and blocking against buffers."""
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2)
     _curves(left, data["curves"], "producer_utilization")
@@ -80,7 +80,7 @@ def draw_5(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_6(data: dict[str, Any], figure: Figure) -> None:
-    """Waits against h_max; far apart, so in logarithms."""
+    """Draws waits against h_max; far apart, so in logarithms."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "wait_mean")
     _log_waits(axes)
@@ -89,7 +89,7 @@ def draw_6(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_7(data: dict[str, Any], figure: Figure) -> None:
-    """Waits against h_max for both sets of producers."""
+    """Draws waits against h_max for both sets of producers."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "wait_mean")
     axes.set_title("wait for an object, in message times")
@@ -99,7 +99,7 @@ def draw_7(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_8(data: dict[str, Any], figure: Figure) -> None:
-    """Waits against the share of probes to fast producers."""
+    """Draws waits against the share of probes to fast producers."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "wait_mean")
     for place, share in enumerate(data["made_by_fast"].values()):
@@ -111,7 +111,7 @@ def draw_8(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_9(data: dict[str, Any], figure: Figure) -> None:
-    """Waits against the number of producers that a consumer may probe."""
+    """Draws waits against the number of producers that a consumer may probe."""
     axes = figure.subplots()
     _curves(axes, data["curves"], "wait_mean")
     for place, points in enumerate(data["curves"].values()):

@@ -47,23 +47,23 @@ class Record:
 
     @property
     def dark_image(self) -> str:
-        """The same drawing for dark pages."""
+        """Returns the name of the same drawing for dark pages."""
         return f"{self.name}.dark.png"
 
     def fits(self, effort: Effort, seed: int) -> bool:
-        """Whether computing the figure again would give the same."""
+        """Returns whether computing the figure again would give the same."""
         mine = (self.seed, self.effort, self.versions)
         return mine == (seed, effort_name(effort), versions())
 
 
 def effort_name(effort: Effort) -> str:
-    """The word for it in files."""
+    """Returns the word for it in files."""
     return "full" if effort.full else "default"
 
 
 @cache
 def versions() -> dict[str, str]:
-    """What the numbers may depend on; `sources` changes with the code that computes."""
+    """Returns what the numbers may depend on; `sources` changes with the code that computes."""
     return {
         "spillover": spillover.__version__,
         "python": platform.python_version(),
@@ -80,7 +80,7 @@ def write_record(record: Record, directory: Path) -> None:
 
 
 def read_record(name: str, directory: Path) -> Record | None:
-    """The record of that figure, None if there is none, or none that is whole."""
+    """Reads the record of that figure; None if there is none, or none that is whole."""
     try:
         content = json.loads((directory / f"{name}.json").read_text(encoding="utf-8"))
         record = Record(

@@ -31,7 +31,7 @@ JOBS_FULL = 100_000_000
 
 
 def compute_policies(pool: Pool, on_progress: OnProgress) -> dict[str, Any]:
-    """The curves of figures 9 and 12."""
+    """Computes the curves of figures 9 and 12."""
     curves = {}
     for done, policy in enumerate(POLICIES):
         curves[policy] = _curve(pool, policy)
@@ -40,7 +40,7 @@ def compute_policies(pool: Pool, on_progress: OnProgress) -> dict[str, Any]:
 
 
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Nothing is random here, and every effort is exact."""
+    """Computes it exactly at every effort: nothing is random here."""
     del effort, seed
     from spillover.sim.theory.erlang import mm1k_blocking  # noqa: PLC0415 - beside its use
 
@@ -56,7 +56,7 @@ def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_10(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Nothing is random here, and every effort is exact."""
+    """Computes it exactly at every effort: nothing is random here."""
     del effort, seed
     from spillover.sim.theory.tokens.exact import exact_tokens  # noqa: PLC0415 - needs numpy
 
@@ -77,13 +77,13 @@ def compute_10(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, 
 
 
 def compute_12(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Nothing is random here, and every effort is exact."""
+    """Computes it exactly at every effort: nothing is random here."""
     del effort, seed
     return compute_policies(load_pool("comte11"), on_progress)
 
 
 def compute_13(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Exact lines, and simulated marks with sizes whose law depends on type, and on class."""
+    """Computes exact lines, and simulated marks with sizes whose law depends on type, and on class."""
     from spillover.sim.theory.tokens.exact import exact_curve  # noqa: PLC0415 - needs numpy
     from spillover.sim.tokens import run_tokens  # noqa: PLC0415 - needs numba
 

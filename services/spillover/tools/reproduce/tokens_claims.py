@@ -20,7 +20,7 @@ CERTAINLY = 1.5
 
 
 def claims_9(data: dict[str, Any]) -> list[Claim]:
-    """What section IV-A says of figure 9."""
+    """Returns what section IV-A says of figure 9."""
     blocking = _blocking(data)
     gain, delta = _gain(blocking), _delta(blocking)
     slow = data["slow_servers"]
@@ -54,7 +54,7 @@ def claims_9(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_10(data: dict[str, Any]) -> list[Claim]:
-    """What section IV-A says of figure 10."""
+    """Returns what section IV-A says of figure 10."""
     at_1 = list(data["at_load_1"].values())
     rows = [curve["blocking"] for curve in data["curves"].values()]
     falls = all(
@@ -87,7 +87,7 @@ def claims_10(data: dict[str, Any]) -> list[Claim]:
 
 
 def claims_12(data: dict[str, Any]) -> list[Claim]:
-    """What section IV-B says of figure 12."""
+    """Returns what section IV-B says of figure 12."""
     loads, blocking = data["loads"], _blocking(data)
     uniform, best = blocking["static-uniform"], blocking["static-best"]
     at_half = loads.index(0.5)
@@ -161,7 +161,7 @@ def _peaks(loads: Sequence[float], values: Sequence[float]) -> list[float]:
 
 
 def claims_13(data: dict[str, Any]) -> list[Claim]:
-    """What section IV-B says of figure 13, and what a precise simulation shows of it."""
+    """Returns what section IV-B says of figure 13, and what a precise simulation shows of it."""
     by_type, by_class = (_differences(data, sizes) for sizes in ("hyper", "hyper-by-class"))
     largest = max(abs(difference) for _, _, difference, _ in by_type)
     widest = max(wide for _, _, _, wide in by_type)

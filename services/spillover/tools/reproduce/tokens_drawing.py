@@ -23,7 +23,7 @@ SIZE_LOOKS = {
 
 
 def draw_policies(data: dict[str, Any], figure: Figure) -> None:
-    """Figures 9 and 12: occupancy above, blocking below, a line for each policy."""
+    """Draws figures 9 and 12: occupancy above, blocking below, a line for each policy."""
     figure.set_size_inches(8, 7)
     upper, lower = figure.subplots(2, 1, sharex=True)
     for policy, curve in data["curves"].items():
@@ -37,7 +37,7 @@ def draw_policies(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_tokens(data: dict[str, Any], figure: Figure) -> None:
-    """Figure 10: blocking, a line for each number of tokens."""
+    """Draws figure 10: blocking, a line for each number of tokens."""
     axes = figure.subplots()
     for place, (tokens, curve) in enumerate(data["curves"].items()):
         plural = "" if tokens == "1" else "s"
@@ -52,7 +52,7 @@ def draw_tokens(data: dict[str, Any], figure: Figure) -> None:
 
 
 def draw_sizes(data: dict[str, Any], figure: Figure) -> None:
-    """Figure 13: exact lines and simulated marks above, their difference below."""
+    """Draws figure 13: exact lines and simulated marks above, their difference below."""
     figure.set_size_inches(8, 7)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     for place, (name, line) in enumerate(data["lines"].items()):

@@ -57,7 +57,7 @@ def _watched(topology: Topology, seed: int) -> dict[str, Any]:
 
 
 def compute_queue_lengths(_: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """The same requests through isolated and networked queues of five clusters."""
+    """Computes the same requests through isolated and networked queues of five clusters."""
     topology = builtin_topology("ring5")
     isolated = _watched(topology.with_policy("isolated"), seed)
     on_progress(0.5)
@@ -87,7 +87,7 @@ def _pressed_s(lengths: Sequence[float]) -> float:
 
 
 def claim_queue_lengths(data: dict[str, Any]) -> list[Claim]:
-    """Section III, on figure 5."""
+    """Returns the claims of section III on figure 5."""
     longest, pressed_s = data["queue_length_max"], data["pressed_s"]
     alone, together = (list(longest[side].values()) for side in SIDES)
     alone_s, together_s = (list(pressed_s[side].values()) for side in SIDES)
@@ -120,8 +120,9 @@ def claim_queue_lengths(data: dict[str, Any]) -> list[Claim]:
 
 
 def compute_acceptance(_: Effort, seed: int, __: OnProgress) -> dict[str, Any]:
-    """P and R over time in the networked run, and their means while one's own burst lasts, a
-    neighbor's, or that of a cluster farther away."""
+    """Computes P and R over time in the networked run, and their means while one's own burst lasts,
+    a neighbor's, or that of a cluster farther away.
+    """
     topology = builtin_topology("ring5")
     run = _watched(topology, seed)
     law = workloads.PAPER_BURSTS
@@ -147,7 +148,7 @@ def compute_acceptance(_: Effort, seed: int, __: OnProgress) -> dict[str, Any]:
 
 
 def claim_acceptance(data: dict[str, Any]) -> list[Claim]:
-    """Section III, on figure 6."""
+    """Returns the claims of section III on figure 6."""
     mean = data["p_during_burst"]
     higher = all(
         r >= p - 1e-12 for c in data["p"] for p, r in zip(data["p"][c], data["r"][c], strict=True)

@@ -67,7 +67,7 @@ class Console:
 
         @app.get(PATH, response_class=HTMLResponse)
         async def console(request: Request) -> Response:
-            """Returns what happens here, live, for people."""
+            """Shows what happens here, live, for people."""
             return self._page(request)
 
         hidden: dict[str, Any] = {"include_in_schema": False}

@@ -1,10 +1,11 @@
-"""The way to one Dask cluster, on a thread and a loop of its own: what Dask does there never holds
-up the node's loop.
+"""The workers of one Dask cluster and the requests there, on a thread and a loop of their own: what
+Dask does there never holds up the node's loop.
 
 Each request is sent to one worker that has a free slot, and waits here, not there, while none has.
 So it is always known what surely was not begun, and nothing runs twice because a worker died. A
 worker is used once it has been greeted: it has the same Python and can import the function. What
-requests mean to the node is in `handler`, what runs on the workers in `call`.
+requests mean to the node is in `handler`, what runs on the workers in `call`, how the scheduler is
+reached in `connection`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import TimeoutError as ThreadTimeoutError
-from random import Random
 from typing import Any
 
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, one_line
 from spillover.live.handlers.dask import call as dask_call
+from spillover.live.handlers.dask.connection import CLOSE_S, CONNECT_S, DaskConnection
 from spillover.live.handlers.dask.pool import (
     DaskRequest,
     Listener,
@@ -34,22 +35,9 @@ from spillover.live.handlers.dask.pool import (
 )
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.dask_target import DaskTarget
-from spillover.policy.backoff import backoff_s
 
-CONNECT_S = 5.0
 OPEN_S = 30.0
 """For the first connection, and for the workers to import the function."""
-
-LOOK_EVERY_S = 0.5
-STATUS_EVERY_S = 0.1
-LOOK_LIMIT_S = 10.0
-"""A scheduler that says nothing for so long counts as lost. Long, since a busy one is only slow,
-and what it runs is then given up."""
-
-AGAIN_FIRST_S = 0.1
-AGAIN_LONGEST_S = 2.0
-
-CLOSE_S = 2.0
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -69,8 +57,6 @@ class DaskSession:
         self._names = (target.module, target.function)
         self._run = Shipped(dask_call.run)
         self._stop_there = Shipped(dask_call.stop)
-        self._random = Random()  # only spreads attempts to connect
-        self._client: Any = None
         self._pool = Pool()
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._unfit: dict[str, str] = {}
@@ -115,12 +101,12 @@ class DaskSession:
         with contextlib.suppress(RuntimeError):  # the node has ended
             self._node_loop.call_soon_threadsafe(function, *args)
 
-    # --- the connection -----------------------------------------------------------------------
+    # --- the thread ---------------------------------------------------------------------------
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._closing = asyncio.Event()
-        self._look_now = asyncio.Event()
+        self._connection = DaskConnection(self._target.address, self._hear)
         try:
             await self._begin()
         except Exception as error:  # noqa: BLE001 - what answers may be anything
@@ -138,8 +124,8 @@ class DaskSession:
 
     async def _begin(self) -> None:
         """Raises LookupError for workers that are all unfit, and whatever Dask does."""
-        await self._connect()
-        self._compare(await self._count_slots())
+        await self._connection.open()
+        self._compare(await self._connection.count_slots())
         if self._greeting:
             await asyncio.wait(self._greeting.values(), timeout=OPEN_S)
         if self._unfit and not self._pool.slots and not self._greeting:
@@ -147,84 +133,20 @@ class DaskSession:
 
     async def _serve(self) -> None:
         """For ever: watch the scheduler, and look for it again when it is lost."""
+        address = self._target.address
         while True:
-            reason = await self._watch()
-            address = self._target.address
+            reason = await self._connection.watch(self._compare)
             _log.warning(Message("Dask scheduler lost", upstream=address, reason=reason))
             self._lose_all(f"the Dask scheduler at {address} was lost: {reason}")
             await self._disconnect()
-            attempt = 0
-            while self._client is None:
-                draw = self._random.random()
-                await asyncio.sleep(backoff_s(attempt, AGAIN_FIRST_S, AGAIN_LONGEST_S, draw))
-                attempt += 1
-                try:
-                    await self._connect()
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                    told = {"upstream": address, "reason": one_line(error)}
-                    _log.warning(Message("Dask scheduler still away", **told))
-            _log.info(Message("Dask scheduler is back", upstream=address))
-
-    async def _connect(self) -> None:
-        """Raises whatever Dask does."""
-        import distributed  # noqa: PLC0415 - an extra
-
-        make: Any = distributed.Client  # it has no types for all of itself
-        client = make(
-            self._target.address,
-            asynchronous=True,
-            set_as_default=False,
-            timeout=CONNECT_S,
-            name="spillover",
-        )
-        try:
-            async with asyncio.timeout(CONNECT_S + 1.0):
-                await client
-        except BaseException:
-            with contextlib.suppress(Exception):
-                await client.close(timeout=CLOSE_S)
-            raise
-        self._client = client
-        client.subscribe_topic("all", self._hear)
+            await self._connection.open_again()
 
     async def _disconnect(self) -> None:
         for task in [*self._greeting.values()]:
             task.cancel()
         self._greeting.clear()
         self._unfit.clear()
-        client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                async with asyncio.timeout(CLOSE_S):
-                    await client.close(timeout=CLOSE_S)
-
-    async def _count_slots(self) -> dict[str, int]:
-        """Of each worker. Raises TimeoutError, and whatever Dask does."""
-        counting = asyncio.ensure_future(self._client.nthreads())
-        try:
-            async with asyncio.timeout(LOOK_LIMIT_S):
-                while not counting.done():
-                    # Else Dask would go on to connect where nobody is any more.
-                    if self._client.status != "running":
-                        raise ConnectionError("the connection broke")
-                    await asyncio.wait([counting], timeout=STATUS_EVERY_S)
-            return dict(counting.result())
-        finally:
-            counting.cancel()
-
-    async def _watch(self) -> str:
-        """Until the scheduler is lost; why."""
-        while True:
-            try:
-                self._compare(await self._count_slots())
-            except TimeoutError:
-                return f"it said nothing for {LOOK_LIMIT_S:g} s"
-            except Exception as error:  # noqa: BLE001 - Dask raises many
-                return one_line(error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
-                    await self._look_now.wait()
-            self._look_now.clear()
+        await self._connection.close()
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -253,11 +175,11 @@ class DaskSession:
             self._lose(address)
             self._changed()
         if told.get("action") in ("add-worker", "remove-worker"):
-            self._look_now.set()
+            self._connection.look_now()
 
     async def _greet(self, address: str, slots: int) -> None:
         try:
-            token, problem = await greet(self._client, address, self._names)
+            token, problem = await greet(self._connection.client, address, self._names)
         except Exception as error:  # noqa: BLE001 - it may be gone: the next look tells
             reason = one_line(error)
             _log.info(Message("Dask worker cannot be greeted", worker=address, reason=reason))
@@ -306,7 +228,7 @@ class DaskSession:
         if (slots > 0) is not self._is_up:
             self._is_up = slots > 0
             self._tell(lambda is_up: self._listener.slots_changed(is_up=is_up), self._is_up)
-        if self._client is not None and slots != self._told_slots:
+        if self._connection.client is not None and slots != self._told_slots:
             self._told_slots = slots
             self._pool.tell(self._target.address, self._servers)
         if slots == 0:
@@ -333,7 +255,7 @@ class DaskSession:
         facts = {**request.facts, "remaining_ms": (request.deadline_s - time.monotonic()) * 1e3}
         given = (worker.token, request.key, self._names, request.payload, facts, RESULT_LIMIT_BYTES)
         # Nowhere else, should the worker die: then nobody knows whether it has run.
-        future = self._client.submit(
+        future = self._connection.client.submit(
             self._run, *given, key=request.key, workers=[worker.address], pure=False
         )
         task = asyncio.create_task(self._follow(request, future))
@@ -343,15 +265,15 @@ class DaskSession:
         try:
             kind, value, details = await future
         except Exception as error:  # noqa: BLE001 - lost, or its result cannot be had
-            if self._client is None or self._client.status != "running":
-                self._look_now.set()
+            if not self._connection.is_up:
+                self._connection.look_now()
                 return  # all of them are told, once it is known that the scheduler is lost
             kind, value, details = dask_call.FAILED, f"Dask gave no result: {one_line(error)}", ""
         worker = request.worker
         if kind == dask_call.NOT_BEGUN and not request.stopped and worker is not None:
             # Another process is at this address. Whether the one before it had begun is not known.
             self._lose(worker.address)
-            self._look_now.set()
+            self._connection.look_now()
         else:
             self._leave(request)
             self._end(request, kind, value, details)
@@ -370,14 +292,14 @@ class DaskSession:
 
     async def _stop_begun(self, request: DaskRequest, worker: PoolWorker) -> None:
         """Tell the function; it is over when it has returned. If it was not begun, drop it."""
-        client = self._client
+        client = self._connection.client
         try:
             answers = await client.run(self._stop_there, request.key, workers=[worker.address])
             if answers[worker.address]:
                 return
             await client.cancel([request.key], force=True)
         except Exception:  # noqa: BLE001 - the worker is gone, or the scheduler: looks tell
-            self._look_now.set()
+            self._connection.look_now()
             return
         self._leave(request)
         self._end(request, dask_call.NOT_BEGUN, "")

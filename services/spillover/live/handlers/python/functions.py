@@ -47,27 +47,36 @@ def load_function(handler: str, source: str) -> Callable[..., Any]:
 
     Raises InputError, naming `source`, if it cannot be imported or called.
     """
+    try:
+        function = import_function(handler, f"expected {HANDLERS_KNOWN}")
+    except LookupError as error:
+        raise InputError(source, "handler", error.args[0]) from error
+    if not (_accepts(function, 1) or _accepts(function, 2)):
+        name = handler.rpartition(":")[2]
+        raise InputError(source, "handler", f"expected {name}(payload) or {name}(payload, ctx)")
+    return function
+
+
+def import_function(handler: str, expected: str) -> Callable[..., Any]:
+    """Returns what `python:MODULE:FUNCTION` names, made importable from the working directory.
+
+    Raises LookupError, one line, if it cannot be imported or called; `expected` is for other text.
+    """
     kind, _, named = handler.partition(":")
     module_name, _, function_name = named.partition(":")
     if kind != "python" or not module_name or not function_name:
-        expected = f"expected {HANDLERS_KNOWN}, got {handler!r}"
-        raise InputError(source, "handler", expected)
+        raise LookupError(f"{expected}, got {handler!r}")
     directory = str(Path.cwd())
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        expected = f"cannot import {module_name!r}: {one_line(error)}"
-        raise InputError(source, "handler", expected) from error
-    function = getattr(module, function_name, None)
+        raise LookupError(f"cannot import {module_name!r}: {one_line(error)}") from error
+    function: Callable[..., Any] | None = getattr(module, function_name, None)
     if not callable(function):
-        expected = f"expected a function {function_name!r} in module {module_name!r}"
-        raise InputError(source, "handler", expected)
-    if not (_accepts(function, 1) or _accepts(function, 2)):
-        expected = f"expected {function_name}(payload) or {function_name}(payload, ctx)"
-        raise InputError(source, "handler", expected)
-    return function  # type: ignore[no-any-return]
+        raise LookupError(f"expected a function {function_name!r} in module {module_name!r}")
+    return function
 
 
 def is_async(function: Callable[..., Any]) -> bool:

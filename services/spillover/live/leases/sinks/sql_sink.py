@@ -106,7 +106,7 @@ class SqlSink:
 
     @contextmanager
     def transaction(self, lease: Held, *, checkpoint: str | None = None) -> Iterator[Any]:
-        """Returns a cursor for one transaction that holds only if the lease's epoch is the latest,
+        """Gives a cursor for one transaction that holds only if the lease's epoch is the latest,
         and sets the checkpoint, if one is given. Committed at the end; rolled back if anything
         raises.
 

@@ -52,7 +52,7 @@ class Client:
         self._beside: ThreadPoolExecutor | None = None
 
     def carry_out(self, steps: Steps[T]) -> T:
-        """Returns the answer of the steps; raises what they raise."""
+        """Carries out the steps, and returns their answer; raises what they raise."""
         answer: Any = None
         error: Exception | None = None
         while True:
@@ -130,7 +130,7 @@ class AsyncClient:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def carry_out(self, steps: Steps[T]) -> T:
-        """Returns the answer of the steps; raises what they raise."""
+        """Carries out the steps, and returns their answer; raises what they raise."""
         answer: Any = None
         error: Exception | None = None
         since_s = monotonic()

@@ -136,9 +136,9 @@ class StreamReader(_Reader):
         return self._client.carry_out(self._reading.claim())
 
     def read(self, wait_s: float = WAIT_S) -> Batch | None:
-        """Returns the next records, or None if there were none for so long. Claims first if need
-        be. Being told to stop ends the wait at once on an event loop; on a thread, after `wait_s`
-        at most.
+        """Reads the next records; None if there were none for so long. Claims first if need be.
+        Being told to stop ends the wait at once on an event loop; on a thread, after `wait_s` at
+        most.
 
         Raises Fenced, CheckpointMoved, RecordsTrimmed, StoreUnreachable, StoreRefused.
         """

@@ -136,7 +136,7 @@ class Reading:
         self._ahead = None
 
     def read(self, wait_s: float, *, read_ahead: bool) -> Steps[Batch | None]:
-        """Returns the next records; None if there are none within `wait_s`, or if told to stop.
+        """Reads the next records; None if there are none within `wait_s`, or if told to stop.
         Claims first if that was not done.
         """
         if self.checkpoint is None:
@@ -161,7 +161,7 @@ class Reading:
         yield from self._move(batch, effects or Effects(), set_aside)
 
     def commit(self, batch: Batch) -> Steps[None]:
-        """Returns the checkpoint alone, over all batches up to this one. Raises as `apply`."""
+        """Moves the checkpoint alone, over all batches up to this one. Raises as `apply`."""
         yield from self._move(batch, Effects(), ())
 
     def _move(self, batch: Batch, effects: Effects, set_aside: Sequence[SetAside]) -> Steps[None]:

@@ -61,7 +61,9 @@ class Writing:
         return len(self._waiting) + (self._on_its_way[1] if self._on_its_way else 0)
 
     def add(self, value: bytes | str, key: bytes | str | None, partition: int | None) -> bool:
-        """Returns whether it is time to flush. The partition is that given, else the key's."""
+        """Takes a record, and returns whether it is time to flush. The partition is that given,
+        else the key's.
+        """
         value_bytes = value.encode() if isinstance(value, str) else value
         key_bytes = key.encode() if isinstance(key, str) else key
         if partition is None:

@@ -117,7 +117,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
 
 @inlined
 def come_back(s: KernelState, slot: int) -> int:
-    """Returns what was away is at the cluster before in the path again: that cluster."""
+    """Takes what was away back to the cluster before in the path, and returns that cluster."""
     one = s.under.slots[slot]
     one.depth -= 1
     one.away = one.depth

@@ -31,7 +31,7 @@ OVERDUE = 6
 
 @inlined
 def take_slot(s: KernelState, request: int, deadline_s: float) -> int:
-    """Returns a slot for a request that has come to its home."""
+    """Takes a slot for a request that has come to its home, and returns it."""
     run, under = s.run[0], s.under
     run.slots_free -= 1
     slot = under.free[run.slots_free]

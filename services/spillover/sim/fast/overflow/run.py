@@ -36,6 +36,7 @@ from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
+from spillover.sim.overflow.told import run_as_dict
 
 EVENTS_AT_ONCE = 500_000
 """Between two calls of `on_progress`."""
@@ -66,31 +67,9 @@ class FastRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the object of contract section 3, `sim overflow`."""
-        all_hops: Counter[int] = sum(self.hops.values(), Counter())
-        answered = all_hops.total()
         every_ms = np.concatenate(list(self.system_time_ms.values()))
-        return {
-            "engine": "fast",
-            "topology": self.topology.name,
-            "policy": self.policy,
-            "requests": self.ended,
-            "outcomes": dict(self.outcomes),
-            "faults": self.faults,
-            "system_time_ms": summarize_array(every_ms),
-            "per_cluster": {
-                cluster: {
-                    "system_time_ms": summarize_array(times_ms),
-                    "hops": _hops_as_dict(self.hops[cluster]),
-                }
-                for cluster, times_ms in self.system_time_ms.items()
-            },
-            "forwarded_share": (answered - all_hops[0]) / answered if answered else 0.0,
-            "hops": _hops_as_dict(all_hops),
-            "queue_length_max": self.queue_length_max,
-            "reports": self.reports,
-            "events": self.events,
-            "requests_per_s": self.ended / self.wall_s if self.wall_s else 0.0,
-        }
+        per_cluster = {c: summarize_array(times_ms) for c, times_ms in self.system_time_ms.items()}
+        return run_as_dict(self, "fast", self.policy, summarize_array(every_ms), per_cluster)
 
 
 def run_fast(
@@ -225,7 +204,3 @@ def _by_home(
         counters[cluster] = Counter({hop: n for hop, n in enumerate(row) if n})
         start = stop
     return by_home, counters
-
-
-def _hops_as_dict(hops: Counter[int]) -> dict[str, int]:
-    return {str(count): hops[count] for count in sorted(hops)}

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -72,12 +71,7 @@ class Cluster:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         begun: list[psutil.Process] = []
         for pid in self.pids:
             begun += descendants(pid)
@@ -89,7 +83,9 @@ class Cluster:
 
     @property
     def pids(self) -> list[int]:
-        """Of the hosts; members in a process of their own have the same order."""
+        """Returns the ids of the hosts' processes; members in a process of their own have the same
+        order.
+        """
         return [child.pid for child in self._children]
 
     @property
@@ -98,7 +94,7 @@ class Cluster:
 
     @property
     def served_once(self) -> int:
-        """How many partitions run at one node and at no other."""
+        """Returns how many partitions run at one node and at no other."""
         return self._ownership.served_once
 
     def held_by(self, node: str) -> list[int]:
@@ -108,7 +104,7 @@ class Cluster:
         return bool(self._ownership.owners[partition] - {node})
 
     def begin(self) -> float:
-        """All members at once; when that was."""
+        """Has all members begin at once; returns when that was."""
         began_s = time.monotonic()
         for number, child in enumerate(self._children):
             child.send(None)
@@ -116,13 +112,15 @@ class Cluster:
         return began_s
 
     def kill(self, number: int) -> float:
-        """A host, as a crash would; when that was."""
+        """Kills a host, as a crash would; returns when that was."""
         self._killed.add(number)
         os.kill(self._children[number].pid, signal.SIGKILL)
         return time.monotonic()
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
-        """Whether it comes to that in time. Raises RunError if a host dies or fails."""
+        """Waits until it comes to that, and returns whether it did in time. Raises RunError if a
+        host dies or fails.
+        """
         try:
             async with asyncio.timeout(within_s):
                 while not condition():
@@ -142,7 +140,7 @@ class Cluster:
         return self._reports
 
     def replay(self) -> Ownership:
-        """All that was said so far, in the order in which it happened."""
+        """Returns all that was said so far, in the order in which it happened."""
         return replayed(self._reports, self.partitions, self.nodes)
 
     async def _listen(self, number: int, child: Child) -> None:

@@ -41,7 +41,7 @@ LOCAL_CALLS = 1000
 
 
 async def measure_fenced(session: Session) -> None:
-    """A write, twenty at once, and a check that writes nothing but the epoch."""
+    """Measures a write, twenty at once, and a check that writes nothing but the epoch."""
     lease = _lease()
     with own_redis(session) as server, open_sync_client(server.url) as client:
         sink = RedisSink(client, NAME)
@@ -79,7 +79,7 @@ async def measure_fenced(session: Session) -> None:
 
 
 async def measure_local(session: Session) -> None:
-    """What a handler asks that writes elsewhere: no server is in it."""
+    """Measures what a handler asks that writes elsewhere: no server is in it."""
     lease = _lease()
     await session.compare(
         [Figure(LOCAL, UNIT)],

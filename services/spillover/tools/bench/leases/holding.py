@@ -66,7 +66,7 @@ class Life:
 
 
 async def measure_holding(session: Session) -> None:
-    """Our rule, the blog's, and locks: in turn, the order turned round on every other run."""
+    """Measures our rule, the blog's, and locks: in turn, the order turned round on every other run."""
     members = int(session.plan.of(MEMBERS, MEMBERS_QUICK))
     partitions = int(session.plan.of(PARTITIONS, PARTITIONS_QUICK))
     rules = (GUARDED, *PEERS)
@@ -85,7 +85,7 @@ async def measure_holding(session: Session) -> None:
 async def live(
     session: Session, url: str, rule: str, members: int, partitions: int, seed: int
 ) -> Life:
-    """A group from its beginning to its end, on an empty Redis."""
+    """Runs a group from its beginning to its end, on an empty Redis."""
     window_s = session.plan.of(4.0, 1.5)
     cluster = Cluster(
         url,
@@ -127,17 +127,17 @@ async def live(
 
 
 def hosts_for(members: int) -> int:
-    """Processes for so many members."""
+    """Returns how many processes there are for so many members."""
     return -(-members // MEMBERS_PER_HOST)
 
 
 async def settle() -> None:
-    """Until what was won last has been renewed."""
+    """Waits until what was won last has been renewed."""
     await asyncio.sleep(SETTLE_S)
 
 
 async def at_rest(client: Redis, pids: list[int], window_s: float) -> tuple[Reading, float]:
-    """What Redis does in that time, and the CPU time of these processes and theirs in s."""
+    """Returns what Redis does in that time, and the CPU time of these processes and theirs in s."""
     members_s = trees_cpu_s(pids)
     before = await read_redis(client)
     await asyncio.sleep(window_s)

@@ -50,8 +50,9 @@ class HostPlan:
 
 
 def host(plan: HostPlan, connection: Connection) -> None:
-    """What the process does, until the benchmark ends it: says that it is ready, begins when told
-    to, and then says again and again what has begun and ended."""
+    """Runs as the process, until the benchmark ends it: says that it is ready, begins when told to,
+    and then says again and again what has begun and ended.
+    """
     logging.disable(logging.CRITICAL)  # what goes wrong is counted, not told
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -126,8 +127,9 @@ class _Host:
 async def hold_locks(
     url: str, group: str, node: str, partitions: Sequence[int], random: Random, note: Note
 ) -> None:
-    """A lock for each partition, renewed once a period each, which is one call of a script. What
-    cannot be had, or was lost, is tried for again a period later."""
+    """Holds a lock for each partition, renewed once a period each, which is one call of a script.
+    What cannot be had, or was lost, is tried for again a period later.
+    """
     from redis.exceptions import LockError, RedisError  # noqa: PLC0415
 
     client = open_client(url, TIMES.renewal_period_ms / 2000.0)

@@ -39,7 +39,9 @@ DONE_WITHIN_S = 60.0
 
 
 async def measure_lateness(session: Session) -> None:
-    """A process with busy handlers for each core, and another one that does nothing but compute."""
+    """Measures a process with busy handlers for each core, and another one that does nothing but
+    compute.
+    """
     cores = os.cpu_count() or 1
     load_s = session.plan.of(5.0, 2.0)
     found: dict[str, list[Loaded]] = {mode: [] for mode in SIDES}
@@ -68,7 +70,7 @@ async def measure_lateness(session: Session) -> None:
 
 
 async def under_load(plan: LoadedPlan, cores: int) -> list[Loaded]:
-    """What each of the processes tells, one for each core."""
+    """Returns what each of the processes tells, one for each core."""
     async with AsyncExitStack() as stack:
         children = []
         for number in range(cores):

@@ -27,7 +27,9 @@ PEER = f"{COUNTS[0]} members"
 
 
 async def measure_members(session: Session) -> None:
-    """One group for each number, looked at several times; ratios are to the fewest members."""
+    """Measures one group for each number, looked at several times; ratios are to the fewest
+    members.
+    """
     if session.plan.quick:
         session.note("quick: no groups of other sizes")
         return

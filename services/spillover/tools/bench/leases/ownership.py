@@ -53,7 +53,7 @@ class Ownership:
 
     @property
     def served_once(self) -> int:
-        """How many partitions run at one node and at no other."""
+        """Returns how many partitions run at one node and at no other."""
         return self._alone
 
     def _is_even(self) -> bool:
@@ -63,7 +63,9 @@ class Ownership:
 
 
 def replayed(reports: Iterable[Report], partitions: int, nodes: Iterable[str]) -> Ownership:
-    """As it was, from reports of several processes in whatever order they came."""
+    """Returns the ownership as it was, from reports of several processes in whatever order they
+    came.
+    """
     ownership = Ownership(partitions, nodes)
     for report in sorted(reports, key=lambda report: report.at_s):
         ownership.note(report)

@@ -37,7 +37,7 @@ class Reading:
     """Of each command, those within scripts included."""
 
     def since(self, before: Reading) -> Reading:
-        """The difference; `at_s` is then how long it took."""
+        """Returns the difference; `at_s` is then how long it took."""
         calls = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
         return Reading(
             self.at_s - before.at_s,
@@ -50,7 +50,7 @@ class Reading:
 
 
 async def read_redis(client: Redis) -> Reading:
-    """One INFO. Raises RunError for a server too old to count."""
+    """Reads one INFO. Raises RunError for a server too old to count."""
     told: dict[str, Any] = await client.info("all")
     if "total_reads_processed" not in told:
         raise RunError("expected Redis 6 or later: this one does not count its reads")
@@ -70,7 +70,7 @@ async def read_redis(client: Redis) -> Reading:
 
 
 def trees_cpu_s(pids: Iterable[int]) -> float:
-    """CPU time of these processes and of all that they have started and that still run."""
+    """Returns the CPU time of these processes and of all that they have started and that still run."""
     total_s = 0.0
     for pid in pids:
         total_s += cpu_s(pid)
@@ -81,7 +81,7 @@ def trees_cpu_s(pids: Iterable[int]) -> float:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """What the process has started, directly or not; nothing if it is gone."""
+    """Returns what the process has started, directly or not; nothing if it is gone."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.Error:

@@ -65,7 +65,7 @@ class Loaded:
 
 
 def hold_under_load(plan: LoadedPlan, connection: Connection) -> None:
-    """What the process does: says that it is ready, waits for a word, and tells of `Loaded`."""
+    """Runs as the process: says that it is ready, waits for a word, and tells of `Loaded`."""
     logging.disable(logging.CRITICAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -77,7 +77,7 @@ def hold_under_load(plan: LoadedPlan, connection: Connection) -> None:
 
 
 def spin(connection: Connection) -> None:
-    """A process that only takes time of a core, until the benchmark ends it."""
+    """Takes time of a core and does nothing else, until the benchmark ends it."""
     connection.send(None)
     while True:
         pass

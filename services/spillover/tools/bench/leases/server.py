@@ -22,8 +22,9 @@ TIMEOUT_S = 5.0
 
 @contextmanager
 def own_redis(session: Session) -> Iterator[RedisPlace]:
-    """It keeps nothing on disk and ends with the block, or with the benchmark. Raises InputError
-    if there is no redis-server, RunError if it does not start."""
+    """Starts a Redis that keeps nothing on disk and ends with the block, or with the benchmark.
+    Raises InputError if there is no redis-server, RunError if it does not start.
+    """
     with Watchdog() as watchdog, redis_at(None, watchdog) as place:
         session.note(f"redis-server {place.version}, on loopback, nothing kept on disk")
         yield place
@@ -31,7 +32,7 @@ def own_redis(session: Session) -> Iterator[RedisPlace]:
 
 @asynccontextmanager
 async def looking_at(url: str) -> AsyncIterator[Redis]:
-    """A client of the benchmark itself."""
+    """Opens a client of the benchmark itself."""
     client = open_client(url, TIMEOUT_S, connections=1)
     try:
         yield client
@@ -41,5 +42,5 @@ async def looking_at(url: str) -> AsyncIterator[Redis]:
 
 
 def new_group() -> str:
-    """For each run: what the last one left in Redis is not met again."""
+    """Returns the name of a group for each run: what the last one left in Redis is not met again."""
     return f"bench-{uuid.uuid4().hex[:12]}"

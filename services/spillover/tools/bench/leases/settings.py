@@ -26,7 +26,7 @@ LIMIT = "limit"
 
 
 def hold_against(session: Session, case: str, unit: str, values: list[float], most: float) -> None:
-    """A row beside what is asked for, and whether it is met."""
+    """Notes a row beside what is asked for, and whether it is met."""
     row = Row(case=case, unit=unit, values=tuple(values), peer=LIMIT, peer_values=(most,))
     session.add(row)
     verdict = "met" if row.value <= most else "NOT met"

@@ -26,7 +26,9 @@ TAKEN_WITHIN_S = 30.0
 
 
 async def measure_takeover(session: Session) -> None:
-    """Each member is a process of its own; one of them is killed at some instant of its period."""
+    """Measures takeovers: each member is a process of its own; one of them is killed at some
+    instant of its period.
+    """
     random = Random(f"{session.plan.seed}/takeover")
     seeds = count(session.plan.seed)
     with own_redis(session) as server:
@@ -55,7 +57,7 @@ async def measure_takeover(session: Session) -> None:
 
 
 async def take_over(url: str, rule: str, phase_s: float, seed: int) -> float:
-    """In s. Raises RunError if the group never comes to that."""
+    """Returns how long it takes, in s. Raises RunError if the group never comes to that."""
     async with Cluster(
         url, new_group(), rule, hosts=MEMBERS, members=MEMBERS, partitions=PARTITIONS, seed=seed
     ) as cluster:

@@ -36,8 +36,9 @@ CASES = tuple(f"{TITLE}, {name}" for name in SHARES)
 def ideal_system_times_ms(
     arrivals_s: Sequence[float], *, servers: int, service_ms: float
 ) -> list[float]:
-    """Wait and service of each arrival, in ascending order of time, at a FIFO with equal servers
-    and constant service."""
+    """Returns wait and service of each arrival, in ascending order of time, at a FIFO with equal
+    servers and constant service.
+    """
     free_at_ms = [0.0] * servers
     times_ms = []
     for arrival_s in arrivals_s:
@@ -49,13 +50,13 @@ def ideal_system_times_ms(
 
 
 def added(response_ms: Sequence[float], ideal_ms: Sequence[float]) -> tuple[float, ...]:
-    """The percentiles of `SHARES` of what came on top, in ms."""
+    """Returns the percentiles of `SHARES` of what came on top, in ms."""
     extra = sorted(r - i for r, i in zip(response_ms, ideal_ms, strict=True))
     return tuple(percentile(extra, share) for share in SHARES.values())
 
 
 async def measure_latency(session: Session) -> None:
-    """One cluster beside a bare app that sleeps as long as one service takes."""
+    """Measures one cluster beside a bare app that sleeps as long as one service takes."""
     duration_s = session.plan.of(3.0, 1.0)
     seeds = count(session.plan.seed)
     topology = topology_of(

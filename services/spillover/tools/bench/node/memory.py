@@ -37,7 +37,7 @@ FILES_SPARE = 256
 
 
 async def measure_asynchronous(session: Session) -> None:
-    """A node of its own for each run; its one server is taken for good."""
+    """Measures a node of its own for each run; its one server is taken for good."""
     requests = int(session.plan.of(5000, 2000))
     body = request_body(FOREVER_MS, PAYLOAD_BYTES)
     values = []
@@ -59,7 +59,7 @@ async def measure_asynchronous(session: Session) -> None:
 
 
 async def measure_synchronous(session: Session) -> None:
-    """The same with clients that wait, less what a bare app takes that never answers."""
+    """Measures the same with clients that wait, less what a bare app takes that never answers."""
     requests = _connections(session)
     values, bare_values = [], []
     for run in range(session.plan.runs):

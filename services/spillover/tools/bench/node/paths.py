@@ -80,7 +80,9 @@ def _job(size_bytes: int) -> Closed:
 
 
 async def measure_local(session: Session) -> None:
-    """A node with free servers beside a bare app that gives the same answer, byte for byte."""
+    """Measures a node with free servers beside a bare app that gives the same answer, byte for
+    byte.
+    """
     jobs = {case: _job(size) for case, size in LOCAL.items()}
     jobs |= {case: replace(_job(size), keyed=True) for case, size in KEYED.items()}
     statuses = frozenset((200, 202))
@@ -104,8 +106,9 @@ async def measure_local(session: Session) -> None:
 
 
 async def measure_forwarded(session: Session) -> None:
-    """A node whose servers are all taken for good, so that its neighbor gets every request,
-    beside relays in front of a bare app."""
+    """Measures a node whose servers are all taken for good, so that its neighbor gets every
+    request, beside relays in front of a bare app.
+    """
     topology = topology_of(
         [
             cluster("a", servers=BUSY_SERVERS, queue_limit=0),

@@ -41,12 +41,12 @@ class Table:
             self.roads[x][y] = 1 + 3 * count + number
 
     def waiting(self, simulation: Any, x: int) -> int:
-        """N of cluster x now."""
+        """Returns N of cluster x now."""
         there: int = simulation.nodes[self.queues[x]].number_of_individuals
         return max(0, there - self.servers[x])
 
     def accept(self, simulation: Any, x: int) -> float:
-        """P = m / (N + m)."""
+        """Returns P = m / (N + m)."""
         return self.servers[x] / (self.waiting(simulation, x) + self.servers[x])
 
 
@@ -58,7 +58,7 @@ class Door(ciw.routing.NodeRouting):  # type: ignore[misc]
         self.x = x
 
     def next_node(self, ind: Any) -> Any:
-        """The queue here, or the road to a neighbor."""
+        """Returns the queue here, or the road to a neighbor."""
         nodes, table, x = self.simulation.nodes, self.simulation.table, self.x
         queue = nodes[table.queues[x]]
         if queue.number_of_individuals < table.servers[x]:
@@ -85,7 +85,7 @@ class Reported(ciw.routing.NodeRouting):  # type: ignore[misc]
         self.x = x
 
     def next_node(self, ind: Any) -> Any:
-        """Out of the network."""
+        """Returns the way out of the network."""
         table = self.simulation.table
         for y in table.roads[self.x]:
             table.heard[y][self.x] = ind.report
@@ -100,7 +100,7 @@ class ReportWay(ciw.dists.Distribution):  # type: ignore[misc]
         self.delay_s = delay_s
 
     def sample(self, t: float | None = None, ind: Any = None) -> float:  # noqa: ARG002
-        """The delay."""
+        """Returns the delay."""
         table = ind.simulation.table
         accept = table.accept(ind.simulation, self.x)
         reject = 1.0 - accept
@@ -118,12 +118,12 @@ class Gaps(ciw.dists.Distribution):  # type: ignore[misc]
         self.last_s = last_s
 
     def sample(self, t: float | None = None, ind: Any = None) -> float:  # noqa: ARG002
-        """The next one."""
+        """Returns the next one."""
         return self.rest_s.pop() if self.rest_s else self.last_s
 
 
 def run_ciw(topology: Topology, schedule: Sequence[Arrival], seed: int) -> list[float]:
-    """The system times in s of all requests.
+    """Returns the system times in s of all requests.
 
     All links must be alike, since a report goes to all neighbors at once.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def interruptible(stage: Stage) -> Stage:
-    """The same stage, ended by Ctrl-C at once.
+    """Returns the same stage, ended by Ctrl-C at once.
 
     asyncio cancels its task on the first Ctrl-C, which a task that does not wait hears at its end.
     Raised where it comes, KeyboardInterrupt leaves the task and the loop; asyncio then cancels what

@@ -50,7 +50,7 @@ RING = 60
 
 
 def circulant(clusters: int, reach: int) -> Topology:
-    """Clusters in a circle, each linked to the next `reach`; the paper's values otherwise."""
+    """Returns clusters in a circle, each linked to the next `reach`; the paper's values otherwise."""
     ids = [ClusterId(f"c{number}") for number in range(clusters)]
     return Topology(
         name=f"circle of {clusters}",
@@ -64,7 +64,7 @@ def circulant(clusters: int, reach: int) -> Topology:
 
 
 async def measure_large(session: Session) -> None:
-    """From the topology to the summary, drawing the requests included; compiled before."""
+    """Measures from the topology to the summary, drawing the requests included; compiled before."""
     quick = session.plan.quick
     requests = int(session.plan.of(REQUESTS, REQUESTS_QUICK))
     walls_s, peaks_mb = [], []
@@ -82,7 +82,9 @@ async def measure_large(session: Session) -> None:
 def large_rows(
     walls_s: Sequence[float], peaks_mb: Sequence[float], *, quick: bool
 ) -> Iterator[tuple[str, Row]]:
-    """The case that is asked for, and its row: times beside their limit, and peaks of memory."""
+    """Returns the case that is asked for, and its row: times beside their limit, and peaks of
+    memory.
+    """
     for case, unit, values, limit in (
         (WALL, "s", walls_s, WALL_S_MAX),
         (MEMORY, "MB", peaks_mb, MEMORY_MB_MAX),
@@ -95,7 +97,7 @@ def large_rows(
 
 
 def run_large(requests: int, seed: int, connection: Connection) -> None:
-    """In a process of its own: tells the wall time in s and the peak of its memory in MB."""
+    """Runs in a process of its own: tells the wall time in s and the peak of its memory in MB."""
     try:
         from spillover.sim.fast.overflow.arrivals import arrays_of, poisson_arrays  # noqa: PLC0415
         from spillover.sim.fast.overflow.run import run_fast  # noqa: PLC0415
@@ -121,7 +123,9 @@ def _peak_mb() -> float:
 
 
 async def measure_neighbors(session: Session) -> None:
-    """Of the engine's own time, in turn for each number of neighbors; ratios are to the fewest."""
+    """Measures the engine's own time, in turn for each number of neighbors; ratios are to the
+    fewest.
+    """
     from spillover.sim.fast.overflow.arrivals import arrays_of, poisson_arrays  # noqa: PLC0415
     from spillover.sim.fast.overflow.run import run_fast  # noqa: PLC0415
 

@@ -32,12 +32,12 @@ class Site:
 
     @property
     def accept(self) -> float:
-        """P = m / (N + m)."""
+        """Returns P = m / (N + m)."""
         capacity = self.servers.capacity
         return float(capacity / (len(self.servers.queue) + capacity))
 
     def gossip(self, period_s: float) -> Process:
-        """Report P and R to the neighbors each period."""
+        """Reports P and R to the neighbors each period."""
         yield self.env.timeout(self.rng.random() * period_s)
         while True:
             accept = self.accept
@@ -49,12 +49,12 @@ class Site:
             yield self.env.timeout(period_s)
 
     def tell(self, neighbor: Site, delay_s: float, report: tuple[float, float]) -> Process:
-        """A report on its way."""
+        """Brings a report to a neighbor."""
         yield self.env.timeout(delay_s)
         neighbor.heard[self] = report
 
     def choose(self, visited: set[Site]) -> tuple[Site, float] | None:
-        """The link by which to hand a request on; None to keep it, with probability P."""
+        """Returns the link by which to hand a request on; None to keep it, with probability P."""
         accept = self.accept
         if self.rng.random() < accept:
             return None
@@ -67,7 +67,7 @@ class Site:
         return self.rng.choices(ways, weights)[0]
 
     def request(self, times_s: list[float]) -> Process:
-        """A request from its arrival here until it has been served somewhere."""
+        """Follows a request from its arrival here until it has been served somewhere."""
         born_s = self.env.now
         site = self
         visited = {self}
@@ -85,7 +85,7 @@ class Site:
 
 
 def run_simpy(topology: Topology, schedule: Sequence[Arrival], seed: int) -> list[float]:
-    """The system times in s of all requests, in the order in which they end."""
+    """Returns the system times in s of all requests, in the order in which they end."""
     env = simpy.Environment()
     rng = random.Random(seed)
     sites = {cluster.id: Site(env, cluster, rng) for cluster in topology.clusters}

@@ -36,7 +36,7 @@ FAST_FOR_S = 0.5
 
 
 async def measure_chord20(session: Session) -> None:
-    """The compiled engine beside the same rules not compiled."""
+    """Measures the compiled engine beside the same rules not compiled."""
     topology, schedule = _paper(session, "chord20")
     await session.compare(
         [Figure(FAST_CHORD20, UNIT)],
@@ -46,7 +46,7 @@ async def measure_chord20(session: Session) -> None:
 
 
 async def measure_ring5(session: Session) -> None:
-    """Both engines beside models written with libraries."""
+    """Measures both engines beside models written with libraries."""
     topology, schedule = _paper(session, "ring5")
     peers = _libraries(session, topology, schedule)
     if session.wants(FAST_RING5):

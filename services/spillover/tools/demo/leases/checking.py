@@ -65,7 +65,7 @@ class StreamCheck:
 
     @property
     def problem(self) -> str:
-        """In words; empty if there is none."""
+        """Returns it in words; empty if there is none."""
         if self.is_exactly_once:
             return ""
         return (
@@ -77,13 +77,14 @@ class StreamCheck:
 
 
 def check_streams(redis: Any, group: str, streams: int) -> list[StreamCheck]:
-    """Of all streams; `redis` is a synchronous client of the library that answers in bytes."""
+    """Checks all streams; `redis` is a synchronous client of the library that answers in bytes."""
     return [_check(redis, StreamKeys.of(group), partition) for partition in range(streams)]
 
 
 def remove_keys(redis: Any, group: str, streams: int) -> None:
-    """Everything that the demo has left of its group. The numbers that writers keep of their last
-    batch go by themselves, within a day."""
+    """Removes everything that the demo has left of its group. The numbers that writers keep of
+    their last batch go by themselves, within a day.
+    """
     keys, leases = StreamKeys.of(group), GroupKeys.of(group)
     names = [*leases.hashes_with_load, keys.checkpoints, keys.facts]
     for partition in range(streams):

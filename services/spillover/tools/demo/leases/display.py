@@ -58,7 +58,7 @@ class LeaseDisplay:
 
     @contextmanager
     def filling(self, records: int) -> Iterator[Callable[[int], None]]:
-        """While records are written: what is given is called with how many are."""
+        """Shows how records are written: what is given is called with how many are."""
         title = f"writing {records} records"
         if not self.console.is_terminal:
             _print_line(f"{title} ...")
@@ -70,7 +70,7 @@ class LeaseDisplay:
 
     @contextmanager
     def run(self, plan: LeasePlan) -> Iterator[None]:
-        """While the members run."""
+        """Shows the members while they run."""
         self._plan, self._next_line_s = plan, 0.0
         if not self.console.is_terminal:
             yield
@@ -83,7 +83,7 @@ class LeaseDisplay:
                 self._live = None
 
     def tell(self, at_s: float, words: str) -> None:
-        """Something has happened, so long after the members were started."""
+        """Tells that something has happened, so long after the members were started."""
         if self._live is not None and self._table is not None:
             self._table.events.append(f"{at_s:5.1f} s  {words}")
         else:
@@ -144,7 +144,7 @@ class _LiveTable:
 
 
 def closing_table(result: LeaseDemoResult) -> Table:
-    """What came of each disturbance."""
+    """Returns what came of each disturbance."""
     table = Table(title="What each disturbance cost", title_justify="left", header_style="bold")
     table.add_column("event")
     for title in ("streams moved", "stood still, longest", "median", "nothing applied, longest"):

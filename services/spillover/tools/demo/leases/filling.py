@@ -44,7 +44,7 @@ class Portion:
 
 
 def writer_count(streams: int) -> int:
-    """One core is for Redis, which is the first to be busy."""
+    """Returns how many write: one core is for Redis, which is the first to be busy."""
     return max(1, min(WRITERS_MAX, streams, os.cpu_count() or 1))
 
 
@@ -53,7 +53,7 @@ async def write(
     on_progress: Callable[[int], None],
     start: asyncio.Event | None = None,
 ) -> None:
-    """Write them all at the same time; `on_progress` is told how many records Redis has. With
+    """Writes them all at the same time; `on_progress` is told how many records Redis has. With
     `start`, the processes are made ready at once and begin when it is set.
 
     Raises RunError if one fails. Cancelling ends the processes.

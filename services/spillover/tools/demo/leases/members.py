@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spillover.model.errors import RunError
+from spillover.testbed.last_words import last_words
 from spillover.testbed.watchdog import Watchdog, end_group
 from spillover.tools.demo.leases.plan import LeasePlan
 
@@ -26,7 +27,6 @@ REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Where `spillover lease run` looks for the address, which may hold a password."""
 
 HANDLER = "python:spillover.live.leases.streams.example:consume"
-LOG_TAIL_BYTES = 4096
 OnLine = Callable[[dict[str, Any]], None]
 
 
@@ -51,7 +51,7 @@ class Member:
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """Returns its state in a word."""
         if self.killed:
             return "killed"
         if not self.is_alive:
@@ -59,7 +59,7 @@ class Member:
         return "frozen" if self.frozen else "running"
 
     def heard(self, line: dict[str, Any]) -> None:
-        """Keep count."""
+        """Keeps count."""
         event, partition = line["event"], line.get("partition")
         if event == "acquired":
             self.held[line["partition"]] = line["epoch"]
@@ -71,13 +71,8 @@ class Member:
             self.late_renewals += 1
 
     def last_words(self) -> str:
-        """The last line that it wrote to stderr."""
-        with self.log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if any(map(str.isalpha, line))]
-        return said[-1] if said else "it said nothing"
+        """Returns the last line that it wrote to stderr."""
+        return last_words(self.log)
 
 
 class Members:
@@ -122,7 +117,7 @@ class Members:
         self._listening.append(asyncio.create_task(self._listen(member), name=f"listen {node}"))
 
     def kill(self, node: str) -> float:
-        """SIGKILL to the member alone: what it has started notices. The instant."""
+        """Sends SIGKILL to the member alone: what it has started notices. Returns the instant."""
         member = self.all[node]
         member.killed = True
         member.held.clear()
@@ -130,15 +125,16 @@ class Members:
         return time.time()
 
     def freeze(self, node: str) -> float:
-        """SIGSTOP to the member and what it has started, for longer than its leases last: it holds
-        nothing any more. The instant."""
+        """Sends SIGSTOP to the member and what it has started, for longer than its leases last: it
+        holds nothing any more. Returns the instant.
+        """
         self._signal_group(node, signal.SIGSTOP)
         self.all[node].frozen = True
         self.all[node].held.clear()
         return time.time()
 
     def resume(self, node: str) -> float:
-        """SIGCONT. The instant."""
+        """Sends SIGCONT. Returns the instant."""
         at_s = time.time()
         self._signal_group(node, signal.SIGCONT)
         self.all[node].frozen = False
@@ -152,8 +148,9 @@ class Members:
                 raise RunError(f"member {one.node} ended by itself ({code}): {one.last_words()}")
 
     async def drain(self, within_s: float) -> None:
-        """SIGTERM to all that run, which hand over and leave. Raises RunError if one does not, or
-        does not end well."""
+        """Sends SIGTERM to all that run, which hand over and leave. Raises RunError if one does
+        not, or does not end well.
+        """
         leaving = self.running
         for one in leaving:
             one.process.send_signal(signal.SIGTERM)
@@ -173,7 +170,7 @@ class Members:
                 raise RunError(f"member {one.node} ended with status {code}: {one.last_words()}")
 
     async def end(self) -> None:
-        """Nothing of them is left, whatever state they are in."""
+        """Leaves nothing of them, whatever state they are in."""
         for one in self.all.values():
             end_group(one.process.pid)
         for one in self.all.values():

@@ -63,7 +63,7 @@ class LeaseDemoResult:
 
     @property
     def records(self) -> int:
-        """That lie in the streams."""
+        """Returns how many records lie in the streams."""
         return sum(one.records for one in self.checks)
 
     @property
@@ -80,17 +80,17 @@ class LeaseDemoResult:
 
     @property
     def moves(self) -> int:
-        """Changes of owner since all had their share."""
+        """Returns how often owners changed since all had their share."""
         return sum(self.story.moves.values()) - self.story.moves[START]
 
     @property
     def records_per_s(self) -> float:
-        """From the start of the members to the last record, standstills included."""
+        """Returns the rate from the start of the members to the last record, standstills included."""
         return self.applied / max(self.applied_s - self.began_s, 1e-3)
 
     @property
     def problems(self) -> list[str]:
-        """What contradicts exactly once; empty if nothing does."""
+        """Returns what contradicts exactly once; empty if nothing does."""
         found = [one.problem for one in self.checks if one.problem]
         if self.records != self.plan.records:
             found.append(f"{self.records} records lie in the streams, {self.plan.records} written")
@@ -100,8 +100,9 @@ class LeaseDemoResult:
         return found
 
     def standstills_ms(self, cause: str) -> dict[str, float | int | None]:
-        """Of one cause: the longest, the median, how many; and the longest time without an applied
-        record around one."""
+        """Returns, of one cause: the longest, the median, how many; and the longest time without an
+        applied record around one.
+        """
         found = self.story.of_cause(cause)
         lengths_ms = [_ms(one.length_s) for one in found]
         gaps_ms = [_ms(one.applied_gap_s) for one in found if one.applied_gap_s is not None]
@@ -113,7 +114,9 @@ class LeaseDemoResult:
         }
 
     def standstill_rows(self) -> list[tuple[str, list[str]]]:
-        """In words, by cause: what happened, the number of streams that moved, and three times."""
+        """Returns, in words and by cause: what happened, the number of streams that moved, and
+        three times.
+        """
         rows = []
         for cause in TOLD_CAUSES:
             told = self.standstills_ms(cause)
@@ -123,7 +126,7 @@ class LeaseDemoResult:
         return rows
 
     def told_end(self) -> list[str]:
-        """The verdict, in lines: for people."""
+        """Returns the verdict, in lines: for people."""
         late = self.late_writes
         counts = f"{self.applied:,} times applied, {self.duplicates} again, {self.missing} missing"
         refused = f"The sink refused {late.refused} of {late.tried} writes of former holders"
@@ -141,7 +144,7 @@ class LeaseDemoResult:
         return lines
 
     def as_json(self, report: str) -> dict[str, Any]:
-        """The object that `--json` prints."""
+        """Returns the object that `--json` prints."""
         return {
             "records": self.records,
             "applied": self.applied,

@@ -80,12 +80,12 @@ class OwnershipStory:
 
     @property
     def moves(self) -> dict[str, int]:
-        """Changes of owner, by cause."""
+        """Returns how often owners changed, by cause."""
         causes = [one.cause for one in self.standstills]
         return {cause: causes.count(cause) for cause in CAUSES}
 
     def held_max(self, node: str) -> int:
-        """The most streams that a member served at a time."""
+        """Returns the most streams that a member served at a time."""
         changes = [
             change
             for span in self.spans
@@ -105,7 +105,7 @@ class OwnershipStory:
 def tell_story(
     lines: Iterable[Mapping[str, Any]], marks: Sequence[Mark], end_s: float, partitions: int
 ) -> OwnershipStory:
-    """Everything up to `end_s`; lines may come in any order, as from many pipes."""
+    """Returns everything up to `end_s`; lines may come in any order, as from many pipes."""
     telling = _Telling(marks)
     ordered: list[tuple[float, int, Any]] = [(mark.at_s, 0, mark) for mark in marks]
     ordered += [
@@ -126,8 +126,9 @@ def tell_story(
 def with_applied_gaps(
     standstills: Iterable[Standstill], applied: Mapping[int, Sequence[tuple[float, int]]]
 ) -> list[Standstill]:
-    """Each with the longest time without an applied record of which it is a part. `applied`, by
-    stream: (instant, records so far) whenever that was seen to have grown."""
+    """Returns each with the longest time without an applied record of which it is a part.
+    `applied`, by stream: (instant, records so far) whenever that was seen to have grown.
+    """
     return [replace(one, applied_gap_s=_gap_s(one, applied)) for one in standstills]
 
 

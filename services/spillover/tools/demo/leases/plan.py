@@ -72,7 +72,7 @@ class LeasePlan:
 
     @property
     def times(self) -> LeaseTimes:
-        """Three renewals a lease, as the rules ask for at least."""
+        """Returns three renewals a lease, as the rules ask for at least."""
         normal_ms = self.max_lease_ms / RENEWALS_PER_LEASE_MIN
         shutdown_ms = max(SHUTDOWN_MS_MIN, normal_ms)
         least_ms = 2.0 * SHUTDOWN_MS_MIN
@@ -89,7 +89,7 @@ class LeasePlan:
 
     @property
     def nodes(self) -> list[str]:
-        """Those that begin: m1, m2, ..."""
+        """Returns those that begin: m1, m2, ..."""
         return [f"m{number + 1}" for number in range(self.members)]
 
     @property
@@ -98,12 +98,12 @@ class LeasePlan:
 
     @property
     def fed(self) -> int:
-        """How many records come in while the members run."""
+        """Returns how many records come in while the members run."""
         return min(self.records - self.streams, round(self.records * FED_SHARE))
 
     @property
     def schedule(self) -> list[Disturbance]:
-        """In order of time."""
+        """Returns the disturbances in order of time."""
         random = Random(f"{self.seed}/lease demo")
         killed, frozen = random.sample(self.nodes, 2)
         lease_s = self.max_lease_ms / 1000.0
@@ -120,7 +120,7 @@ class LeasePlan:
 
     @property
     def scheduled_s(self) -> float:
-        """From the first sharing out until nothing more is done."""
+        """Returns how long it is from the first sharing out until nothing more is done."""
         return self.schedule[-1].at_s + LAST_LEASES * self.max_lease_ms / 1000.0
 
 

@@ -82,7 +82,7 @@ class Drawing:
         return LEFT_PX + inner_px * min(1.0, max(0.0, share))
 
     def add_time(self, top_px: float) -> None:
-        """Vertical lines at round seconds with their numbers below, and what was done when."""
+        """Draws vertical lines at round seconds with their numbers below, and what was done when."""
         length_s = self.result.ended_s - self.result.began_s
         step_s = round_step(length_s / TICKS)
         for number in range(floor(length_s / step_s + 1e-9) + 1):
@@ -110,7 +110,7 @@ class Drawing:
     def add_panel(
         self, top_px: float, height_px: float, title: str, curves: Sequence[tuple[Points, str]]
     ) -> None:
-        """Curves with a scale of their own; seconds and values become pixels."""
+        """Draws curves with a scale of their own; seconds and values become pixels."""
         most = max((value for points, _ in curves for _, value in points), default=0.0)
         step = round_step(max(most, 1.0) / 4)
         steps = max(1, ceil(most / step))
@@ -128,7 +128,7 @@ class Drawing:
 
 
 def owners_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
-    """One row a stream, one bar for each time that a member served it; gaps are in red."""
+    """Draws one row a stream, one bar for each time that a member served it; gaps are in red."""
     streams = result.plan.streams
     row_px = max(ROW_PX_MIN, min(ROW_PX_MAX, ROWS_PX / streams))
     drawing = Drawing(result, width_px, TOP_PX + row_px * streams, "Who served which stream when")
@@ -164,7 +164,7 @@ def owners_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
 
 
 def rates_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
-    """Records applied per second, and how many waited, each with its own scale."""
+    """Draws how many records were applied per second, and how many waited, each with its own scale."""
     waiting = [(look.at_s, float(look.written - look.applied)) for look in result.looks]
     second_px = TOP_PX + CURVE_PX + 34
     label = "Records applied per second, and records waiting"
@@ -180,7 +180,7 @@ def rates_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
 
 
 def held_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
-    """How many streams each member served, as steps."""
+    """Draws how many streams each member served, as steps."""
     height_px = CURVE_PX + 40
     title = "Streams served by each member"
     drawing = Drawing(result, width_px, TOP_PX + height_px, f"{title} over time")
@@ -194,12 +194,12 @@ def held_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
 
 
 def member_legend(result: LeaseDemoResult) -> list[tuple[str, str]]:
-    """The members' colors and names."""
+    """Returns the members' colors and names."""
     return [(f"series-{index}", one.node) for index, one in enumerate(result.members)]
 
 
 def round_step(least: float) -> float:
-    """The first of 1, 2, 5, 10, ... that is not below `least`."""
+    """Returns the first of 1, 2, 5, 10, ... that is not below `least`."""
     if least <= 0.0:
         return 1.0
     power = 10.0 ** floor(log10(least))
@@ -207,7 +207,7 @@ def round_step(least: float) -> float:
 
 
 def rate_points(looks: Sequence[Look], step_s: float) -> Points:
-    """Records per second, over stretches of at least `step_s`."""
+    """Returns records per second, over stretches of at least `step_s`."""
     points: Points = []
     since: Look | None = None
     for look in looks:
@@ -221,13 +221,13 @@ def rate_points(looks: Sequence[Look], step_s: float) -> Points:
 
 
 def thinned(points: Points, most: int = 600) -> Points:
-    """At most about so many of them, evenly."""
+    """Returns at most about so many of them, evenly."""
     every = max(1, ceil(len(points) / most))
     return points[::every]
 
 
 def held_points(spans: Iterable[Span], node: str, to_s: float) -> Points:
-    """(instant, streams served) as corners of steps, from the first start to the last end."""
+    """Returns (instant, streams served) as corners of steps, from the first start to the last end."""
     changes = [
         change
         for span in spans

@@ -57,7 +57,7 @@ class Watch:
 
     @property
     def rate_per_s(self) -> float:
-        """Records applied per second, of late."""
+        """Returns how many records were applied per second, of late."""
         if not self.looks:
             return 0.0
         last = self.looks[-1]

@@ -16,7 +16,7 @@ from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.model.request import Answer, Refusal
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.network import Channel, Parcel
+from spillover.sim.overflow.network import Channel, Message
 
 if TYPE_CHECKING:
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
@@ -36,13 +36,13 @@ class Leg:
         "way",
     )
 
-    def __init__(self, link: PeerLink, command: ev.Forward, sent_s: float) -> None:
+    def __init__(self, link: FaultyLink, command: ev.Forward, sent_s: float) -> None:
         self.link = link
         self.command = command
         self.sent_s = sent_s
         self.arrived_s = sent_s
-        self.way: Parcel | None = None
-        self.back: Parcel | None = None
+        self.way: Message | None = None
+        self.back: Message | None = None
         """The answer under way."""
         self.there: int | None = None
         """The ref of the visit at the neighbor."""
@@ -50,7 +50,7 @@ class Leg:
         """Its sender does not wait for it any more."""
 
 
-class PeerLink:
+class FaultyLink:
     """From `own` to `there`, for one life of `own`, whose number is `mirror` there."""
 
     def __init__(

@@ -1,0 +1,134 @@
+"""The servers of a cluster that may stand still, run slowly, fail, or have a clock that goes wrong.
+
+A service of a *paused* cluster goes on where it stood. A *slow* cluster takes a factor longer for
+services that start from then on, and a *failing* one fails a share of them, soon. How long a
+service took is told by the cluster's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.model.faults import ClusterFault
+from spillover.model.request import Outcome
+from spillover.sim.engine.clock import Clock
+from spillover.sim.engine.world import World
+
+
+@dataclass(slots=True)
+class Service:
+    """One request on a server. `began_s` is by the cluster's clock, `end_s` and `left_s` (while
+    paused) in true time; `known_s` is how long it takes, None if something came in between."""
+
+    began_s: float
+    end_s: float
+    known_s: float | None
+    left_s: float = 0.0
+    failure: ClusterFault | None = None
+    """How it fails; None if it succeeds."""
+
+
+class FaultyServers:
+    """What runs at one cluster; `tell` hears how each service ended, unless it was stopped before.
+    `random` draws which ones fail."""
+
+    def __init__(
+        self,
+        world: World,
+        clock: Clock,
+        random: Random,
+        service_s: float,
+        tell: Callable[[Any], None],
+    ) -> None:
+        self._world = world
+        self._clock = clock
+        self._random = random
+        self._service_s = service_s
+        self._tell = tell
+        self._services: dict[int, Service] = {}
+        self._paused = False
+        self._failing: ClusterFault | None = None
+        self.slowness = 1.0
+
+    @property
+    def running(self) -> int:
+        """Returns how many services run."""
+        return len(self._services)
+
+    @property
+    def sound(self) -> bool:
+        """Returns whether services take as long as usual, and none fails."""
+        return self.slowness == 1.0 and self._failing is None
+
+    def fail(self, how: ClusterFault) -> None:
+        """Fail so from now on, or not any more."""
+        self._failing = how if how.share > 0.0 else None
+
+    def start(self, command: ev.Start) -> None:
+        """Begin a service."""
+        service_s = command.request.work
+        if service_s is None:
+            service_s = self._service_s
+        service_s *= self.slowness
+        failure = self._failing
+        if failure is not None:
+            if self._random.random() < failure.share:
+                service_s = min(service_s, failure.fail_ms / 1e3)
+            else:
+                failure = None
+        known_s = service_s if self._clock.is_true else None
+        service = Service(command.at_s, 0.0, known_s, failure=failure)
+        self._services[command.ref] = service
+        self._run(command.ref, service, self._clock.true_s(command.at_s) + service_s)
+
+    def stop(self, ref: int) -> bool:
+        """End a service without a word; whether it ran."""
+        return self._services.pop(ref, None) is not None
+
+    def pause(self) -> None:
+        """Stand still."""
+        self._paused = True
+        for service in self._services.values():
+            service.left_s = max(0.0, service.end_s - self._world.now_s)
+
+    def resume(self) -> None:
+        """Go on where it stood."""
+        self._paused = False
+        for ref, service in self._services.items():
+            service.known_s = None
+            self._run(ref, service, self._world.now_s + service.left_s)
+
+    def clock_was_set(self) -> None:
+        """Measure by the clock, from now on, how long services took."""
+        for service in self._services.values():
+            service.known_s = None
+
+    def clear(self) -> None:
+        """Lose all that runs."""
+        self._services.clear()
+        self._paused = False
+
+    def _run(self, ref: int, service: Service, end_s: float) -> None:
+        service.end_s = end_s
+        self._world.at(end_s, self._end, ref, end_s)
+
+    def _end(self, ref: int, end_s: float) -> None:
+        service = self._services.get(ref)
+        if service is None or service.end_s != end_s or self._paused:
+            return
+        del self._services[ref]
+        took_s = service.known_s
+        if took_s is None:
+            took_s = max(0.0, self._clock.now_s() - service.began_s)
+        failure = service.failure
+        if failure is None:
+            self._tell(ev.ServiceEnded(ref, Outcome.DONE, took_s))
+        elif failure.not_run:
+            retry_after_s = failure.retry_after_ms / 1e3 or None
+            self._tell(ev.NotStarted(ref, "failing", True, took_s, retry_after_s))  # noqa: FBT003
+        else:
+            self._tell(ev.ServiceEnded(ref, Outcome.FAILED, took_s, problem="failing"))
