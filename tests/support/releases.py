@@ -7,6 +7,7 @@ are those of the tests.
 
 from __future__ import annotations
 
+import compileall
 import io
 import os
 import re
@@ -46,7 +47,7 @@ def extracted(commit: str, where: Path) -> str:
 def renumbered(version: int, where: Path) -> str:
     """The packages of this tree with another version of the protocol."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, where / package, ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(ROOT / package, where / package)
     file = where / Path(protocol.__file__).relative_to(ROOT)
     own = file.read_text("utf-8")
     told, count = re.subn(r"(?m)^VERSION = \d+$", f"VERSION = {version}", own)
@@ -56,4 +57,6 @@ def renumbered(version: int, where: Path) -> str:
 
 
 def _path(where: Path) -> str:
+    """Compiled once, and not by each node that starts."""
+    assert compileall.compile_dir(where, quiet=1)
     return os.pathsep.join(str((where / package).parent) for package in PACKAGES)
