@@ -183,6 +183,7 @@ def test_the_last_release_beside_this_one(release, run_bed, commit, old):
     run_bed(main, dict.fromkeys(old, release(commit)))
 
 
+@pytest.mark.timeout(300)
 def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
     """Node by node, while a burst of another one is everywhere: every request ends well, the first
     time it is sent."""
