@@ -102,8 +102,7 @@ def unit_of(name: str) -> str:
 
 def paragraphs(text: str) -> str:
     """Returns a docstring as Markdown: one line a paragraph, without the indentation of the
-    source.
-    """
+    source."""
     parts = inspect.cleandoc(text.strip()).split("\n\n")
     return "\n\n".join(" ".join(part.split()) for part in parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -108,7 +109,7 @@ def test_without_locks_there_is_a_directory_all_the_same(temporary, monkeypatch)
     def refuse(*_):
         raise OSError(95, "not supported")
 
-    monkeypatch.setattr(owned_directory.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     owned = OwnedDirectory()
     assert not list(owned.path.iterdir())
     remove_leftovers()

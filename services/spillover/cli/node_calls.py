@@ -31,8 +31,7 @@ class NodeCalls:
         self, method: str, path: str, is_answer: Callable[[dict[str, Any]], bool]
     ) -> dict[str, Any]:
         """Returns the object of a 2xx answer for which `is_answer` holds. A problem that the node
-        tells is a Refused.
-        """
+        tells is a Refused."""
         try:
             response = await self._client.request(method, path, timeout_s=ANSWER_WITHIN_S)
             told = json.loads(response.body)

@@ -11,9 +11,9 @@ import argparse
 import os
 from collections.abc import Callable
 from dataclasses import fields
-from urllib.parse import urlsplit
 
 from spillover.apps.http.sites import origin_of
+from spillover.model.addresses import is_plain_url
 from spillover.model.lease_times import LeaseTimes
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 
@@ -46,8 +46,7 @@ def lease_times(options: argparse.Namespace) -> LeaseTimes:
 
 def redis_url(given: str | None) -> str | None:
     """Returns the address of Redis that is given, else that of the environment, which others cannot
-    read; None without either.
-    """
+    read; None without either."""
     return given or os.environ.get(REDIS_VARIABLE) or None
 
 
@@ -103,15 +102,8 @@ def add_allow_origin(parser: argparse.ArgumentParser) -> None:
 
 def node_url(text: str) -> str:
     """http://HOST[:PORT], without a path."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    bare = f"{parts.scheme}://{parts.netloc}"
-    # What is left over beside scheme, host and port: a path, a query, a user, blanks.
-    extra = text.removesuffix("/") != bare or "@" in bare or " " in bare or not bare.isprintable()
-    if parts.scheme != "http" or not parts.hostname or port == 0 or extra:
+    bare = text.removesuffix("/")
+    if not is_plain_url(bare):
         hint = did_you_mean_url(text)
         raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}{hint}")
     return bare

@@ -34,14 +34,7 @@ def builtin_topology(name: str) -> Topology:
         policy="paper",
         gossip_period_ms=50.0,
         clusters=tuple(
-            Cluster(
-                id=cluster_id,
-                servers=5,
-                service_ms=40.0,
-                handler="sleep",
-                delivery_ms=6.0,
-                queue_limit=10_000,
-            )
+            Cluster(id=cluster_id, servers=5, service_ms=40.0, delivery_ms=6.0)
             for cluster_id in ids
         ),
         links=tuple(Link(between=pair, delay_ms=35.0) for pair in pairs.values()),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
 from spillover.inputs.schema import PRINTABLE, WHOLE_NUMBER, Forms, fault
 from spillover.inputs.yaml_file import describe
+from spillover.model.addresses import is_plain_url
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.nearest import did_you_mean
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
@@ -56,15 +56,7 @@ def _check_handler(value: str) -> str:
 
 
 def _check_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    plain = f"http://{host}" if port is None else f"http://{host}:{port}"
-    # Comparing with the parts put together again refuses paths, users, queries and odd ports.
-    if not parts.hostname or port == 0 or value.lower() != plain or re.search(r"\s", value):
+    if not is_plain_url(value):
         raise fault(f"expected http://HOST[:PORT], got {describe(value)}")
     return value
 

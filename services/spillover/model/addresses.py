@@ -1,8 +1,10 @@
-"""What an address in a handler looks like, whatever is behind it."""
+"""What addresses look like that users write, whatever is behind them."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
+from urllib.parse import urlsplit
 
 HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 """A regular expression; what matches may still be no `is_host`."""
@@ -19,6 +21,20 @@ def is_host(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_plain_url(text: str) -> bool:
+    """Returns whether it is http://HOST[:PORT] and nothing more."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    plain = f"http://{host}" if port is None else f"http://{host}:{port}"
+    # Comparing with the parts put together again refuses paths, users, queries and odd ports.
+    same = text.lower() == plain and re.search(r"\s", text) is None
+    return bool(parts.hostname) and port != 0 and same
 
 
 def shown(text: str) -> str:

@@ -30,8 +30,7 @@ def missing_extra(what: str, extra: str, package: str) -> InputError:
 
 def how_to_get(extra: str) -> str:
     """Returns the extra, and the command that installs it where this runs from: in a checkout its
-    own setup, since packages of the index need not have its version; elsewhere pip's.
-    """
+    own setup, since packages of the index need not have its version; elsewhere pip's."""
     anywhere = f"pip install 'spillover[{extra}]'"
     checkout = _checkout()
     if checkout is None:

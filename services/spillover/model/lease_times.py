@@ -111,27 +111,23 @@ class LeaseTimes:
     @property
     def min_residency_ms(self) -> float:
         """Returns how long a partition that has just moved stays where it is, unless its holder
-        dies.
-        """
+        dies."""
         return self.normal_lease_ms / 2.0
 
     @property
     def grab_limit_ms(self) -> float:
         """Returns how long a won challenge blocks a partition if the winner never starts: long
-        enough for a holder that missed the message to see it at its next renewal, and to stop.
-        """
+        enough for a holder that missed the message to see it at its next renewal, and to stop."""
         return min(2.0 * self.normal_lease_ms + self.max_shutdown_ms, self.max_lease_ms)
 
     @property
     def longest_wait_ms(self) -> float:
         """Returns the guarded rule's limit on the wait of step 2, whose only purpose there is to
-        spread.
-        """
+        spread."""
         return self.normal_lease_ms / 2.0
 
     @property
     def race_size_max(self) -> int:
         """Returns how many partitions a node may hold under the blog's rule: a holder of more looks
-        who has won only after an idle winner has stopped waiting for it, and both serve at once.
-        """
+        who has won only after an idle winner has stopped waiting for it, and both serve at once."""
         return int(self.max_shutdown_ms / self.held_delay_ms)

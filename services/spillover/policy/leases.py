@@ -85,8 +85,7 @@ def is_abandoned(since_challenge_ms: float, max_lease_ms: float) -> bool:
 
 def next_epoch(previous: int, store_clock_ms: int) -> int:
     """Returns the fencing number of a new owner: grows with each, also after the store lost its
-    data.
-    """
+    data."""
     return max(previous + 1, store_clock_ms)
 
 
@@ -150,22 +149,19 @@ def move_budget(partitions: int, nodes: int) -> int:
 
 def smoothed_load(before: float, measured: float) -> float:
     """Returns a partition's load as it counts: a quarter of what is measured now, the rest what
-    was.
-    """
+    was."""
     return before + LOAD_SMOOTHING * (measured - before)
 
 
 def told_load(told: float, smoothed: float) -> float:
     """Returns what a holder tells of a partition's load, if it told `told` before: that again,
-    unless it has changed by more than what noise does.
-    """
+    unless it has changed by more than what noise does."""
     return smoothed if abs(smoothed - told) > max(LOAD_STEP * told, LOAD_LEAST) else told
 
 
 def fair_load(loads: Sequence[float], nodes: int) -> float:
     """Returns what each node has if loads are shared out evenly; a partition of more than that
-    fills a node by itself, and what is left is for the others: their mean.
-    """
+    fills a node by itself, and what is left is for the others: their mean."""
     total, left = sum(loads), nodes
     most, fair = math.inf, total / left
     while True:

@@ -137,8 +137,7 @@ def _dealt(at: float, room: int, kept: int, added: int, old: int) -> tuple[int, 
 def spread_point(rank: int) -> float:
     """Returns a point in [0, 1) for each rank 0, 1, 2, ...: the multiples of the golden ratio, of
     which any number from any rank on are spread evenly, so that nobody has to know how many there
-    are.
-    """
+    are."""
     return (0.5 + rank * _GOLDEN) % 1.0
 
 
@@ -155,8 +154,7 @@ def even_start(point: float, servers: int) -> tuple[int, float]:
 
 def hash_point(name: str) -> int:
     """Returns the point of a client or server on the circle of 2^128 points: MD5, as in the
-    document.
-    """
+    document."""
     return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "big")
 
 

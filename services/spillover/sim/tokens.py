@@ -227,8 +227,7 @@ def _blocking(blocked: Floats, arrived: Floats) -> Estimate:
 
 def ratio(parts: Floats, wholes: Floats) -> Estimate:
     """Returns the sum of the parts over that of the wholes, by batch; the interval by Student's t
-    over the batches' deviations from it (the classical ratio estimator).
-    """
+    over the batches' deviations from it (the classical ratio estimator)."""
     whole = float(wholes.sum())
     if whole <= 0:
         return Estimate(None, None)

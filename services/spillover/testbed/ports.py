@@ -70,8 +70,7 @@ async def start_lock(timeout_s: float) -> AsyncIterator[None]:
 
 def passed_over(wanted: Topology, given: Topology, first_port: int) -> list[int]:
     """Returns the ports from `first_port` up that clusters of `wanted` without a url would have,
-    and have not in `given`, since somebody else uses them.
-    """
+    and have not in `given`, since somebody else uses them."""
     before = [cluster.url for cluster in wanted.clusters]
     ports = [urlsplit(cluster.url or "").port or 80 for cluster in given.clusters]
     chosen = [port for port, url in zip(ports, before, strict=True) if url is None]

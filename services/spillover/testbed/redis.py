@@ -92,8 +92,7 @@ def find_binary() -> str:
 
 def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
     """Returns a synchronous client that has connected nowhere yet and never tries again by itself;
-    bytes as they are. Raises InputError without the library, or if `url` is none.
-    """
+    bytes as they are. Raises InputError without the library, or if `url` is none."""
     try:
         from redis import Redis  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415

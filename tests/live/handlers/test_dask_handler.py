@@ -15,7 +15,7 @@ import pytest
 from spillover.cli import main as spillover
 from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
-from spillover.live.handlers.dask import session as dask_session
+from spillover.live.handlers.dask import connection as dask_connection
 from spillover.live.handlers.make import make_workers
 from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get
@@ -255,8 +255,8 @@ def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
 
 def test_a_scheduler_that_says_nothing_counts_as_lost(dask, monkeypatch):
     """Frozen, or cut off: connections stay open, and no answer ever comes."""
-    monkeypatch.setattr(dask_session, "LOOK_LIMIT_S", 0.5)
-    monkeypatch.setattr(dask_session, "CONNECT_S", 2.0)
+    monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 0.5)
+    monkeypatch.setattr(dask_connection, "CONNECT_S", 2.0)
 
     async def main():
         async with Rig(dask, "tell") as rig:
@@ -314,7 +314,7 @@ def test_an_address_where_no_scheduler_is(
 ):
     """One line that says what to do, and exit status 2, from the command as well."""
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    monkeypatch.setattr(dask_session, "CONNECT_S", 1.0)
+    monkeypatch.setattr(dask_connection, "CONNECT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = listening if answers else closed.getsockname()[1]
         if not answers:

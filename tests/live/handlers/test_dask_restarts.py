@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from spillover.live.handlers.dask import session as dask_session
+from spillover.live.handlers.dask import connection as dask_connection
 from spillover.model.request import Outcome
 from support.dask_clusters import DaskCluster, Rig, result, run, runs, until
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 def dask(tmp_path, require, monkeypatch):
     """No workers yet. The node looks for them when there is a reason to, and never by the clock."""
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    monkeypatch.setattr(dask_session, "LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr(dask_connection, "LOOK_EVERY_S", 3600.0)
     with DaskCluster(tmp_path) as cluster:
         yield cluster.start(workers=0)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.erlang import erlang_b, mm1k_blocking, mm1k_distribution
+from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
 from spillover.sim.theory.tokens.graph import parts_of
-from spillover.sim.theory.tokens.rational import rational_figures
+from support.rational_tokens import rational_figures
 
 pytestmark = pytest.mark.slow
 
@@ -203,6 +203,14 @@ def test_one_class_is_a_queue_with_limited_room(solve, tokens, arrivals, rate):
     law = mm1k_distribution(arrivals / rate, tokens)
     assert figures.blocking == pytest.approx(law[-1], rel=1e-11)
     assert figures.idle["s0"] == pytest.approx(law[0], rel=1e-11)
+
+
+def erlang_b(servers, offered):
+    """The share of arrivals lost in M/M/c/c."""
+    lost = 1.0
+    for count in range(1, servers + 1):
+        lost = offered * lost / (count + offered * lost)
+    return lost
 
 
 @given(st.integers(1, 12), quarters)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spillover.inputs.pool_file import load_pool
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
-from spillover.sim.theory.erlang import mm1k_blocking, mm1k_distribution
+from spillover.sim.theory.mm1k import mm1k_blocking, mm1k_distribution
 from spillover.sim.theory.tokens.bottlenecks import bottlenecks, even_split
 
 pytestmark = pytest.mark.slow

@@ -41,8 +41,7 @@ class Site:
 
     def why_not_operate(self, headers: Headers) -> str | None:
         """Returns why a request is refused that changes what the service does; None if it is of no
-        page, or of one of the service's own.
-        """
+        page, or of one of the service's own."""
         if not any(name in headers for name in _OF_BROWSERS):
             return None
         if not _is_of_own_page(headers):
@@ -52,8 +51,7 @@ class Site:
     def why_not_use(self, method: str, headers: Headers) -> str | None:
         """Returns why a request is refused that clients make; None if it is of no page, of one that
         is allowed, or of one of the service's own, also through a proxy that speaks TLS: no name of
-        another site gets through that. Links that people follow to read something are let in.
-        """
+        another site gets through that. Links that people follow to read something are let in."""
         if self.allows(headers):
             return None
         reason = self.why_not_operate(headers)

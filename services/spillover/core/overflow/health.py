@@ -225,8 +225,7 @@ class Health:
 
     def answered_elsewhere(self, now_s: float, *, failed: bool) -> bool:
         """Takes note that a neighbor has answered an own client's request, and returns whether
-        `degraded` has changed by it: what fails there as well is not this cluster's fault.
-        """
+        `degraded` has changed by it: what fails there as well is not this cluster's fault."""
         self.elsewhere.add(now_s, failed=failed)
         if not self.degraded or not self._do_others_fail(now_s):
             return False

@@ -39,8 +39,7 @@ class Held:
     @property
     def room_bytes(self) -> int:
         """Returns what a client's request may take; below 0 where more is moving than was reckoned
-        with.
-        """
+        with."""
         return self._home_limit_bytes - self.total_bytes
 
     @property

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.model.ids import ClusterId
-from spillover.model.topology import Topology
+from spillover.model.topology import Cluster, Topology
+
+_USUAL: Final[dict[str, Any]] = {
+    field.name: field.default for owner in (Cluster, Topology) for field in fields(owner)
+}
+"""The defaults of a topology, by field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,26 +22,23 @@ class NodeSettings:
     cluster: ClusterId
     servers: int
     policy: str
-    service_s: float = 0.04
-    delivery_s: float = 0.0
-    queue_limit: int = 10_000
+    service_s: float = _USUAL["service_ms"] / 1e3
+    delivery_s: float = _USUAL["delivery_ms"] / 1e3
+    queue_limit: int = _USUAL["queue_limit"]
     held_limit_bytes: int = UNLIMITED_BYTES
-    max_hops: int = 16
-    gossip_period_s: float = 0.05
+    max_hops: int = _USUAL["max_hops"]
+    gossip_period_s: float = _USUAL["gossip_period_ms"] / 1e3
     epoch: int = 1
     records_max: int = 8192
+    foreign_limit: int = field(init=False)
+    """Up to which length of the queue neighbors' requests are taken; see `admission`."""
+    away_limit: int = field(init=False)
+    """How many requests may be away: a cluster without a queue still hands on what its servers
+    could be doing."""
 
-    @property
-    def foreign_limit(self) -> int:
-        """Up to which length of the queue neighbors' requests are taken; see `admission`."""
-        return self.queue_limit - self.queue_limit // 10
-
-    @property
-    def away_limit(self) -> int:
-        """Returns how many requests may be away: a cluster without a queue still hands on what its
-        servers could be doing.
-        """
-        return max(self.queue_limit, self.servers)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "foreign_limit", self.queue_limit - self.queue_limit // 10)
+        object.__setattr__(self, "away_limit", max(self.queue_limit, self.servers))
 
     @classmethod
     def of(cls, topology: Topology, cluster_id: str, *, epoch: int = 1) -> NodeSettings:

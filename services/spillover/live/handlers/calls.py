@@ -92,8 +92,7 @@ def arguments(
     with_context: bool,  # noqa: FBT001 - see `call`
 ) -> tuple[object, ...]:
     """Returns what to call a function with. Raises Unreadable for JSON that Python cannot hold:
-    numbers beyond its own. To find that at the door would take decoding every payload twice.
-    """
+    numbers beyond its own. To find that at the door would take decoding every payload twice."""
     try:
         decoded = msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
@@ -166,8 +165,7 @@ def said(body: bytes) -> bytes:
 
 def as_text(body: bytes) -> bytes:
     """Returns the beginning of a body as JSON text of at most SAID_LIMIT_BYTES, whatever is in
-    it.
-    """
+    it."""
     text = body[:SAID_LIMIT_BYTES].decode("utf-8", "replace")
     said = msgspec.json.encode(text)
     if len(said) <= SAID_LIMIT_BYTES >= len(body):

@@ -29,8 +29,7 @@ EXPECTED = "expected python:MODULE:FUNCTION with FUNCTION(partition, epoch, stop
 
 def load_handler(handler: str, source: str) -> Handler:
     """Returns the function that is named; the working directory is importable. Raises
-    InputError.
-    """
+    InputError."""
     try:
         function: Handler = import_function(handler, EXPECTED)
     except LookupError as error:

@@ -11,8 +11,7 @@ BACKLOG = 2048
 
 def bind_socket(host: str, port: int, option: str = "--bind") -> socket.socket:
     """Returns a listening socket. Raises InputError if the port is in use, or the address not of
-    this host.
-    """
+    this host."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -30,8 +30,7 @@ def default_held_limit_bytes(processes: int = 1) -> int:
 
 def memory_limit_bytes(cgroups: Path = _CGROUPS, mount: Path = _MOUNT) -> int:
     """Returns the least of: the machine's memory, the limits of the control groups (v1, v2) that
-    the process is in, and its own of data and of address space.
-    """
+    the process is in, and its own of data and of address space."""
     limits = [_machine_bytes(), *_cgroup_limits(cgroups, mount)]
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
         soft, _ = resource.getrlimit(kind)

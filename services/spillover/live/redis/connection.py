@@ -49,8 +49,7 @@ class Script:
     @classmethod
     def load(cls, package: str, *names: str) -> Script:
         """Returns the files of these names in `lua/` of a package, one after another: Lua in Redis
-        has no `require`.
-        """
+        has no `require`."""
         folder = resources.files(package) / "lua"
         return cls.of("\n".join((folder / f"{name}.lua").read_text("utf-8") for name in names))
 
@@ -69,8 +68,7 @@ def check_options(url: str) -> None:
 
 def open_client(url: str, timeout_s: float, connections: int = CONNECTIONS_MAX) -> Redis:
     """Returns a client that has connected nowhere yet. `timeout_s` holds for connecting, for each
-    answer and for a free connection. Raises InputError without the library, or if `url` is none.
-    """
+    answer and for a free connection. Raises InputError without the library, or if `url` is none."""
     try:
         from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415
         from redis.asyncio.retry import Retry  # noqa: PLC0415
@@ -105,8 +103,7 @@ def place_of(url: str) -> str:
 def failures() -> tuple[type[Exception], ...]:
     """Returns what the library raises where Redis or the way to it is broken. RuntimeError is
     uvloop's word for a connection that was closed this very moment, ValueError the library's for an
-    answer that is none of Redis's.
-    """
+    answer that is none of Redis's."""
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     return RedisError, OSError, RuntimeError, ValueError
@@ -144,8 +141,7 @@ def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
 def cancels_so_far() -> int:
     """Returns how often the running task has been cancelled. The library may swallow a
     cancellation: it writes within `asyncio.wait_for`, which in Python 3.11 lets an end win over a
-    cancellation of the same moment. Whoever calls it compares this with what it was before.
-    """
+    cancellation of the same moment. Whoever calls it compares this with what it was before."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

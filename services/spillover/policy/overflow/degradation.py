@@ -37,8 +37,7 @@ _SUCCESS = math.log((1.0 - SHARE_WORSE) / (1.0 - SHARE_WELL))
 
 def evidence(failed: bool, usual: float) -> float:
     """Returns the logarithm of P(outcome | worse) / P(outcome | well); 0 for a failure where all
-    fails.
-    """
+    fails."""
     if not failed:
         return _SUCCESS
     succeeds = 1.0 - usual
@@ -49,7 +48,6 @@ def weighed(
     total: float, failed: bool, usual: float, since_last_s: float, weight: float = 1.0
 ) -> float:
     """Returns the sum after one more outcome, `since_last_s` after the one before, that counts
-    `weight` times.
-    """
+    `weight` times."""
     faded = total * math.exp2(-since_last_s / FORGET_S)
     return max(0.0, faded + weight * evidence(failed, usual))

@@ -12,8 +12,7 @@ from typing import Any
 
 def stream(seed: int, name: str) -> Random:
     """Returns a random stream of its own for each purpose: a draw added here shifts no other
-    stream.
-    """
+    stream."""
     return Random(f"{seed}/{name}")
 
 

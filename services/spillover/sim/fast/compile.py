@@ -51,8 +51,7 @@ def kernel(function: F) -> F:
 
 def inner(function: F) -> F:
     """Returns a part of a `kernel`, which is all that may call it: quicker to compile, and kept
-    there.
-    """
+    there."""
     _introduce_callees(_plain(function))
     return cast("F", njit(**_INNER)(function))
 

@@ -271,8 +271,7 @@ def begin_batch(net: Net, seed: int) -> None:
 @compiled
 def advance(net: Net, law: Law, objects: int, events: int) -> int:
     """Until so many objects have reached their consumers, but no more than so many events: the
-    objects that are still to come. Called again with these, it goes on as if it had not stopped.
-    """
+    objects that are still to come. Called again with these, it goes on as if it had not stopped."""
     producers = len(net.rates)
     for _ in range(events):
         if objects == 0:

@@ -52,8 +52,7 @@ class Work:
 
     def done(self, partition: int, from_ms: float, now_ms: float) -> float | None:
         """Returns all that the handler that began at `from_ms` has reported; what it adds to it now
-        is wrong by a share drawn from -noise..noise.
-        """
+        is wrong by a share drawn from -noise..noise."""
         if self._loads is None:
             return None
         run = partition, from_ms
@@ -66,8 +65,7 @@ class Work:
 
     def over_mean_max(self, owners: Sequence[int | None], nodes: Sequence[int]) -> float | None:
         """Returns the largest sum of true loads over these nodes' mean; None where there is nothing
-        to compare. `owners`: of each partition.
-        """
+        to compare. `owners`: of each partition."""
         if self._loads is None or not nodes or not sum(self._loads):
             return None
         held = dict.fromkeys(nodes, 0.0)

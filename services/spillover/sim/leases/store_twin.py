@@ -164,8 +164,7 @@ class LeaseTwin:
 
     def drain(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
         """Takes note that the holder begins to stop, and returns whether the lease was its own:
-        from now on it has the maximum shutdown time.
-        """
+        from now on it has the maximum shutdown time."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -175,8 +174,7 @@ class LeaseTwin:
 
     def release(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
         """Frees the partition, whose holder has stopped, and returns whether the lease was its own.
-        A stale epoch changes nothing.
-        """
+        A stale epoch changes nothing."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -188,8 +186,7 @@ class LeaseTwin:
 
     def activate(self, now_ms: float, partition: int, node: str) -> Activation:
         """Gives the winner what is free, and returns with which epoch, or in what time to ask
-        again.
-        """
+        again."""
         grab = self._winner(now_ms, partition)
         if grab is None or grab.node != node:
             return Activation(None, 0.0)

@@ -64,14 +64,12 @@ class Watch:
 
     def unowned_ms_max(self, end_ms: float) -> float:
         """Returns the longest time that a partition stood still, before its first claim
-        included.
-        """
+        included."""
         return max(_longest_gap_ms(tenures, end_ms) for tenures in self.tenures)
 
     def double_owned_ms(self) -> float:
         """Returns the time that handlers of one partition ran on two nodes, summed over
-        partitions.
-        """
+        partitions."""
         return sum(
             _overlap_ms((tenure.from_ms, tenure.to_ms) for tenure in tenures)
             for tenures in self.tenures

@@ -334,8 +334,7 @@ def build_faulty_federation(
     topology: Topology, world: World, seed: int, watch: Watch | None = None
 ) -> tuple[dict[ClusterId, FaultyCluster], dict[Direction, Channel]]:
     """Returns all clusters of a topology, joined by its links, all up and heard by their neighbors;
-    and the channels of the links.
-    """
+    and the channels of the links."""
     clusters = {c: FaultyCluster(topology, c, world, seed, watch) for c in topology.cluster_ids}
     channels = build_channels(topology, world, seed)
     for cluster in clusters.values():

@@ -87,8 +87,7 @@ class Channel:
     @property
     def impaired(self) -> bool:
         """Returns whether anything is otherwise than the topology says, or still under way from
-        then.
-        """
+        then."""
         transit = self._transit
         more = transit.jitter_s or transit.loss or self._duplicate or self._reorder
         late = transit.last_due_s > self._world.now_s + self._nominal_delay_s

@@ -100,8 +100,7 @@ class LoadProcess(Child):
 
     async def count(self, job: Closed | Held | Queued) -> int:
         """Does the job; returns how many answers there were. Raises RunError if one is not as
-        expected.
-        """
+        expected."""
         duration_s = job.duration_s if isinstance(job, Closed) else 0.0
         return int(await self._do(job, duration_s))
 

@@ -14,8 +14,7 @@ from typing import Any
 def describe_machine(packages: Iterable[str]) -> dict[str, Any]:
     """Returns the `machine` of contract section 3, with the versions of those packages that are
     installed. `load_1min` tells how much else was going on when the benchmark began, in processes
-    that wanted to run.
-    """
+    that wanted to run."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),

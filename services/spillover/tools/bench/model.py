@@ -82,8 +82,7 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """Returns ours to the peer's: of the two medians shown. None without a peer, or where its
-        value is not above 0, as small differences may come out.
-        """
+        value is not above 0, as small differences may come out."""
         peer_value = self.peer_value
         return self.value / peer_value if peer_value is not None and peer_value > 0 else None
 

@@ -36,8 +36,7 @@ def cluster(name: str, *, servers: int, queue_limit: int, service_ms: float = 0.
 
 def topology_of(clusters: Iterable[Cluster], links: Iterable[tuple[str, str]] = ()) -> Topology:
     """Returns a topology with links without delay, and deadlines that no request of a benchmark
-    meets.
-    """
+    meets."""
     return Topology(
         name="bench",
         clusters=tuple(clusters),
@@ -49,8 +48,7 @@ def topology_of(clusters: Iterable[Cluster], links: Iterable[tuple[str, str]] = 
 @asynccontextmanager
 async def running_nodes(topology: Topology, seed: int) -> AsyncIterator[Mapping[str, Server]]:
     """Starts the clusters' processes, and gives them by cluster. What they still do at the end is
-    given up.
-    """
+    given up."""
     async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
         yield {str(node.cluster): Server(node.url, node.process.pid) for node in bed.nodes.values()}
 
@@ -73,8 +71,7 @@ async def answer_of(server: Server, body: bytes) -> bytes:
 
 async def answers_later(server: Server, body: bytes) -> bool:
     """Returns whether a busy node does asynchronous requests: answers by 202 where that is
-    preferred.
-    """
+    preferred."""
     headers = [ASYNCHRONOUS]
     try:
         response = await _ask(

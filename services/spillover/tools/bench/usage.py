@@ -15,8 +15,7 @@ from spillover.model.errors import RunError
 
 def cpu_s(pid: int) -> float:
     """Returns user and system CPU time of the process since its start, in s. The system counts in
-    steps, of 10 ms on Linux: measure over a second or more, in one piece or in several.
-    """
+    steps, of 10 ms on Linux: measure over a second or more, in one piece or in several."""
     with _looking_at(pid) as process:
         times = process.cpu_times()
     return float(times.user + times.system)

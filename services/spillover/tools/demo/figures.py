@@ -51,8 +51,7 @@ def queue_lengths_figure(result: DemoResult, width_px: int) -> str:
 
 def acceptance_figure(result: DemoResult, width_px: int) -> str:
     """Draws figure 6: P (strong) and R (pale) over time in the networked run, one panel per
-    cluster.
-    """
+    cluster."""
     ids = result.topology.cluster_ids
     columns = 2 if width_px >= WIDE_PX and len(ids) > 6 else 1
     rows = math.ceil(len(ids) / columns)
@@ -72,7 +71,8 @@ def acceptance_figure(result: DemoResult, width_px: int) -> str:
 
 
 def system_times_figure(result: DemoResult, width_px: int) -> str:
-    """Draws figure 7: system times by user population, isolated and networked, and the speed-ups."""
+    """Draws figure 7: system times by user population, isolated and networked, and the
+    speed-ups."""
     ids = result.topology.cluster_ids
     size_px = (max(width_px, _GROUP_PX_MIN * len(ids)), 620)
 

@@ -25,8 +25,7 @@ def points(samples: Sequence[Sample], value: Callable[[Sample], float | None]) -
 
 def thin(series: Points) -> Points:
     """Returns at most `POINTS_MAX` points: of each stretch of time the lowest and the highest stay,
-    so that no peak is lost.
-    """
+    so that no peak is lost."""
     if len(series) <= POINTS_MAX:
         return series
     bins = POINTS_MAX // 2
@@ -45,8 +44,7 @@ def longest_queue(run: RunResult) -> int:
 
 def longest_pile_up_s(result: DemoResult, run: RunResult) -> float:
     """Returns for how long, at worst, one cluster had more than two requests waiting for each
-    server.
-    """
+    server."""
     return max(_longest_above_s(run.samples, c.id, 2 * c.servers) for c in result.topology.clusters)
 
 

@@ -28,8 +28,7 @@ class Forwards(NamedTuple):
 
 def system_time_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
     """Returns figure 7 in numbers: the statistics of the isolated, then of the networked run, in
-    ms.
-    """
+    ms."""
     return [
         (name, [(live.get(f), told.get(f)) for live, told in runs for f in SPEEDUP_FIELDS])
         for name, runs in _summaries(result)
@@ -46,7 +45,8 @@ def speedup_rows(result: DemoResult) -> list[tuple[str | None, list[Pair]]]:
 
 
 def forward_rows(result: DemoResult) -> list[tuple[str | None, list[Forwards]]]:
-    """Returns figure 9 in numbers: how many requests were forwarded how many times, as a heat map."""
+    """Returns figure 9 in numbers: how many requests were forwarded how many times, as a heat
+    map."""
     columns = range(shared_hop_count(result.networked) + 1)
     by_cluster = {i: hops_of(result.networked, i) for i in result.topology.cluster_ids}
     most = max((n for counts in by_cluster.values() for n in counts.values()), default=0)

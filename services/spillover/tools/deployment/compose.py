@@ -40,8 +40,7 @@ class ComposeSettings:
 
 def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, str]:
     """Returns all files of the project but the compose file, by path beside it; that one is
-    `compose_text`.
-    """
+    `compose_text`."""
     inside = containers.in_containers(topology, api_url, peer_url)
     return {
         "compose.netem.yaml": netem_text(topology, settings.build),

@@ -29,8 +29,7 @@ services:
 
 def netem_text(topology: Topology, build: str | None) -> str:
     """Returns the overlay; `build` is the checkout that the image is built from, if it is to be
-    built.
-    """
+    built."""
     parts = [heading("compose", topology) + _INTRODUCTION]
     for index, cluster in enumerate(topology.cluster_ids):
         volume = f"./topology/netem.yaml:{TOPOLOGY_PATH}:ro"

@@ -112,8 +112,7 @@ def topology_text(kind: str, topology: Topology) -> str:
 
 def memory_mb(cluster: Cluster, base_mb: int) -> int:
     """Returns what a site may take: `base_mb`, or what holding as much as it may does; and what its
-    worker processes may.
-    """
+    worker processes may."""
     if cluster.held_limit_bytes is not None:
         base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_limit_bytes // 2**20))
     if cluster.workers != "process" or not cluster.handler.startswith("python:"):
@@ -143,8 +142,7 @@ def is_loopback(host: str) -> bool:
 
 def loopback_handlers(topology: Topology) -> list[str]:
     """Returns what to tell users of handlers that point to the machine itself: in a container that
-    is the container. One line for each such cluster.
-    """
+    is the container. One line for each such cluster."""
     lines = []
     for index, cluster in enumerate(topology.clusters):
         for host in _handler_hosts(cluster.handler):

@@ -70,8 +70,7 @@ class Child:
 
     async def receive(self, within_s: float | None = None) -> Any:
         """Returns the next value from it. Raises RunError if it dies or takes longer, and if the
-        value is one.
-        """
+        value is one."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(self.connection.fileno(), readable.set)

@@ -29,7 +29,8 @@ _GOLDEN_ANGLE = 137.508
 
 
 def variables(series: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns all colors by name, light and dark; `series-0`, `series-1` and so on are that many."""
+    """Returns all colors by name, light and dark; `series-0`, `series-1` and so on are that
+    many."""
     return (
         {**LIGHT, **_series(series, SERIES_LIGHT, lightness=38)},
         {**DARK, **_series(series, SERIES_DARK, lightness=66)},

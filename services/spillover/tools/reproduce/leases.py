@@ -67,8 +67,7 @@ def compute_moves(effort: Effort, seed: int, on_progress: OnProgress) -> dict[st
 
 def measure(seeds: Sequence[int], periods: int, on_progress: OnProgress) -> dict[str, Any]:
     """Measures every rule from every start, calm and with one stalled node; then the single
-    questions.
-    """
+    questions."""
     seed = seeds[0]
     wanted = list(_wanted())
     rows = []

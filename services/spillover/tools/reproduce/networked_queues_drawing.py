@@ -19,8 +19,7 @@ SPEEDUPS = ("mean", "max", "min", "std")
 
 def draw_queue_lengths(data: dict[str, Any], figure: Figure) -> None:
     """Draws rates on top, then the queue lengths of both runs on one scale, and the networked ones
-    on their own.
-    """
+    on their own."""
     figure.set_size_inches(9, 8)
     rates, alone, together, near = figure.subplots(4, 1, sharex=True)
     times_s = data["times_s"]

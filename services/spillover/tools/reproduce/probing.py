@@ -69,8 +69,7 @@ def measure(
     systems: Sweep, objects: int | None, seed: int, on_progress: OnProgress, **options: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """Computes model and simulation of `objects` at each point of each curve; without, the model
-    alone.
-    """
+    alone."""
     total = sum(map(len, systems.values()))
     done = 0
     curves: dict[str, list[dict[str, Any]]] = {}
@@ -135,8 +134,7 @@ def compute_5(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 def compute_6(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes production times uniform in the simulation, exponential of the same mean in the
-    model.
-    """
+    model."""
     kinds = alike(PRODUCERS, 1.0 / UNIFORM_MEAN)
     capacity = PRODUCERS / UNIFORM_MEAN
     systems: Sweep = {
@@ -184,7 +182,8 @@ def compute_8(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, A
 
 
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or all."""
+    """Computes 100 producers and consumers; each consumer may probe one producer, two, ... or
+    all."""
     systems: Sweep = {
         name: {width: _paper(max_hops=hops, producers_per_consumer=width) for width in RESTRICTED}
         for name, hops in RESTRICTED_HOPS.items()

@@ -42,7 +42,7 @@ def compute_policies(pool: Pool, on_progress: OnProgress) -> dict[str, Any]:
 def compute_9(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """Computes it exactly at every effort: nothing is random here."""
     del effort, seed
-    from spillover.sim.theory.erlang import mm1k_blocking  # noqa: PLC0415 - beside its use
+    from spillover.sim.theory.mm1k import mm1k_blocking  # noqa: PLC0415 - beside its use
 
     pool = load_pool("comte8")
     values = compute_policies(pool, on_progress)
@@ -83,7 +83,8 @@ def compute_12(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, 
 
 
 def compute_13(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
-    """Computes exact lines, and simulated marks with sizes whose law depends on type, and on class."""
+    """Computes exact lines, and simulated marks with sizes whose law depends on type, and on
+    class."""
     from spillover.sim.theory.tokens.exact import exact_curve  # noqa: PLC0415 - needs numpy
     from spillover.sim.tokens import run_tokens  # noqa: PLC0415 - needs numba
 

@@ -121,8 +121,7 @@ def claim_queue_lengths(data: dict[str, Any]) -> list[Claim]:
 
 def compute_acceptance(_: Effort, seed: int, __: OnProgress) -> dict[str, Any]:
     """Computes P and R over time in the networked run, and their means while one's own burst lasts,
-    a neighbor's, or that of a cluster farther away.
-    """
+    a neighbor's, or that of a cluster farther away."""
     topology = builtin_topology("ring5")
     run = _watched(topology, seed)
     law = workloads.PAPER_BURSTS

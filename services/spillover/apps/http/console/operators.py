@@ -39,8 +39,7 @@ class Operators:
 
     def why_not(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """Returns why whoever opened the page may not operate; None if they may. `client` is the
-        other end of the connection.
-        """
+        other end of the connection."""
         host = host_of(headers)
         if not self.testbed:
             through = any(name in headers for name in _ADDED_BY_PROXIES)
@@ -50,8 +49,7 @@ class Operators:
 
     def why_not_now(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """Returns the same of a request that changes something: it must be one of this very
-        page.
-        """
+        page."""
         site = headers.get("sec-fetch-site", "same-origin")
         if site != "same-origin" or not tells_own_origin(headers):
             return OTHER_SITE

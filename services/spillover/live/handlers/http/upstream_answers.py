@@ -37,8 +37,7 @@ def read_answer(
     name: str, response: Response, not_run_statuses: Collection[int] = NOT_RUN_STATUSES
 ) -> Ended:
     """Returns a 2xx answer as a result: JSON as it came, nothing as null, other types wrapped in
-    base64. Anything else is a problem that begins with the upstream's `name`.
-    """
+    base64. Anything else is a problem that begins with the upstream's `name`."""
     status, body = response.status, response.body
     if not 200 <= status <= 299:
         return _refusal(name, response, not_run_statuses)
@@ -93,8 +92,7 @@ def _said(response: Response) -> bytes:
 
 def read_retry_after_s(value: bytes, wall_s: float) -> float | None:
     """Returns a Retry-After (RFC 9110, section 10.2.3), in seconds or as a date, against the wall
-    clock's `wall_s`. None for what is neither, or lies in the past.
-    """
+    clock's `wall_s`. None for what is neither, or lies in the past."""
     text = value.strip().decode("latin-1")
     if text.isascii() and text.isdigit():
         return pause_s(int(text[:10]))

@@ -118,8 +118,7 @@ class Upstreams:
 
     def choose(self, tried: Collection[Upstream], now_s: float) -> Upstream | None:
         """Returns the least busy that is up, need not be left alone, and was not tried, ties by
-        rotation; None if there is none. Those that fail more than others come last.
-        """
+        rotation; None if there is none. Those that fail more than others come last."""
         turned = self._all[self._next :] + self._all[: self._next]
         candidates = (
             upstream

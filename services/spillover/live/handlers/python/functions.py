@@ -75,22 +75,21 @@ def import_function(handler: str, expected: str) -> Callable[..., Any]:
         raise LookupError(f"cannot import {module_name!r}: {one_line(error)}") from error
     function: Callable[..., Any] | None = getattr(module, function_name, None)
     if not callable(function):
-        raise LookupError(f"expected a function {function_name!r} in module {module_name!r}")
+        what = f"expected a function {function_name!r} in module {module_name!r}"
+        raise LookupError(what)  # noqa: TRY004 - it is the name that is wrong
     return function
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Returns whether calling it gives an awaitable: an async function, or an object with such a
-    call.
-    """
+    call."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
     """Returns whether the function wants a context: it cannot be called without a second argument,
-    or has one that is called `ctx` or `context`.
-    """
+    or has one that is called `ctx` or `context`."""
     if not _accepts(function, 1):
         return True
     signature = _signature(function)

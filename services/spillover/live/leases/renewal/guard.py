@@ -30,8 +30,7 @@ class ProgressGuard:
         self, held: list[tuple[int, int]], now_s: float, awake_since_s: float
     ) -> list[tuple[int, int]]:
         """Returns those of `held`, (partition, epoch), that hang. `awake_since_s`: for so long the
-        member has been watched and not been stopped; what a stopped one failed to do is no sign.
-        """
+        member has been watched and not been stopped; what a stopped one failed to do is no sign."""
         if self._max_s is None:
             return []
         self._hung.intersection_update(held)

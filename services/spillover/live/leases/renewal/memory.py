@@ -105,8 +105,7 @@ class LeaseMemory:
 
     def idle_s(self, partition: int) -> float | None:
         """Returns how long the handler's runtime has run since the handler last told of progress;
-        None if it never did.
-        """
+        None if it never did."""
         at = _slot(partition)
         progress_s = self._reals[at + _PROGRESS]
         return (

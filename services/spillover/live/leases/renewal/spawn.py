@@ -91,8 +91,7 @@ def start_process(plan: RenewalPlan, memory: LeaseMemory) -> Worker:
 
 def start_thread(plan: RenewalPlan, memory: LeaseMemory) -> Worker:
     """Starts a thread that does the same work in this process: late whenever this process is busy.
-    Raises RunError if there is no room for a thread.
-    """
+    Raises RunError if there is no room for a thread."""
     ours, theirs = socket.socketpair()
     renewal = Renewal(plan, memory, theirs, NoParent())
 

@@ -112,8 +112,7 @@ class Applied:
 
 def check(redis: Any, group: str, counts: list[int]) -> list[Applied]:
     """Returns what has become of what `fill` wrote; `redis` is a synchronous client of the
-    library.
-    """
+    library."""
     keys = StreamKeys.of(group)
     pipe = redis.pipeline(transaction=False)
     for partition in range(len(counts)):

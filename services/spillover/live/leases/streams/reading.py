@@ -137,8 +137,7 @@ class Reading:
 
     def read(self, wait_s: float, *, read_ahead: bool) -> Steps[Batch | None]:
         """Reads the next records; None if there are none within `wait_s`, or if told to stop.
-        Claims first if that was not done.
-        """
+        Claims first if that was not done."""
         if self.checkpoint is None:
             yield from self.claim()
         batch = self._accept((yield from self._found()))

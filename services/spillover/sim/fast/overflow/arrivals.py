@@ -55,8 +55,7 @@ class ArrivalArrays:
 
 def arrays_of(schedule: Schedule, topology: Topology) -> ArrivalArrays:
     """Returns the arrays of a schedule. InputError if it names a cluster that the topology
-    lacks.
-    """
+    lacks."""
     place = {cluster: x for x, cluster in enumerate(topology.cluster_ids)}
     for cluster in {arrival.cluster for arrival in schedule} - place.keys():
         names = ", ".join(place)

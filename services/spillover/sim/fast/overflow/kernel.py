@@ -197,8 +197,7 @@ def expire(s: KernelState, request: int) -> None:
 @kernel
 def begin(s: KernelState) -> None:
     """Order the first report of each cluster, which falls on a random phase
-    (`core.overflow.reporting`).
-    """
+    (`core.overflow.reporting`)."""
     for x in range(len(s.clusters)):
         push(s, draw(s, x) * s.run[0].period_s, -1 - x)
 

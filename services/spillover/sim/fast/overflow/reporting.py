@@ -93,8 +93,7 @@ def publish(s: KernelState, x: int) -> None:
 @inlined
 def first_heard(s: KernelState, link: int) -> int:
     """Returns the number of the event that the first report has come over this link. It is
-    negative, since it belongs to no slot.
-    """
+    negative, since it belongs to no slot."""
     return -1 - len(s.clusters) - link
 
 

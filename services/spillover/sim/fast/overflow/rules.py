@@ -28,8 +28,7 @@ TOO_LATE = 2
 @inlined
 def objection(cluster: Any, depth: int, left_s: float) -> int:
     """Returns why a request with `left_s` seconds left should not join the queue, or FREE. Depth 0
-    is its home.
-    """
+    is its home."""
     is_home = depth == 0
     waiting = cluster.waiting
     if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):

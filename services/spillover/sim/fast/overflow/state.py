@@ -153,8 +153,7 @@ class KernelState(NamedTuple):
 
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
     """Returns the state before anything has happened, with the streams that the full engine draws
-    from.
-    """
+    from."""
     run = np.zeros(1, RUN)
     run["policy"] = POLICY_NAMES.index(topology.policy)
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)

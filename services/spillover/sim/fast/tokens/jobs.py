@@ -128,8 +128,7 @@ def type_of(graph: Graph, draws: Draws) -> int:
 @inlined
 def class_for(setting: Setting, jobs: Jobs, k: int) -> int:
     """Returns the class that a job of type k joins, BLOCKED if none; at random where there are
-    shares.
-    """
+    shares."""
     classes = setting.graph.type_classes
     start, stop = setting.graph.type_start[k], setting.graph.type_start[k + 1]
     if len(setting.shares) == 0:
@@ -142,8 +141,7 @@ def class_for(setting: Setting, jobs: Jobs, k: int) -> int:
 @inlined
 def size_of(laws: Laws, k: int, i: int, draws: Draws) -> float:
     """Returns the size of a job of type k and class i; drawn for blocked jobs too, to keep in
-    step.
-    """
+    step."""
     if laws.fixed:
         return 1.0
     size = draws.sizes.standard_exponential()

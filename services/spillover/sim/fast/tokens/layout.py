@@ -68,8 +68,7 @@ class Sharing(NamedTuple):
 
 def graph_of(pool: Pool) -> Graph:
     """Returns the pool as arrays. Raises InputError where it has too many tokens to be
-    simulated.
-    """
+    simulated."""
     tokens = sum(each.tokens for each in pool.classes)
     if tokens > TOKENS_MAX:
         expected = f"expected at most {TOKENS_MAX} tokens in all, got {tokens}"
@@ -104,8 +103,7 @@ def graph_of(pool: Pool) -> Graph:
 
 def rows(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Returns where each row starts, with the end of the last one, and the rows one behind the
-    other.
-    """
+    other."""
     start = np.zeros(len(lists) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in lists], out=start[1:])
     return start, np.array([value for row in lists for value in row], dtype=np.int64)

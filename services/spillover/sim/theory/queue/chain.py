@@ -91,8 +91,7 @@ def solve(system: ProbingSystem, *, independent: bool = False) -> ProbingFigures
 
     def surplus(log_odds: float) -> float:
         """Returns how much more producers get asked, at this p_mt, than consumers ask: in
-        logarithms.
-        """
+        logarithms."""
         point = _point(system, groups, log_odds, independent=independent)
         per_object = 1.0 / system.consumption_rate + point.wait
         asked = system.consumers * point.fate.new_probes / per_object

@@ -53,8 +53,7 @@ def levels_of(shape: Sequence[int]) -> Levels:
 
 def log_balance(shape: Sequence[int], sources: Sequence[Source]) -> Floats:
     """Returns the logarithm of B(z), the balance function of these sources, for all z below
-    `shape`.
-    """
+    `shape`."""
     rate = math.fsum(source.rate for source in sources)
     totals = _totals(shape)
     factorials = log_factorials(int(totals.max()))

@@ -56,8 +56,7 @@ def exact_curve(
     pool: Pool, loads: Iterable[float], policy: str = "dynamic"
 ) -> Iterator[TokenFigures]:
     """Returns the figures of the pool at each of the loads, what they have in common computed
-    once.
-    """
+    once."""
     return _solved(pool, ((pool.at_load(load), load / pool.load) for load in loads), policy)
 
 

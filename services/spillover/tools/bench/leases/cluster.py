@@ -84,8 +84,7 @@ class Cluster:
     @property
     def pids(self) -> list[int]:
         """Returns the ids of the hosts' processes; members in a process of their own have the same
-        order.
-        """
+        order."""
         return [child.pid for child in self._children]
 
     @property
@@ -119,8 +118,7 @@ class Cluster:
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
         """Waits until it comes to that, and returns whether it did in time. Raises RunError if a
-        host dies or fails.
-        """
+        host dies or fails."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition():

@@ -66,7 +66,8 @@ class Life:
 
 
 async def measure_holding(session: Session) -> None:
-    """Measures our rule, the blog's, and locks: in turn, the order turned round on every other run."""
+    """Measures our rule, the blog's, and locks: in turn, the order turned round on every other
+    run."""
     members = int(session.plan.of(MEMBERS, MEMBERS_QUICK))
     partitions = int(session.plan.of(PARTITIONS, PARTITIONS_QUICK))
     rules = (GUARDED, *PEERS)

@@ -40,8 +40,7 @@ DONE_WITHIN_S = 60.0
 
 async def measure_lateness(session: Session) -> None:
     """Measures a process with busy handlers for each core, and another one that does nothing but
-    compute.
-    """
+    compute."""
     cores = os.cpu_count() or 1
     load_s = session.plan.of(5.0, 2.0)
     found: dict[str, list[Loaded]] = {mode: [] for mode in SIDES}

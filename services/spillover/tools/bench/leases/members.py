@@ -28,8 +28,7 @@ PEER = f"{COUNTS[0]} members"
 
 async def measure_members(session: Session) -> None:
     """Measures one group for each number, looked at several times; ratios are to the fewest
-    members.
-    """
+    members."""
     if session.plan.quick:
         session.note("quick: no groups of other sizes")
         return

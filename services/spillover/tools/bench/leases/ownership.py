@@ -64,8 +64,7 @@ class Ownership:
 
 def replayed(reports: Iterable[Report], partitions: int, nodes: Iterable[str]) -> Ownership:
     """Returns the ownership as it was, from reports of several processes in whatever order they
-    came.
-    """
+    came."""
     ownership = Ownership(partitions, nodes)
     for report in sorted(reports, key=lambda report: report.at_s):
         ownership.note(report)

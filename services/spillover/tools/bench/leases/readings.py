@@ -70,7 +70,8 @@ async def read_redis(client: Redis) -> Reading:
 
 
 def trees_cpu_s(pids: Iterable[int]) -> float:
-    """Returns the CPU time of these processes and of all that they have started and that still run."""
+    """Returns the CPU time of these processes and of all that they have started and that still
+    run."""
     total_s = 0.0
     for pid in pids:
         total_s += cpu_s(pid)

@@ -23,8 +23,7 @@ TIMEOUT_S = 5.0
 @contextmanager
 def own_redis(session: Session) -> Iterator[RedisPlace]:
     """Starts a Redis that keeps nothing on disk and ends with the block, or with the benchmark.
-    Raises InputError if there is no redis-server, RunError if it does not start.
-    """
+    Raises InputError if there is no redis-server, RunError if it does not start."""
     with Watchdog() as watchdog, redis_at(None, watchdog) as place:
         session.note(f"redis-server {place.version}, on loopback, nothing kept on disk")
         yield place
@@ -42,5 +41,6 @@ async def looking_at(url: str) -> AsyncIterator[Redis]:
 
 
 def new_group() -> str:
-    """Returns the name of a group for each run: what the last one left in Redis is not met again."""
+    """Returns the name of a group for each run: what the last one left in Redis is not met
+    again."""
     return f"bench-{uuid.uuid4().hex[:12]}"

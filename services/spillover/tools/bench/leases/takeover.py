@@ -27,8 +27,7 @@ TAKEN_WITHIN_S = 30.0
 
 async def measure_takeover(session: Session) -> None:
     """Measures takeovers: each member is a process of its own; one of them is killed at some
-    instant of its period.
-    """
+    instant of its period."""
     random = Random(f"{session.plan.seed}/takeover")
     seeds = count(session.plan.seed)
     with own_redis(session) as server:

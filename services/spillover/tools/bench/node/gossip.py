@@ -35,8 +35,7 @@ ANSWER_WITHIN_S = 5.0
 
 async def measure_gossip(session: Session) -> None:
     """Measures the CPU time of a node with links, less that of one without in the same seconds, for
-    each link. The peer's value is all that the one without takes.
-    """
+    each link. The peer's value is all that the one without takes."""
     leaves = [f"leaf{number}" for number in range(LINKS)]
     names = ("hub", "alone", *leaves)
     topology = topology_of(

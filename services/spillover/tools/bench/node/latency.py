@@ -37,8 +37,7 @@ def ideal_system_times_ms(
     arrivals_s: Sequence[float], *, servers: int, service_ms: float
 ) -> list[float]:
     """Returns wait and service of each arrival, in ascending order of time, at a FIFO with equal
-    servers and constant service.
-    """
+    servers and constant service."""
     free_at_ms = [0.0] * servers
     times_ms = []
     for arrival_s in arrivals_s:

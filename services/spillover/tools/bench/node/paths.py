@@ -81,8 +81,7 @@ def _job(size_bytes: int) -> Closed:
 
 async def measure_local(session: Session) -> None:
     """Measures a node with free servers beside a bare app that gives the same answer, byte for
-    byte.
-    """
+    byte."""
     jobs = {case: _job(size) for case, size in LOCAL.items()}
     jobs |= {case: replace(_job(size), keyed=True) for case, size in KEYED.items()}
     statuses = frozenset((200, 202))
@@ -107,8 +106,7 @@ async def measure_local(session: Session) -> None:
 
 async def measure_forwarded(session: Session) -> None:
     """Measures a node whose servers are all taken for good, so that its neighbor gets every
-    request, beside relays in front of a bare app.
-    """
+    request, beside relays in front of a bare app."""
     topology = topology_of(
         [
             cluster("a", servers=BUSY_SERVERS, queue_limit=0),

@@ -50,7 +50,8 @@ RING = 60
 
 
 def circulant(clusters: int, reach: int) -> Topology:
-    """Returns clusters in a circle, each linked to the next `reach`; the paper's values otherwise."""
+    """Returns clusters in a circle, each linked to the next `reach`; the paper's values
+    otherwise."""
     ids = [ClusterId(f"c{number}") for number in range(clusters)]
     return Topology(
         name=f"circle of {clusters}",
@@ -83,8 +84,7 @@ def large_rows(
     walls_s: Sequence[float], peaks_mb: Sequence[float], *, quick: bool
 ) -> Iterator[tuple[str, Row]]:
     """Returns the case that is asked for, and its row: times beside their limit, and peaks of
-    memory.
-    """
+    memory."""
     for case, unit, values, limit in (
         (WALL, "s", walls_s, WALL_S_MAX),
         (MEMORY, "MB", peaks_mb, MEMORY_MB_MAX),
@@ -124,8 +124,7 @@ def _peak_mb() -> float:
 
 async def measure_neighbors(session: Session) -> None:
     """Measures the engine's own time, in turn for each number of neighbors; ratios are to the
-    fewest.
-    """
+    fewest."""
     from spillover.sim.fast.overflow.arrivals import arrays_of, poisson_arrays  # noqa: PLC0415
     from spillover.sim.fast.overflow.run import run_fast  # noqa: PLC0415
 

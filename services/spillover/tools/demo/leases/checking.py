@@ -83,8 +83,7 @@ def check_streams(redis: Any, group: str, streams: int) -> list[StreamCheck]:
 
 def remove_keys(redis: Any, group: str, streams: int) -> None:
     """Removes everything that the demo has left of its group. The numbers that writers keep of
-    their last batch go by themselves, within a day.
-    """
+    their last batch go by themselves, within a day."""
     keys, leases = StreamKeys.of(group), GroupKeys.of(group)
     names = [*leases.hashes_with_load, keys.checkpoints, keys.facts]
     for partition in range(streams):

@@ -126,8 +126,7 @@ class Members:
 
     def freeze(self, node: str) -> float:
         """Sends SIGSTOP to the member and what it has started, for longer than its leases last: it
-        holds nothing any more. Returns the instant.
-        """
+        holds nothing any more. Returns the instant."""
         self._signal_group(node, signal.SIGSTOP)
         self.all[node].frozen = True
         self.all[node].held.clear()
@@ -149,8 +148,7 @@ class Members:
 
     async def drain(self, within_s: float) -> None:
         """Sends SIGTERM to all that run, which hand over and leave. Raises RunError if one does
-        not, or does not end well.
-        """
+        not, or does not end well."""
         leaving = self.running
         for one in leaving:
             one.process.send_signal(signal.SIGTERM)

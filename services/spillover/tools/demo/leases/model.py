@@ -85,7 +85,8 @@ class LeaseDemoResult:
 
     @property
     def records_per_s(self) -> float:
-        """Returns the rate from the start of the members to the last record, standstills included."""
+        """Returns the rate from the start of the members to the last record, standstills
+        included."""
         return self.applied / max(self.applied_s - self.began_s, 1e-3)
 
     @property
@@ -101,8 +102,7 @@ class LeaseDemoResult:
 
     def standstills_ms(self, cause: str) -> dict[str, float | int | None]:
         """Returns, of one cause: the longest, the median, how many; and the longest time without an
-        applied record around one.
-        """
+        applied record around one."""
         found = self.story.of_cause(cause)
         lengths_ms = [_ms(one.length_s) for one in found]
         gaps_ms = [_ms(one.applied_gap_s) for one in found if one.applied_gap_s is not None]
@@ -115,8 +115,7 @@ class LeaseDemoResult:
 
     def standstill_rows(self) -> list[tuple[str, list[str]]]:
         """Returns, in words and by cause: what happened, the number of streams that moved, and
-        three times.
-        """
+        three times."""
         rows = []
         for cause in TOLD_CAUSES:
             told = self.standstills_ms(cause)

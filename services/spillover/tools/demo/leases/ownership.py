@@ -127,8 +127,7 @@ def with_applied_gaps(
     standstills: Iterable[Standstill], applied: Mapping[int, Sequence[tuple[float, int]]]
 ) -> list[Standstill]:
     """Returns each with the longest time without an applied record of which it is a part.
-    `applied`, by stream: (instant, records so far) whenever that was seen to have grown.
-    """
+    `applied`, by stream: (instant, records so far) whenever that was seen to have grown."""
     return [replace(one, applied_gap_s=_gap_s(one, applied)) for one in standstills]
 
 

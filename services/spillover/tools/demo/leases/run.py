@@ -47,8 +47,7 @@ LEAVE_WITHIN_S = 10.0
 
 def run_lease_demo(plan: LeasePlan, display: LeaseDisplay) -> LeaseDemoResult:
     """Runs it all in real time. Raises InputError without a usable Redis; RunError if a process
-    fails, or the members do not finish within the plan's limit; KeyboardInterrupt.
-    """
+    fails, or the members do not finish within the plan's limit; KeyboardInterrupt."""
     began_s = time.monotonic()
     with Watchdog() as watchdog, redis_at(plan.redis, watchdog) as place:
         _check_version(place)

@@ -82,7 +82,8 @@ class Drawing:
         return LEFT_PX + inner_px * min(1.0, max(0.0, share))
 
     def add_time(self, top_px: float) -> None:
-        """Draws vertical lines at round seconds with their numbers below, and what was done when."""
+        """Draws vertical lines at round seconds with their numbers below, and what was done
+        when."""
         length_s = self.result.ended_s - self.result.began_s
         step_s = round_step(length_s / TICKS)
         for number in range(floor(length_s / step_s + 1e-9) + 1):
@@ -164,7 +165,8 @@ def owners_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
 
 
 def rates_drawing(result: LeaseDemoResult, width_px: int) -> Drawing:
-    """Draws how many records were applied per second, and how many waited, each with its own scale."""
+    """Draws how many records were applied per second, and how many waited, each with its own
+    scale."""
     waiting = [(look.at_s, float(look.written - look.applied)) for look in result.looks]
     second_px = TOP_PX + CURVE_PX + 34
     label = "Records applied per second, and records waiting"
@@ -227,7 +229,8 @@ def thinned(points: Points, most: int = 600) -> Points:
 
 
 def held_points(spans: Iterable[Span], node: str, to_s: float) -> Points:
-    """Returns (instant, streams served) as corners of steps, from the first start to the last end."""
+    """Returns (instant, streams served) as corners of steps, from the first start to the last
+    end."""
     changes = [
         change
         for span in spans
