@@ -100,17 +100,17 @@ class LeaseTimes:
 
     @property
     def renewal_period_ms(self) -> float:
-        """Returns a holder renews once in each normal lease time."""
+        """Returns how often a holder renews: once in each normal lease time."""
         return self.normal_lease_ms
 
     @property
     def fence_margin_ms(self) -> float:
-        """Returns a holder counts its own lease as over so much earlier than the store does."""
+        """Returns how much earlier than the store a holder counts its own lease as over."""
         return self.max_lease_ms / 10.0
 
     @property
     def min_residency_ms(self) -> float:
-        """Returns a partition that has just moved stays where it is so long, unless its holder
+        """Returns how long a partition that has just moved stays where it is, unless its holder
         dies.
         """
         return self.normal_lease_ms / 2.0

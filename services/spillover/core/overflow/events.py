@@ -7,7 +7,7 @@ comes by again is another visit. Neighbors are indices into the node's table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -16,11 +16,23 @@ HOME = -1
 """In place of a neighbor: the request came from a client, so this cluster is its home."""
 
 
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+
+class Command:
+    """Base of all commands."""
+
+    __slots__ = ()
+
+
 # --- events -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Arrived:
+class Arrived(Event):
     """A request has come in, from a client (`origin` HOME) or from a neighbor."""
 
     ref: int
@@ -30,7 +42,7 @@ class Arrived:
 
 
 @dataclass(slots=True)
-class ServiceEnded:
+class ServiceEnded(Event):
     """A server is free again; `outcome` is DONE, FAILED or CANCELLED (after a Stop)."""
 
     ref: int
@@ -46,7 +58,7 @@ class ServiceEnded:
 
 
 @dataclass(slots=True)
-class NotStarted:
+class NotStarted(Event):
     """The work of a Start surely was not done: the request is decided again. Where that is for want
     of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
     failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started."""
@@ -59,7 +71,7 @@ class NotStarted:
 
 
 @dataclass(slots=True)
-class ForwardAnswered:
+class ForwardAnswered(Event):
     """The neighbor has answered; `leg_s` is the way there and `return_leg_s` the way back."""
 
     ref: int
@@ -69,28 +81,28 @@ class ForwardAnswered:
 
 
 @dataclass(slots=True)
-class ForwardRefused:
+class ForwardRefused(Event):
     """The neighbor surely did not accept: it refused, or could not be reached."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class ForwardLost:
+class ForwardLost(Event):
     """The request had left and no answer will come: it may have run there."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Cancelled:
+class Cancelled(Event):
     """Nobody waits for the answer any more: the client or the neighbor that sent it has gone."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class CancelAsked:
+class CancelAsked(Event):
     """Cancel the request wherever it is; the Reply tells how it ended. What is away stays so until
     the neighbor has told."""
 
@@ -98,7 +110,7 @@ class CancelAsked:
 
 
 @dataclass(slots=True)
-class ReportReceived:
+class ReportReceived(Event):
     """A sign of life from a neighbor, with a report or without one."""
 
     neighbor: int
@@ -106,24 +118,24 @@ class ReportReceived:
 
 
 @dataclass(slots=True)
-class ReportAsked:
+class ReportAsked(Event):
     """A neighbor has begun to listen: it must not wait a whole period to know."""
 
 
 @dataclass(slots=True)
-class LinkDown:
+class LinkDown(Event):
     """The neighbor's stream of reports has ended."""
 
     neighbor: int
 
 
 @dataclass(slots=True)
-class TimerFired:
+class TimerFired(Event):
     """The time given by next_deadline() has come."""
 
 
 @dataclass(slots=True)
-class BytesMoving:
+class BytesMoving(Event):
     """So many bytes are being read or not yet read by others: bodies of requests that are not
     accepted yet, answers on their way here, answers on their way to clients."""
 
@@ -133,7 +145,7 @@ class BytesMoving:
 
 
 @dataclass(slots=True)
-class HeldUp:
+class HeldUp(Event):
     """This process came `late_s` too late to hear what neighbors have said meanwhile: it was
     stopped, or had no CPU time. Told before what it is late with."""
 
@@ -141,27 +153,27 @@ class HeldUp:
 
 
 @dataclass(slots=True)
-class Drain:
+class Drain(Event):
     """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
 
 
 @dataclass(slots=True)
-class Resume:
+class Resume(Event):
     """Accept again."""
 
 
 @dataclass(slots=True)
-class ServersDown:
+class ServersDown(Event):
     """What runs requests here cannot run any for now (all upstreams of `http:` are gone)."""
 
 
 @dataclass(slots=True)
-class ServersUp:
+class ServersUp(Event):
     """It can again."""
 
 
 @dataclass(slots=True)
-class PolicySet:
+class PolicySet(Event):
     """An operator has changed the policy; the name is one that exists."""
 
     policy: str
@@ -171,14 +183,14 @@ class PolicySet:
 
 
 @dataclass(slots=True)
-class Accepted:
+class Accepted(Command):
     """The request is this cluster's from here on; complete before any acknowledgment leaves."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Refuse:
+class Refuse(Command):
     """The request is not accepted. `retry_after_s` estimates when a place will be free."""
 
     ref: int
@@ -188,7 +200,7 @@ class Refuse:
 
 
 @dataclass(slots=True)
-class Start:
+class Start(Command):
     """Run the request on a server; `at_s` is when its service begins."""
 
     ref: int
@@ -198,14 +210,14 @@ class Start:
 
 
 @dataclass(slots=True)
-class Stop:
+class Stop(Command):
     """Stop running, if that can be done. In any case ServiceEnded tells when the server is free."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Forward:
+class Forward(Command):
     """Hand the request to a neighbor; `request.path` already ends with this cluster."""
 
     ref: int
@@ -215,7 +227,7 @@ class Forward:
 
 
 @dataclass(slots=True)
-class Recall:
+class Recall(Command):
     """The answer to this forward is no longer wanted: cancel it at the neighbor."""
 
     ref: int
@@ -223,7 +235,7 @@ class Recall:
 
 
 @dataclass(slots=True)
-class AskCancel:
+class AskCancel(Command):
     """Have the neighbor cancel this forward; its answer, still waited for, says what came of it."""
 
     ref: int
@@ -231,7 +243,7 @@ class AskCancel:
 
 
 @dataclass(slots=True)
-class Reply:
+class Reply(Command):
     """Give the answer to whoever sent the request, `delay_s` from now (delivery, emulated)."""
 
     ref: int
@@ -241,39 +253,12 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Publish:
+class Publish(Command):
     """Tell every neighbor."""
 
     report: LoadReport
 
 
 @dataclass(slots=True)
-class Heartbeat:
+class Heartbeat(Command):
     """A sign of life to every neighbor, where reports are further apart than beats."""
-
-
-Event: TypeAlias = (
-    Arrived
-    | ServiceEnded
-    | NotStarted
-    | ForwardAnswered
-    | ForwardRefused
-    | ForwardLost
-    | Cancelled
-    | CancelAsked
-    | ReportReceived
-    | ReportAsked
-    | LinkDown
-    | TimerFired
-    | BytesMoving
-    | HeldUp
-    | Drain
-    | Resume
-    | ServersDown
-    | ServersUp
-    | PolicySet
-)
-
-Command: TypeAlias = (
-    Accepted | Refuse | Start | Stop | Forward | Recall | AskCancel | Reply | Publish | Heartbeat
-)

@@ -163,7 +163,8 @@ class LeaseTwin:
         return True
 
     def drain(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder begins to stop; from now on it has the maximum shutdown time."""
+        """Have the holder begin to stop, within the maximum shutdown time; returns whether it holds
+        the partition still."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -172,7 +173,8 @@ class LeaseTwin:
         return True
 
     def release(self, now_ms: float, partition: int, node: str, epoch: int) -> bool:
-        """Returns the holder has stopped: the partition is free. A stale epoch changes nothing."""
+        """Free the partition, as its holder has stopped; returns whether it held it. A stale epoch
+        changes nothing."""
         own = self._own(now_ms, partition, node, epoch)
         if own is None:
             return False
@@ -183,7 +185,7 @@ class LeaseTwin:
         return True
 
     def activate(self, now_ms: float, partition: int, node: str) -> Activation:
-        """Returns the winner takes over what is free."""
+        """Have the winner take over what is free."""
         grab = self._winner(now_ms, partition)
         if grab is None or grab.node != node:
             return Activation(None, 0.0)
