@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 import pytest
 
 from spillover.core.leases.records import Joined, Renewed, Snapshot, Survey
-from spillover.live.leases.store import RedisLeaseStore, Scripts
+from spillover.live.leases.store import RedisLeaseStore, load_scripts
 from spillover.live.redis.connection import Script
 from spillover.model.lease_times import LeaseTimes
 from spillover.sim.leases.store_twin import LeaseTwin
@@ -63,9 +63,8 @@ class RedisGroup:
         self._client = server.client
         self._tag = f"{{spillover:{name}}}"
         self._make = lambda: RedisLeaseStore(server.url, name, partitions, times, balance=balance)
-        loaded = Scripts.load(balance)
-        scripts = {f.name: with_clock_of_tests(getattr(loaded, f.name)) for f in fields(loaded)}
-        self._scripts = Scripts(**scripts)
+        loaded = load_scripts(balance)
+        self._scripts = {name: with_clock_of_tests(script) for name, script in loaded.items()}
         self._stores = {}
         self._eras = {"": ""}
 

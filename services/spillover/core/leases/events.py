@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from spillover.core.leases.records import Renewed
 
@@ -27,11 +27,23 @@ REDIS_DOWN = "redis_down"
 REDIS_UP = "redis_up"
 
 
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+
+class Command:
+    """Base of all commands."""
+
+    __slots__ = ()
+
+
 # --- asks: commands to the store ---------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Ask:
+class Ask(Command):
     """Base of all asks."""
 
     number: int
@@ -147,36 +159,36 @@ ASKS: tuple[type[Ask], ...] = (
 
 
 @dataclass(slots=True)
-class PublishChallenge:
+class PublishChallenge(Command):
     """On the channel grab-lease, one message for each, in one call."""
 
     partitions: Sequence[int]
 
 
 @dataclass(slots=True)
-class PublishAllocated:
+class PublishAllocated(Command):
     """On the channel allocated-lease."""
 
     partition: int
 
 
 @dataclass(slots=True)
-class MeasureWork:
+class MeasureWork(Command):
     """Tell at once, with `WorkMeasured`, what handlers have reported. Only where loads count."""
 
 
 @dataclass(slots=True)
-class BeginRenewals:
+class BeginRenewals(Command):
     """This process is a member: give a sign of life at once, then each period."""
 
 
 @dataclass(slots=True)
-class EndRenewals:
+class EndRenewals(Command):
     """Renew nothing more. `RenewalsEnded` says that none is on its way."""
 
 
 @dataclass(slots=True)
-class StartRenewing:
+class StartRenewing(Command):
     """Renew this too, from the next renewal on."""
 
     partition: int
@@ -184,7 +196,7 @@ class StartRenewing:
 
 
 @dataclass(slots=True)
-class StopRenewing:
+class StopRenewing(Command):
     """Renew this no more."""
 
     partition: int
@@ -192,7 +204,7 @@ class StopRenewing:
 
 
 @dataclass(slots=True)
-class RunHandler:
+class RunHandler(Command):
     """Start the handler. It may act up to `fence_s`, unless `LeasesExtended` says more."""
 
     partition: int
@@ -201,7 +213,7 @@ class RunHandler:
 
 
 @dataclass(slots=True)
-class StopHandler:
+class StopHandler(Command):
     """Ask the handler to stop; it may act up to `by_s`. `HandlerEnded` tells when it has."""
 
     partition: int
@@ -210,7 +222,7 @@ class StopHandler:
 
 
 @dataclass(slots=True)
-class FenceHandler:
+class FenceHandler(Command):
     """From now on the handler may act no more; asked to stop if it was not. `HandlerEnded` still
     tells when it has."""
 
@@ -219,14 +231,14 @@ class FenceHandler:
 
 
 @dataclass(slots=True)
-class LeasesExtended:
+class LeasesExtended(Command):
     """Until when handlers may act now: (partition, epoch, instant in s)."""
 
     leases: list[tuple[int, int, float]]
 
 
 @dataclass(slots=True)
-class Tell:
+class Tell(Command):
     """A line of the event log (contract section 6)."""
 
     event: str
@@ -235,7 +247,7 @@ class Tell:
 
 
 @dataclass(slots=True)
-class Finished:
+class Finished(Command):
     """The member has left: `problem` None after a drain, else why it gave up (exit status 2).
     Nothing is commanded after it."""
 
@@ -246,12 +258,12 @@ class Finished:
 
 
 @dataclass(slots=True)
-class Started:
+class Started(Event):
     """The member begins: it asks to join."""
 
 
 @dataclass(slots=True)
-class Answered:
+class Answered(Event):
     """The store's answer to an ask."""
 
     ask: Ask
@@ -259,7 +271,7 @@ class Answered:
 
 
 @dataclass(slots=True)
-class AskFailed:
+class AskFailed(Event):
     """No answer: whether it was carried out may be unknown."""
 
     ask: Ask
@@ -267,7 +279,7 @@ class AskFailed:
 
 
 @dataclass(slots=True)
-class RenewalAnswered:
+class RenewalAnswered(Event):
     """A renewal that was sent at `sent_s` with these (partition, epoch) pairs has come back."""
 
     sent_s: float
@@ -276,7 +288,7 @@ class RenewalAnswered:
 
 
 @dataclass(slots=True)
-class LeasesSeen:
+class LeasesSeen(Event):
     """Until when renewals have kept leases, read where they are written down: (partition, epoch,
     instant in s). To be handed in before anything else by a shell that wakes late: then the answers
     of renewals may still be on their way to it."""
@@ -285,7 +297,7 @@ class LeasesSeen:
 
 
 @dataclass(slots=True)
-class RenewalFailed:
+class RenewalFailed(Event):
     """A renewal found no store; the next one follows by itself. `sent_s` is when it was sent, if
     that is known: the store may have answered since."""
 
@@ -294,31 +306,31 @@ class RenewalFailed:
 
 
 @dataclass(slots=True)
-class RenewalsEnded:
+class RenewalsEnded(Event):
     """After EndRenewals: no renewal is on its way any more."""
 
 
 @dataclass(slots=True)
-class Challenged:
+class Challenged(Event):
     """A message on grab-lease; a hint."""
 
     partition: int
 
 
 @dataclass(slots=True)
-class Allocated:
+class Allocated(Event):
     """A message on allocated-lease; a hint."""
 
     partition: int
 
 
 @dataclass(slots=True)
-class Resubscribed:
+class Resubscribed(Event):
     """Messages may have been missed."""
 
 
 @dataclass(slots=True)
-class HandlerEnded:
+class HandlerEnded(Event):
     """The handler has stopped, by itself or because it was told to; `problem` if it raised.
     `stopped`: told to by what watches over its lease, because that was about to end."""
 
@@ -329,7 +341,7 @@ class HandlerEnded:
 
 
 @dataclass(slots=True)
-class HandlerHung:
+class HandlerHung(Event):
     """The renewal process sees no progress of the handler, and has stopped renewing its lease."""
 
     partition: int
@@ -337,7 +349,7 @@ class HandlerHung:
 
 
 @dataclass(slots=True)
-class WorkMeasured:
+class WorkMeasured(Event):
     """After MeasureWork: (partition, epoch, all work that its handler has reported since it began),
     None instead of work for one that never did."""
 
@@ -345,46 +357,10 @@ class WorkMeasured:
 
 
 @dataclass(slots=True)
-class Drain:
+class Drain(Event):
     """Hand everything over, then leave."""
 
 
 @dataclass(slots=True)
-class TimerFired:
+class TimerFired(Event):
     """The time given by next_deadline() has come."""
-
-
-Command: TypeAlias = (
-    Ask
-    | PublishChallenge
-    | PublishAllocated
-    | MeasureWork
-    | BeginRenewals
-    | EndRenewals
-    | StartRenewing
-    | StopRenewing
-    | RunHandler
-    | StopHandler
-    | FenceHandler
-    | LeasesExtended
-    | Tell
-    | Finished
-)
-
-Event: TypeAlias = (
-    Started
-    | Answered
-    | AskFailed
-    | RenewalAnswered
-    | LeasesSeen
-    | RenewalFailed
-    | RenewalsEnded
-    | Challenged
-    | Allocated
-    | Resubscribed
-    | HandlerEnded
-    | HandlerHung
-    | WorkMeasured
-    | Drain
-    | TimerFired
-)

@@ -136,8 +136,7 @@ class LeaseMember:
         """Returns the commands that follow from an event. What was due before it happens first: a
         member that slept fences itself before it hears anything, except what its renewals have
         brought. They come from another process, which may have kept everything while this one was
-        too busy to hear of it: a shell that is late hands them in before any other event, or
-        `LeasesSeen`.
+        too busy to hear of it: a shell that is late hands in `LeasesSeen` before any other event.
         """
         now_s = self._now_s = max(now_s, self._now_s)
         if self.state is Phase.FINISHED:

@@ -7,7 +7,7 @@ comes by again is another visit. Neighbors are named by their handles (`neighbor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
@@ -17,11 +17,23 @@ HOME = -1
 """In place of a neighbor: the request came from a client, so this cluster is its home."""
 
 
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+
+class Command:
+    """Base of all commands."""
+
+    __slots__ = ()
+
+
 # --- events -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Arrived:
+class Arrived(Event):
     """A request has come in, from a client (`origin` HOME) or from a neighbor."""
 
     ref: int
@@ -31,7 +43,7 @@ class Arrived:
 
 
 @dataclass(slots=True)
-class ServiceEnded:
+class ServiceEnded(Event):
     """A server is free again; `outcome` is DONE, FAILED or CANCELLED (after a Stop)."""
 
     ref: int
@@ -47,7 +59,7 @@ class ServiceEnded:
 
 
 @dataclass(slots=True)
-class NotStarted:
+class NotStarted(Event):
     """The work of a Start surely was not done: the request is decided again. Where that is for want
     of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
     failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started."""
@@ -60,7 +72,7 @@ class NotStarted:
 
 
 @dataclass(slots=True)
-class ForwardAnswered:
+class ForwardAnswered(Event):
     """The neighbor has answered; `leg_s` is the way there and `return_leg_s` the way back."""
 
     ref: int
@@ -70,28 +82,28 @@ class ForwardAnswered:
 
 
 @dataclass(slots=True)
-class ForwardRefused:
+class ForwardRefused(Event):
     """The neighbor surely did not accept: it refused, or could not be reached."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class ForwardLost:
+class ForwardLost(Event):
     """The request had left and no answer will come: it may have run there."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Cancelled:
+class Cancelled(Event):
     """Nobody waits for the answer any more: the client or the neighbor that sent it has gone."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class CancelAsked:
+class CancelAsked(Event):
     """Cancel the request wherever it is; the Reply tells how it ended. What is away stays so until
     the neighbor has told."""
 
@@ -99,7 +111,7 @@ class CancelAsked:
 
 
 @dataclass(slots=True)
-class ReportReceived:
+class ReportReceived(Event):
     """A sign of life from a neighbor, with a report or without one."""
 
     neighbor: int
@@ -107,24 +119,24 @@ class ReportReceived:
 
 
 @dataclass(slots=True)
-class ReportAsked:
+class ReportAsked(Event):
     """A neighbor has begun to listen: it must not wait a whole period to know."""
 
 
 @dataclass(slots=True)
-class LinkDown:
+class LinkDown(Event):
     """The neighbor's stream of reports has ended."""
 
     neighbor: int
 
 
 @dataclass(slots=True)
-class TimerFired:
+class TimerFired(Event):
     """The time given by next_deadline() has come."""
 
 
 @dataclass(slots=True)
-class BytesMoving:
+class BytesMoving(Event):
     """So many bytes are being read or not yet read by others: bodies of requests that are not
     accepted yet, answers on their way here, answers on their way to clients."""
 
@@ -134,7 +146,7 @@ class BytesMoving:
 
 
 @dataclass(slots=True)
-class HeldUp:
+class HeldUp(Event):
     """This process came `late_s` too late to hear what neighbors have said meanwhile: it was
     stopped, or had no CPU time. Told before what it is late with."""
 
@@ -142,34 +154,34 @@ class HeldUp:
 
 
 @dataclass(slots=True)
-class Drain:
+class Drain(Event):
     """Accept nothing more; hand the queue to neighbors that accept, finish the rest."""
 
 
 @dataclass(slots=True)
-class Resume:
+class Resume(Event):
     """Accept again."""
 
 
 @dataclass(slots=True)
-class ServersDown:
+class ServersDown(Event):
     """What runs requests here cannot run any for now (all upstreams of `http:` are gone)."""
 
 
 @dataclass(slots=True)
-class ServersUp:
+class ServersUp(Event):
     """It can again."""
 
 
 @dataclass(slots=True)
-class PolicySet:
+class PolicySet(Event):
     """An operator has changed the policy; the name is one that exists."""
 
     policy: str
 
 
 @dataclass(slots=True)
-class Join:
+class Join(Event):
     """A cluster becomes a neighbor, over a link of this one-way delay."""
 
     cluster: ClusterId
@@ -177,7 +189,7 @@ class Join:
 
 
 @dataclass(slots=True)
-class Leave:
+class Leave(Event):
     """A neighbor is none any more. Nothing is heard of it from then on; what it has sent is
     answered all the same."""
 
@@ -185,14 +197,14 @@ class Leave:
 
 
 @dataclass(slots=True)
-class Confirmed:
+class Confirmed(Event):
     """What `Confirm` asked for is done: the request will not be lost."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class NotConfirmed:
+class NotConfirmed(Event):
     """It cannot be done: the request is not accepted, for this reason."""
 
     ref: int
@@ -203,7 +215,7 @@ class NotConfirmed:
 
 
 @dataclass(slots=True)
-class Confirm:
+class Confirm(Command):
     """The request is about to be accepted: tell `Confirmed` once that is safe, or `NotConfirmed`;
     nothing else is told of it before. Only of a machine that asks (`confirming`)."""
 
@@ -214,14 +226,14 @@ class Confirm:
 
 
 @dataclass(slots=True)
-class Accepted:
+class Accepted(Command):
     """The request is this cluster's from here on; comes before anything that is told of it."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Refuse:
+class Refuse(Command):
     """The request is not accepted. `retry_after_s` estimates when a place will be free."""
 
     ref: int
@@ -231,7 +243,7 @@ class Refuse:
 
 
 @dataclass(slots=True)
-class Start:
+class Start(Command):
     """Run the request on a server; `at_s` is when its service begins."""
 
     ref: int
@@ -241,14 +253,14 @@ class Start:
 
 
 @dataclass(slots=True)
-class Stop:
+class Stop(Command):
     """Stop running, if that can be done. In any case ServiceEnded tells when the server is free."""
 
     ref: int
 
 
 @dataclass(slots=True)
-class Forward:
+class Forward(Command):
     """Hand the request to a neighbor; `request.path` already ends with this cluster."""
 
     ref: int
@@ -258,7 +270,7 @@ class Forward:
 
 
 @dataclass(slots=True)
-class Recall:
+class Recall(Command):
     """The answer to this forward is no longer wanted: cancel it at the neighbor."""
 
     ref: int
@@ -266,7 +278,7 @@ class Recall:
 
 
 @dataclass(slots=True)
-class AskCancel:
+class AskCancel(Command):
     """Have the neighbor cancel this forward; its answer, still waited for, says what came of it."""
 
     ref: int
@@ -274,7 +286,7 @@ class AskCancel:
 
 
 @dataclass(slots=True)
-class Reply:
+class Reply(Command):
     """Give the answer to whoever sent the request, `delay_s` from now (delivery, emulated)."""
 
     ref: int
@@ -284,19 +296,19 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Publish:
+class Publish(Command):
     """Tell every neighbor."""
 
     report: LoadReport
 
 
 @dataclass(slots=True)
-class Heartbeat:
+class Heartbeat(Command):
     """A sign of life to every neighbor, where reports are further apart than beats."""
 
 
 @dataclass(slots=True)
-class Connect:
+class Connect(Command):
     """A cluster has joined, and this is its handle: listen to its reports, and tell it ours."""
 
     neighbor: int
@@ -304,7 +316,7 @@ class Connect:
 
 
 @dataclass(slots=True)
-class JoinRefused:
+class JoinRefused(Command):
     """A cluster cannot join; why, in words."""
 
     cluster: ClusterId
@@ -312,52 +324,8 @@ class JoinRefused:
 
 
 @dataclass(slots=True)
-class Disconnect:
+class Disconnect(Command):
     """A neighbor has left: give up what is away there (`link.Disconnected`), and end the streams of
     reports."""
 
     neighbor: int
-
-
-Event: TypeAlias = (
-    Arrived
-    | ServiceEnded
-    | NotStarted
-    | ForwardAnswered
-    | ForwardRefused
-    | ForwardLost
-    | Cancelled
-    | CancelAsked
-    | ReportReceived
-    | ReportAsked
-    | LinkDown
-    | TimerFired
-    | BytesMoving
-    | HeldUp
-    | Drain
-    | Resume
-    | ServersDown
-    | ServersUp
-    | PolicySet
-    | Join
-    | Leave
-    | Confirmed
-    | NotConfirmed
-)
-
-Command: TypeAlias = (
-    Accepted
-    | Refuse
-    | Start
-    | Stop
-    | Forward
-    | Recall
-    | AskCancel
-    | Reply
-    | Publish
-    | Heartbeat
-    | Connect
-    | JoinRefused
-    | Disconnect
-    | Confirm
-)

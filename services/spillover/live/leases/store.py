@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from spillover.core.leases.records import (
@@ -32,35 +31,20 @@ from spillover.policy.leases import LOAD_STALE_LEASES
 TIMEOUT_S_MAX = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Scripts:
-    """All scripts of a group, ready to be sent."""
-
-    join: Script
-    leave: Script
-    renew: Script
-    is_wanted: Script
-    grab: Script
-    drain: Script
-    release: Script
-    activate: Script
-    survey: Script
-
-    @classmethod
-    def load(cls, balance: str = "count") -> Scripts:
-        """Returns those for loads get one hash more."""
-        by_load = balance == "load"
-        return cls(
-            join=load_script("group", "era", "join"),
-            leave=load_script("group", "leave"),
-            renew=load_script("group", "era", "renew"),
-            is_wanted=load_script("group", "is_wanted"),
-            grab=load_script("group", "era", "standing", f"by_{balance}s", "grab"),
-            drain=load_script("group", "drain"),
-            release=load_script("group", "release"),
-            activate=load_script("group", "activate"),
-            survey=load_script("group", "stored", "survey_loads" if by_load else "survey"),
-        )
+def load_scripts(balance: str = "count") -> dict[str, Script]:
+    """Returns all scripts of a group, by operation; those for loads get one hash more."""
+    files = {
+        "join": ("group", "era", "join"),
+        "leave": ("group", "leave"),
+        "renew": ("group", "era", "renew"),
+        "is_wanted": ("group", "is_wanted"),
+        "grab": ("group", "era", "standing", f"by_{balance}s", "grab"),
+        "drain": ("group", "drain"),
+        "release": ("group", "release"),
+        "activate": ("group", "activate"),
+        "survey": ("group", "stored", "survey_loads" if balance == "load" else "survey"),
+    }
+    return {operation: load_script(*names) for operation, names in files.items()}
 
 
 class RedisLeaseStore:
@@ -102,13 +86,8 @@ class RedisLeaseStore:
         if timeout_s is None:
             timeout_s = min(times.renewal_period_ms / 2000.0, TIMEOUT_S_MAX)
         self._link = RedisLink(url, timeout_s)
-        self._scripts = Scripts.load(balance)
+        self._scripts = load_scripts(balance)
         self._era = ""
-
-    @property
-    def place(self) -> str:
-        """Returns where the store is, as it may be shown."""
-        return self._link.place
 
     @property
     def round_trips(self) -> int:
@@ -120,14 +99,14 @@ class RedisLeaseStore:
         check_name("lease group", "incarnation", incarnation)
         self._era = ""
         ok, other_alive_ms, era = await self._run(
-            self._scripts.join, *self._group_arguments(), node, incarnation, self._max_lease_ms
+            "join", *self._group_arguments(), node, incarnation, self._max_lease_ms
         )
         self._era = era
         return Joined(bool(ok), float(other_alive_ms), era)
 
     async def leave(self, node: str, incarnation: str) -> None:
         """Be no member any more, if it is still this process that is."""
-        await self._run(self._scripts.leave, node, incarnation)
+        await self._run("leave", node, incarnation)
 
     async def renew(self, node: str, incarnation: str, held: Sequence[tuple[int, int]]) -> Renewed:
         """Sign of life of a member and of its (partition, epoch) pairs.
@@ -137,7 +116,7 @@ class RedisLeaseStore:
         """
         pairs = [number for pair in held for number in pair]
         era, displaced, flags = await self._run(
-            self._scripts.renew,
+            "renew",
             *self._group_arguments(),
             node,
             incarnation,
@@ -153,12 +132,12 @@ class RedisLeaseStore:
 
     async def is_wanted(self, partition: int, node: str, epoch: int) -> bool:
         """Returns whether another node has won what this one serves."""
-        return bool(await self._run(self._scripts.is_wanted, partition, node, epoch))
+        return bool(await self._run("is_wanted", partition, node, epoch))
 
     async def grab(self, partition: int, node: str, free_for_ms: float) -> bool:
         """Win the partition, if the counts allow it; `free_for_ms`: seen free for so long."""
         granted, era = await self._run(
-            self._scripts.grab,
+            "grab",
             *self._group_arguments(),
             partition,
             node,
@@ -176,34 +155,32 @@ class RedisLeaseStore:
         from now on it has the maximum shutdown time.
         """
         limit_ms = round(self._times.max_shutdown_ms)
-        return bool(await self._run(self._scripts.drain, partition, node, epoch, limit_ms))
+        return bool(await self._run("drain", partition, node, epoch, limit_ms))
 
     async def release(self, partition: int, node: str, epoch: int) -> bool:
         """Frees the partition, whose holder has stopped, and returns whether the lease was its own.
-        A stale epoch changes nothing.
-        """
-        return bool(await self._run(self._scripts.release, partition, node, epoch))
+        A stale epoch changes nothing."""
+        return bool(await self._run("release", partition, node, epoch))
 
     async def activate(self, partition: int, node: str) -> Activation:
         """Gives the winner what is free, and returns with which epoch, or in what time to ask
-        again.
-        """
+        again."""
         grab_ms = round(self._times.min_grab_ms)
         epoch, free_in_ms = await self._run(
-            self._scripts.activate, partition, node, self._max_lease_ms, grab_ms
+            "activate", partition, node, self._max_lease_ms, grab_ms
         )
         return Activation(int(epoch) if epoch else None, float(free_in_ms))
 
     async def snapshot(self) -> Snapshot:
         """Returns all that is stored of the group, at one instant."""
-        return read_snapshot(await self._run(self._scripts.survey))
+        return read_snapshot(await self._run("survey"))
 
     async def survey(self, node: str, loads: Sequence[tuple[int, int, int]] = ()) -> Survey:
         """Both hashes and the members, sorted out for `node`. Where loads count, it tells on the
         same way what its own are: (partition, epoch, load in thousandths); one that it does not
         hold changes nothing."""
         told = [number for load in loads for number in load]
-        reply = await self._run(self._scripts.survey, *([node, *told] if told else ()))
+        reply = await self._run("survey", *([node, *told] if told else ()))
         return survey_of(read_snapshot(reply), self._partitions, self._times, node)
 
     async def publish_challenge(self, *partitions: int) -> None:
@@ -231,9 +208,9 @@ class RedisLeaseStore:
         if partitions:
             await self._link.calls(*(("PUBLISH", channel, p) for p in partitions))
 
-    async def _run(self, script: Script, *arguments: str | float) -> Any:
+    async def _run(self, operation: str, *arguments: str | float) -> Any:
         try:
-            return await self._link.run(script, self._hashes, *arguments)
+            return await self._link.run(self._scripts[operation], self._hashes, *arguments)
         except StoreRefused as refused:
             self._check_group(str(refused))
             raise
