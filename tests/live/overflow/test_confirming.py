@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer
 from spillover.core.overflow import events as ev
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
@@ -44,7 +44,7 @@ def with_journal(nodes):
             listening = bind_socket("127.0.0.1", 0)
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             shell = NodeShell(topology.with_urls({"a": url}), "a", seed=1, confirm=journal)
-            server = NodeServer(create_app(shell))
+            server = HttpServer(create_app(shell))
             running = asyncio.create_task(shell.run())
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()

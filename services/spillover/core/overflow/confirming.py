@@ -39,12 +39,12 @@ class ConfirmingMachine(NodeMachine):
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Put aside what is about requests that are not confirmed yet."""
         leaving: list[ev.Command] = []
+        withheld = self._withheld
         for command in super().handle(event, now_s):
-            withheld = self._withheld.get(command.ref) if isinstance(command, OfVisit) else None
-            if withheld is not None and isinstance(command, OfVisit):
-                withheld.append(command)
+            if isinstance(command, OfVisit) and command.ref in withheld:
+                withheld[command.ref].append(command)
             elif isinstance(command, ev.Accepted) and isinstance(event, ev.Arrived):
-                self._withheld[command.ref] = [command]
+                withheld[command.ref] = [command]
                 leaving.append(
                     ev.Confirm(command.ref, event.request, event.origin, event.deadline_s)
                 )

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from spillover.core.driver import Driver, Interpreters
+from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.decisions import RESTING
@@ -220,7 +220,7 @@ class NodeShell:
 
     def _interpreters(
         self, confirm: Callable[[ev.Confirm], None] | None
-    ) -> Interpreters[ev.Command]:
+    ) -> dict[type[ev.Command], Callable[[Any], None]]:
         interpreters: dict[type[ev.Command], Callable[[Any], None]] = {
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
