@@ -5,16 +5,18 @@ The page, its routes and what it is sent are the product's; only what they tell 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import msgspec
-import uvicorn
 from fastapi import FastAPI
 
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.console.operators import Operators
+from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.console_view import PERIOD_S, cluster_view
 from spillover.apps.node.views import NodeState
 from spillover.live.process.listening import bind_socket
@@ -64,13 +66,20 @@ def console_of(own, links, tell):
     )
     app = FastAPI()
     console.mount(app)
+    begun = Future()
+
+    async def serve(listening):
+        server = HttpServer(app)
+        begun.set_result((asyncio.get_running_loop(), server))
+        await server.serve([listening])
+
     with bind_socket("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        serving = threading.Thread(target=lambda: asyncio.run(serve(listening)))
         serving.start()
+        loop, server = begun.result(STARTS_S)
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield url_of(listening)
         finally:
-            console.close()
-            server.should_exit = True
+            for end in (console.close, server.stop):
+                loop.call_soon_threadsafe(end)
             serving.join(STARTS_S)

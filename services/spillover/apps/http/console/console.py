@@ -149,13 +149,13 @@ class _Stream(Response):
             refusal = _refusal(503, "too_many_listeners", detail, RETRY_AFTER_S)
             await refusal(scope, receive, send)
             return
-        exchange: Exchange | None = scope.get(EXCHANGE)  # other servers have none
-        break_off = None if exchange is None else exchange.take_over()
+        exchange: Exchange = scope[EXCHANGE]
+        break_off = exchange.take_over()
         writing = asyncio.create_task(self._write(send))
         leaving = asyncio.create_task(_gone(receive))
         try:
             await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if writing.done() and not writing.result() and break_off is not None:
+            if writing.done() and not writing.result():
                 break_off()
         finally:
             self._broadcast.leave()
