@@ -34,7 +34,7 @@ check: .venv/.complete
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --only=quick --numprocesses=auto --dist=worksteal $(ARGS)
+	$(BIN)/pytest --only=quick -p no:schemathesis --numprocesses=auto --dist=worksteal $(ARGS)
 
 test: .venv/.complete
 	$(BIN)/ruff check .

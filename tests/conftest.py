@@ -108,14 +108,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     only, name = config.getoption("only"), collection_path.name
     if only in {None, "together"} or not name.startswith("test_"):
         return None
-    is_real = bool(ALONE & set(collection_path.parts))
-    if only == "quick":
-        return is_real or None
     if only == "in-pairs":
         return name not in IN_PAIRS or None
-    has_marker = re.search(r"\bmark\.(alone|e2e)\b", collection_path.read_text("utf-8"))
+    is_real = bool(ALONE & set(collection_path.parts))
+    text = collection_path.read_text("utf-8")
+    if only == "quick":
+        return (
+            is_real
+            or bool(re.search(r"^pytestmark = .*\bmark\.slow\b", text, re.MULTILINE))
+            or None
+        )
     is_alone = is_real and name not in {*TOGETHER, *IN_PAIRS}
-    return not (is_alone or has_marker) or None
+    return not (is_alone or re.search(r"\bmark\.(alone|e2e)\b", text)) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

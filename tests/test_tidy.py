@@ -79,6 +79,8 @@ LONG_FILES = {
     "services/spillover/sim/overflow/faulty_cluster.py": 410,
     # One model of one machine.
     "tests/core/overflow/test_machine.py": 600,
+    # One member, and all that can happen to it.
+    "tests/core/leases/test_member.py": 520,
     # One handler against all that a service can do.
     "tests/live/handlers/test_http_handler.py": 510,
 }

@@ -4,6 +4,7 @@ pieces, and apps that break the rules. A connection never waits for an answer th
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import re
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+import uvicorn
 
 from spillover.apps.http import asgi
 from spillover.apps.http.server import HttpServer, url_of
@@ -79,6 +81,16 @@ def sends(*messages):
             await send(message)
 
     return app
+
+
+def test_uvicorn_has_what_is_replaced_of_it():
+    """A release that calls these otherwise would look at the clock ten times a second, or take the
+    signals: nothing else would tell."""
+    replaced = set(vars(HttpServer)) & set(vars(uvicorn.Server)) - {"__module__", "__doc__"}
+    assert replaced == {"__init__", "startup", "main_loop", "capture_signals"}
+    for name in ("startup", "main_loop"):
+        assert inspect.iscoroutinefunction(getattr(uvicorn.Server, name))
+    assert "http" in inspect.signature(uvicorn.Config).parameters
 
 
 def test_an_app_gets_the_request_and_its_answer_arrives():

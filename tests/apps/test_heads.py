@@ -94,6 +94,22 @@ def test_a_look_without_the_answer_fetches_nothing(nodes):
     nodes.run(main)
 
 
+def test_who_only_looks_does_not_wait(nodes):
+    """For an end of which a head tells nothing."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            node = federation["a"]
+            headers = [(b"Idempotency-Key", b"k"), (b"Prefer", b"respond-async")]
+            assert (await node.post({"service_ms": 2000}, headers=headers)).status == 202
+            looked = await head_of(node, "HEAD", "/requests/k?wait_ms=9000")
+            assert looked[0] == "http/1.1 200 ok"
+            assert node.machine.servers.busy == 1
+            await node.send("DELETE", "/requests/k")
+
+    nodes.run(main)
+
+
 def test_a_stream_that_is_only_looked_at_leaves_nothing_behind(nodes):
     """Nobody listens, nothing polls."""
 

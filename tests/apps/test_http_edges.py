@@ -440,7 +440,13 @@ def test_a_node_is_ready_while_anyone_runs_requests(nodes):
 
 
 @pytest.mark.parametrize(
-    ("path", "field"), [(["b", "a"], "cluster a"), (["b"] * 17, "16 hops"), (["b"] * 16, None)]
+    ("path", "field"),
+    [
+        (["a", "b"], "cluster a"),
+        (["b"] * 17, "16 hops"),
+        (["b", "c"], "expected it to end with b"),
+        (["b"] * 16, None),
+    ],
 )
 def test_requests_that_went_in_circles_are_not_taken(nodes, path, field):
     """By another topology or a neighbor at fault: surely not accepted, so decided again there."""

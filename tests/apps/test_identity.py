@@ -94,7 +94,7 @@ def test_what_a_connection_has_said_holds_for_it(nodes, calls, in_message):
             assert b.client.busy + b.client.idle == 1
             assert b.shell.peers.turned_away()["q"][0] == why
             other = HttpClient(b.url)
-            path, body = calls_of(calls, wire.UNSAID)[0]
+            path, body = calls_of(calls, wire.UNSAID)[1]
             assert (await status_of(other, "POST", path, body))[0] == 403
             assert (await status_of(other, "POST", path, body, hello_of(q)))[0] == 200
             await other.close()

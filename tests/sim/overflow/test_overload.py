@@ -29,6 +29,7 @@ SIZES = {
     "even": lambda _: SERVICE_S,
     "exponential": lambda random: random.expovariate(1 / SERVICE_S),
 }
+THREE = pytest.param(3, marks=pytest.mark.slow)
 
 
 @dataclass
@@ -123,7 +124,7 @@ def overload(sizes, clusters=1, stoppable=True):
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("stoppable", [True, False])
-@pytest.mark.parametrize("clusters", [1, 2, 3])
+@pytest.mark.parametrize("clusters", [1, 2, THREE])
 def test_goodput_stays_under_overload(sizes, stoppable, clusters):
     """At least 0.95 of capacity, also where the servers cannot drop what has become too late."""
     run = overload(sizes, clusters, stoppable)
@@ -131,7 +132,7 @@ def test_goodput_stays_under_overload(sizes, stoppable, clusters):
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("clusters", [1, 3])
+@pytest.mark.parametrize("clusters", [1, THREE])
 def test_nothing_is_late_and_all_is_well_soon_after(sizes, clusters):
     """All answers come by the deadline; two seconds after the overload waits are short again and
     nobody is refused."""

@@ -9,6 +9,8 @@ import os
 import time
 from collections import Counter
 
+import pytest
+
 from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.request import Outcome
@@ -45,6 +47,7 @@ def sweep(seed):
     )
 
 
+@pytest.mark.slow
 def test_nothing_breaks_in_a_sweep_over_seeds():
     """Hundreds of histories; they are eventful, or they would prove little."""
     outcomes, faults, until_s = Counter(), 0, time.monotonic() + SOAK_S

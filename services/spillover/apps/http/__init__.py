@@ -1,1 +1,1 @@
-"""What the services have in common over HTTP: pages, the rules for other sites' pages, HEAD."""
+"""From the bytes of a connection to the console: what the services have in common over HTTP."""

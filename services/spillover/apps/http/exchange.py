@@ -33,6 +33,10 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {s: b"HTTP/1.1 %d %b\r\n" % (s, _PHRASES.get(s, b"")) for s in range(100, 600)}
 
 
+_NO_PIECES: list[bytes] = []
+"""Nothing is added where no more of a body comes."""
+
+
 class ClientGone(Exception):
     """The client went away before its request was read."""
 
@@ -138,7 +142,8 @@ class Exchange:
 
     def take(self) -> bytes:
         """Returns what has come of the body since this was called last."""
-        pieces, self.pieces = self.pieces, []  # one copy is enough to wait with
+        pieces = self.pieces
+        self.pieces = [] if self.more_body else _NO_PIECES  # one copy is enough to wait with
         self.size_bytes = 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

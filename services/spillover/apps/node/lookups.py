@@ -14,7 +14,13 @@ import msgspec
 
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
-from spillover.apps.node.answers import JSON_LINE, EncodedOnce, answer_internal_error, node_ended
+from spillover.apps.node.answers import (
+    JSON_LINE,
+    EncodedOnce,
+    answer_internal_error,
+    node_ended,
+    problem_of,
+)
 from spillover.apps.node.preferences import read_preferences, read_wait_ms
 from spillover.apps.node.request_view import encode_view, ended_view, visit_view
 from spillover.apps.node.waiting import Waiting
@@ -99,13 +105,17 @@ class Lookups:
     def _entry_ended(
         self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        if told is not None:
+        if isinstance(told, Answer):
             self._tell_entry(exchange, entry, lines)
             return
-        # The node ends, and nobody will know more of the request than now.
+        # Nobody will know more of the request than now: the node ends, or it is refused after all.
         try:
-            has_not_run = self._shell.surely_never_ran(entry.ref)
-            shown = ended_view(entry, node_ended(entry.name, has_not_run=has_not_run))
+            if told is None:
+                has_not_run = self._shell.surely_never_ran(entry.ref)
+                problem = node_ended(entry.name, has_not_run=has_not_run)
+            else:
+                problem = problem_of(entry.name, told)
+            shown = ended_view(entry, problem)
             exchange.answer_raw(200, JSON_LINE + lines, msgspec.json.encode(shown))
         except Exception:  # noqa: BLE001 - see above
             answer_internal_error(self._shell, exchange, entry.name)

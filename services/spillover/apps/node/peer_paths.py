@@ -63,8 +63,9 @@ class PeerPaths:
             caller, request, remaining_s = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
-        origin = peer_of(shell.peers, exchange, headers, caller).neighbor
-        self._check_path(request)
+        peer = peer_of(shell.peers, exchange, headers, caller)
+        origin = peer.neighbor
+        self._check_path(request, peer.caller.cluster)
         # Its home may have another handler: refused, it is decided again there.
         unfit = shell.workers.problem_with(request.work)
         if unfit is not None:
@@ -144,8 +145,11 @@ class PeerPaths:
             exchange.break_off()
             raise
 
-    def _check_path(self, request: Request) -> None:
+    def _check_path(self, request: Request, sender: str) -> None:
         """A way that no node of this topology sends a request may have no end."""
+        if request.path[-1] != sender:
+            ends = f"expected it to end with {sender}, got {request.path[-1]}"
+            raise Problem("invalid", f"path: {ends}", id=request.id)
         own, hops_max = self._shell.cluster.id, self._shell.topology.max_hops
         if own in request.path:
             raise Problem("invalid", f"path: it was at cluster {own} before", id=request.id)

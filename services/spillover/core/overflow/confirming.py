@@ -12,40 +12,39 @@ The machine that needs no confirmation knows nothing of this and pays nothing fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.request import Outcome
 
-_OF_VISITS = frozenset(
-    {ev.Accepted, ev.Refuse, ev.Start, ev.Stop, ev.Forward, ev.Recall, ev.AskCancel, ev.Reply}
+OfVisit: TypeAlias = (
+    ev.Accepted | ev.Refuse | ev.Start | ev.Stop | ev.Forward | ev.Recall | ev.AskCancel | ev.Reply
 )
+"""What may not leave before its visit is confirmed."""
 
 
 class ConfirmingMachine(NodeMachine):
     """As NodeMachine, for shells that confirm later, or may fail to."""
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
-        self._withheld: dict[int, list[Any]] = {}
+        self._withheld: dict[int, list[OfVisit]] = {}
         """What is to leave once it is confirmed, by ref; the acceptance comes first."""
         return super()._make_handlers() | {
             ev.Confirmed: self._confirmed,
             ev.NotConfirmed: self._not_confirmed,
         }
 
-    def handle(self, event: Any, now_s: float) -> list[Any]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Put aside what is about requests that are not confirmed yet."""
-        leaving: list[Any] = []
-        commands: list[Any] = super().handle(event, now_s)
-        for command in commands:
-            kind = type(command)
-            withheld = self._withheld.get(command.ref) if kind in _OF_VISITS else None
-            if withheld is not None:
-                withheld.append(command)
-            elif kind is ev.Accepted and type(event) is ev.Arrived:
-                self._withheld[command.ref] = [command]
+        leaving: list[ev.Command] = []
+        withheld = self._withheld
+        for command in super().handle(event, now_s):
+            if isinstance(command, OfVisit) and command.ref in withheld:
+                withheld[command.ref].append(command)
+            elif isinstance(command, ev.Accepted) and isinstance(event, ev.Arrived):
+                withheld[command.ref] = [command]
                 leaving.append(
                     ev.Confirm(command.ref, event.request, event.origin, event.deadline_s)
                 )
@@ -68,7 +67,7 @@ class ConfirmingMachine(NodeMachine):
             self._forward_refused(ev.ForwardRefused(ref), now_s)
         else:
             for command in withheld:
-                if type(command) is ev.Start:
+                if isinstance(command, ev.Start):
                     command.at_s = max(command.at_s, now_s)
             self._out.extend(withheld)
 
@@ -90,17 +89,17 @@ class ConfirmingMachine(NodeMachine):
         self._refuse_untried(visit, event.reason, now_s)
         self._serve_queue(now_s)
 
-    def _under_way(self, ref: int, withheld: list[Any], now_s: float) -> Visit | None:
+    def _under_way(self, ref: int, withheld: list[OfVisit], now_s: float) -> Visit | None:
         """The visit; None if it has ended, or does so now since its time is over."""
         visit = self.register.visits.get(ref)
         if visit is None or visit.deadline_s > now_s:
             return visit
         self._end(visit, Outcome.EXPIRED, now_s)
-        withheld.extend(self._out)
+        withheld.extend(command for command in self._out if isinstance(command, OfVisit))
         self._out = []
         return None
 
-    def _end_withheld(self, ref: int, commands: list[Any], now_s: float) -> None:
+    def _end_withheld(self, ref: int, commands: list[OfVisit], now_s: float) -> None:
         """A visit has ended whose work never began: its server has nothing to end."""
         self._out.extend(commands)
         if ref in self.servers.stuck:
@@ -108,6 +107,6 @@ class ConfirmingMachine(NodeMachine):
             self.servers.vacate(ref)
             self._serve_queue(now_s)
 
-    def _leads_nowhere(self, command: Any) -> bool:
+    def _leads_nowhere(self, command: OfVisit) -> bool:
         """Whether it is a forward to a neighbor that has left meanwhile."""
-        return type(command) is ev.Forward and command.neighbor not in self.neighbors.by_handle
+        return isinstance(command, ev.Forward) and command.neighbor not in self.neighbors.by_handle

@@ -33,7 +33,6 @@ class Decider:
         policy: str,
         neighbors: Neighbors,
         random: Random,
-        *,
         records_max: int,
     ) -> None:
         self.log = History(records_max)

@@ -5,6 +5,7 @@ came of them. A ring of fixed size; the oldest records go first.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -50,16 +51,14 @@ class Ending:
 class History:
     """The last `limit` records of one cluster."""
 
-    __slots__ = ("_ring",)
+    __slots__ = ("_ring", "add")
 
     def __init__(self, limit: int) -> None:
         self._ring: deque[Decision | Note | Ending] = deque(maxlen=limit)
+        self.add: Callable[[Decision | Note], None] = self._ring.append
 
     def __len__(self) -> int:
         return len(self._ring)
-
-    def add(self, record: Decision | Note) -> None:
-        self._ring.append(record)
 
     def end(self, request_id: RequestId, answer: Answer, at_s: float) -> None:
         """A visit has its answer."""

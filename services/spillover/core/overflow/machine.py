@@ -87,22 +87,12 @@ class NodeMachine(NodeFacts):
             servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
         self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
-        self.neighbors = Neighbors(
-            settings.cluster,
-            [cluster for cluster, _ in neighbors],
-            [delay_s for _, delay_s in neighbors],
-            HEARTBEAT_S,
-        )
-        self.decider = Decider(
-            settings.policy, self.neighbors, random, records_max=settings.records_max
-        )
+        ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
+        self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S)
+        self.decider = Decider(settings.policy, self.neighbors, random, settings.records_max)
         self.health = Health()
         self.admission = Admission(
-            settings,
-            self.servers,
-            health=self.health,
-            neighbors=self.neighbors,
-            held=self.held,
+            settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self._doubtful: set[int] = set()

@@ -2,7 +2,7 @@
 
 Neighbors come and go. Each has a *handle*, a number that the table issues when it joins and never
 again: whatever still refers to one that has left refers to nobody, also if the same cluster joins
-anew. There are at most NEIGHBORS_MAX at once.
+anew. Where there are NEIGHBORS_MAX, no other can join.
 
 A neighbor is *unknown* until it has reported, after its link has gone down, and after it has been
 silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
@@ -27,8 +27,9 @@ from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
 
-NEIGHBORS_MAX = 1024
-"""At once. Each decision looks at all of them, and each report names those that are heard."""
+NEIGHBORS_MAX = 1000
+"""Each report names those that are heard, and no reader takes longer lists. More than that are
+there only from the start."""
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
@@ -346,7 +347,7 @@ class Neighbors:
         ]
 
     def check(self) -> None:
-        assert len(self.index) == len(self.ids) == len(self.by_handle) <= NEIGHBORS_MAX
+        assert len(self.index) == len(self.ids) == len(self.by_handle)
         for handle, row in self.by_handle.items():
             assert row.handle == handle == self.index[row.id] < self._issued, row.id
             assert row.known or not row.accepting, f"{row.id} unknown yet eligible"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from spillover.core.overflow.held import UNLIMITED_BYTES
@@ -30,17 +30,15 @@ class NodeSettings:
     gossip_period_s: float = _USUAL["gossip_period_ms"] / 1e3
     epoch: int = 1
     records_max: int = 8192
+    foreign_limit: int = field(init=False)
+    """Up to which length of the queue neighbors' requests are taken; see `admission`."""
+    away_limit: int = field(init=False)
+    """How many requests may be away: a cluster without a queue still hands on what its servers
+    could be doing."""
 
-    @property
-    def foreign_limit(self) -> int:
-        """Up to which length of the queue neighbors' requests are taken; see `admission`."""
-        return self.queue_limit - self.queue_limit // 10
-
-    @property
-    def away_limit(self) -> int:
-        """Returns how many requests may be away: a cluster without a queue still hands on what its
-        servers could be doing."""
-        return max(self.queue_limit, self.servers)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "foreign_limit", self.queue_limit - self.queue_limit // 10)
+        object.__setattr__(self, "away_limit", max(self.queue_limit, self.servers))
 
     @classmethod
     def of(cls, topology: Topology, cluster_id: str, *, epoch: int = 1) -> NodeSettings:

@@ -100,7 +100,8 @@ class OutgoingRequest:
     def end(self, came_to: Response | BaseException) -> None:
         """Tell what it came to, unless it has ended before."""
         on_end, self.on_end = self.on_end, None
-        self._unset_timer()
+        if self.timer is not None:
+            self._unset_timer()
         if on_end is not None:
             on_end(came_to)
 

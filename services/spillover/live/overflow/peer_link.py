@@ -233,8 +233,6 @@ class PeerLink:
 
     def _came_back(self, way: _Way, came_to: Response | BaseException) -> None:
         ref = way.command.ref
-        if not self._machine.awaits(ref):
-            return
         if isinstance(came_to, Response):
             told = self._read(ref, way.decided_s, came_to)
             if type(told) is not ev.ForwardAnswered:

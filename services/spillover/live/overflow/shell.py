@@ -37,6 +37,7 @@ from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
+from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
@@ -79,13 +80,10 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
+        ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
-        self.machine = machine(
-            self._settings(),
-            [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors],
-            _stream(seed, f"node/{cluster_id}"),
-            self.started_s,
-        )
+        random = _stream(seed, f"node/{cluster_id}")
+        self.machine = machine(self._settings(), ways, random, self.started_s)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -98,12 +96,8 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
-        self._fault_random = _stream(seed, f"faults/{cluster_id}")
-        self._emulated: dict[int, EmulatedLink] = {}
-        self._links: dict[int, PeerLink] = {}
-        self._speaking: dict[int, list[asyncio.Task[None]]] = {}
-        """What runs for each neighbor; all three by the neighbors' handles."""
-        self._group: asyncio.TaskGroup | None = None
+        self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
+        self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id)
@@ -113,20 +107,13 @@ class NodeShell:
         """Of others who hold connections open: called first when the node ends."""
         self._refs = 0
         self.waiters = Waiters()
-        self.home_requests = HomeRequests(
-            self.cluster.id, self.names, self._next_ref, self.feed, self.waiters
-        )
-        self.foreign_requests = ForeignRequests(
-            self._next_ref, self.feed, self._emulated, self.waiters
-        )
-        interpreters = self._interpreters()
-        if confirm is not None:
-            interpreters[ev.Accepted] = self._accepted
-            interpreters[ev.Confirm] = partial(self._confirm, confirm)
-        driven = (self.machine, self.timers, interpreters, self._on_failure)
+        fed = (self._next_ref, self.feed)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
+        self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
+        driven = (self.machine, self.timers, self._interpreters(confirm), self._on_failure)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
-            self._link_to(self.machine.neighbors.index[neighbor.id], neighbor)
+            self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -134,16 +121,9 @@ class NodeShell:
         """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
         machine, since what it would do next is not known."""
         self._driver.start(ev.TimerFired())
-        async with asyncio.TaskGroup() as self._group:
-            for link in self._links.values():
-                self._speak(self._group, link)
+        async with asyncio.TaskGroup() as group:
+            self.links.start(group)
             await asyncio.shield(self._failed)
-
-    def _speak(self, group: asyncio.TaskGroup, link: PeerLink) -> None:
-        self._speaking[link.neighbor] = [
-            group.create_task(link.listen(), name=f"reports of {link.cluster}"),
-            group.create_task(link.warm(), name=f"connections to {link.cluster}"),
-        ]
 
     async def drain(self, timeout_s: float, results_timeout_s: float) -> None:
         """Drain, and wait until nothing is left to run, to answer or to be fetched; see
@@ -166,8 +146,7 @@ class NodeShell:
         for close in self.on_close:
             close()
         self.streams.close()
-        for link in self._links.values():
-            await link.close()
+        await self.links.close()
         await self.workers.close()
         self.timers.close()
         self.home_requests.close()
@@ -239,8 +218,10 @@ class NodeShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _interpreters(self) -> dict[type[ev.Command], Callable[[Any], None]]:
-        return {
+    def _interpreters(
+        self, confirm: Callable[[ev.Confirm], None] | None
+    ) -> dict[type[ev.Command], Callable[[Any], None]]:
+        interpreters: dict[type[ev.Command], Callable[[Any], None]] = {
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
@@ -255,6 +236,10 @@ class NodeShell:
             ev.JoinRefused: self._join_refused,
             ev.Disconnect: self._disconnect,
         }
+        if confirm is not None:
+            interpreters[ev.Accepted] = self._accepted
+            interpreters[ev.Confirm] = partial(self._confirm, confirm)
+        return interpreters
 
     def _confirm(self, confirm: Callable[[ev.Confirm], None], command: ev.Confirm) -> None:
         if command.origin == ev.HOME:
@@ -333,22 +318,14 @@ class NodeShell:
         neighbor = next(one for one in linked if one.id == command.cluster)
         self.peers.join(command.neighbor, neighbor.id, neighbor.delay_ms)
         self.metrics.joined(command.neighbor, neighbor.id)
-        link = self._link_to(command.neighbor, neighbor)
-        if self._group is not None:
-            self._speak(self._group, link)
+        self.links.open(command.neighbor, neighbor)
 
     def _join_refused(self, command: ev.JoinRefused) -> None:
         _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
 
     def _disconnect(self, command: ev.Disconnect) -> None:
         """What is away there comes back first. What it has sent still finds its way."""
-        link = self._links.pop(command.neighbor)
-        link.disconnect()
-        for task in self._speaking.pop(command.neighbor, ()):
-            task.cancel()
-        if self._group is not None:
-            self._group.create_task(link.close(), name=f"end of the link to {link.cluster}")
-        del self._emulated[command.neighbor]
+        link = self.links.end(command.neighbor)
         self.streams.end(command.neighbor)
         self.peers.leave(command.neighbor)
         self.metrics.left(command.neighbor, link.cluster)
@@ -381,15 +358,12 @@ class NodeShell:
             self.moving,
         )
 
-    def _link_to(self, handle: int, neighbor: Neighbor) -> PeerLink:
+    def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self._source, f"clusters[{index}].url", "expected a url")
-        delay_s = neighbor.delay_ms / 1e3
-        emulated_link = EmulatedLink(self.timers, self._fault_random, delay_s)
-        self._emulated[handle] = emulated_link
-        self._links[handle] = link = PeerLink(
+        return PeerLink(
             neighbor=handle,
             cluster=cluster,
             url=url,
@@ -403,7 +377,6 @@ class NodeShell:
             feed=self.feed,
             on_forward=partial(self.metrics.forwarded, cluster),
         )
-        return link
 
 
 def _stream(seed: int | None, name: str) -> Random:

@@ -122,7 +122,6 @@ class HttpWorkers:
         elif isinstance(error, NotDelivered):
             self._not_delivered(call, upstream, reason_of(error))
         else:
-            self._upstreams.failed(upstream, time.monotonic() - call.sent_s)
             self._no_answer(call, upstream, reason_of(error))
 
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:

@@ -1,0 +1,197 @@
+"""What a member and its renewer share, piece by piece, without a process or a clock: the words in
+their memory, who hangs, what is said over the link, how a lease ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from spillover.live.leases.renewal import child
+from spillover.live.leases.renewal.clock import lease_now_s
+from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
+from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent
+from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.parent import NoParent
+from spillover.live.leases.renewal.settings import make_plan
+from spillover.model.lease_times import LeaseTimes
+from support.loop import until
+
+LEASE_S = 10.0
+
+
+@pytest.fixture
+def memory():
+    memory = LeaseMemory(2)
+    yield memory
+    memory.close()
+
+
+# --- the memory -------------------------------------------------------------------------------
+
+
+def test_a_deadline_is_the_latest_that_was_granted_or_renewed(memory):
+    """For its own epoch: what an earlier one was renewed to counts for nothing."""
+    memory.renewed(0, 1, 99.0)
+    memory.grant(0, 2, 20.0, THREAD)
+    assert memory.deadline_s(0, 2) == 20.0
+    memory.renewed(0, 2, 15.0)
+    assert memory.deadline_s(0, 2) == 20.0
+    memory.renewed(0, 2, 30.0)
+    assert memory.deadline_s(0, 2) == 30.0
+    assert memory.deadline_s(0, 1) == memory.deadline_s(1, 2) == 0.0
+    memory.lose(0, 2)
+    assert memory.deadline_s(0, 2) == 0.0
+
+
+def test_a_limit_is_never_put_off_and_goes_with_its_epoch(memory):
+    memory.grant(0, 1, 20.0, THREAD)
+    memory.limit(0, 5.0)
+    memory.limit(0, 7.0)
+    memory.renewed(0, 1, 30.0)
+    assert memory.deadline_s(0, 1) == 5.0
+    memory.grant(0, 2, 20.0, THREAD)
+    assert memory.deadline_s(0, 2) == 20.0
+
+
+def test_only_time_in_which_its_runtime_ran_counts_as_idle(memory):
+    """A handler that has told of nothing yet is none that is idle, also after one that has."""
+    memory.grant(0, 1, 20.0, THREAD)
+    memory.beat(THREAD, 100.0, 1.0)
+    assert memory.idle_s(0) is None
+    memory.report_progress(0)
+    memory.beat(THREAD, 100.5, 1.0)
+    assert memory.idle_s(0) == 0.5
+    memory.beat(THREAD, 160.0, 1.0)
+    assert memory.idle_s(0) == 1.5
+    assert memory.silent_s(0, 163.0) == 3.0
+    memory.grant(0, 2, 20.0, THREAD)
+    assert memory.idle_s(0) is None
+
+
+# --- who hangs --------------------------------------------------------------------------------
+
+
+def test_who_hung_once_hangs_for_good(memory):
+    """Whatever it says later; the next epoch begins anew."""
+    guard = ProgressGuard(memory, 2.0, LEASE_S)
+    memory.grant(0, 1, 1e9, THREAD)
+    memory.grant(1, 1, 1e9, THREAD)
+    memory.beat(THREAD, 100.0, 9.0)
+    memory.report_progress(0)
+    memory.beat(THREAD, 102.0, 9.0)
+    assert guard.hung(memory.held(), 102.0, 0.0) == []
+    memory.beat(THREAD, 102.1, 9.0)
+    assert guard.hung(memory.held(), 102.1, 0.0) == [(0, 1)]
+    memory.report_progress(0)
+    assert guard.hung(memory.held(), 102.1, 0.0) == [(0, 1)]
+    memory.grant(0, 2, 1e9, THREAD)
+    assert guard.hung(memory.held(), 102.1, 0.0) == []
+    memory.grant(0, 1, 1e9, THREAD)
+    assert guard.hung(memory.held(), 102.1, 0.0) == []
+
+
+def test_a_runtime_that_stands_still_hangs_only_if_its_member_was_awake(memory):
+    """For some leases: a member that was stopped itself could not have said more."""
+    guard = ProgressGuard(memory, 2.0, LEASE_S)
+    memory.grant(0, 1, 1e9, THREAD)
+    memory.beat(THREAD, 100.0, 9.0)
+    memory.report_progress(0)
+    later_s = 100.0 + BLOCKED_LEASES * LEASE_S + 0.1
+    assert guard.hung(memory.held(), later_s, later_s - 1.0) == []
+    assert guard.hung(memory.held(), later_s - 0.2, 0.0) == []
+    assert guard.hung(memory.held(), later_s, 0.0) == [(0, 1)]
+
+
+# --- what is said -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends(memory):
+    """The renewer's life on one end of a link, and the member's end of it."""
+    plan = make_plan("redis://h", "g", 2, LeaseTimes(), node="a", incarnation="i")
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        theirs.settimeout(0.0)
+        yield child.Renewal(plan, memory, theirs, NoParent()), ours
+
+
+def test_a_member_that_is_not_one_renews_nothing(ends):
+    """Before it has begun, and once it has ended, `at once` means never."""
+    renewal, ours = ends
+
+    def heard(words):
+        ours.send(words)
+        assert renewal._heard()
+        return renewal._due_s
+
+    assert heard(child.NOW) is None
+    assert heard(child.BEGIN) <= lease_now_s()
+    renewal._due_s = 1e18
+    assert heard(child.NOW) <= lease_now_s()
+    assert heard(child.END) is None
+    assert heard(child.NOW) is None
+    renewal._flush()
+    assert json.loads(ours.recv(4096)) == {"ended": True}
+    ours.close()
+    assert not renewal._heard()
+
+
+def test_what_a_busy_member_does_not_read_leaves_its_beginning_and_its_end(ends):
+    """The first may have left in part: what follows must stand on lines of its own."""
+    renewal, ours = ends
+    count = 3 * child.UNSAID_MAX
+    for number in range(count):
+        renewal._say({"number": number, "more": "x" * 1000})
+        renewal._flush()
+    assert len(renewal._unsaid) <= child.UNSAID_MAX
+    told = b""
+    while renewal._unsaid or b"%d" % (count - 1) not in told[-2000:]:
+        told += ours.recv(1 << 20)
+        renewal._flush()
+    numbers = [json.loads(line)["number"] for line in told.splitlines()]
+    assert numbers == sorted(set(numbers))
+    assert (numbers[0], numbers[-1]) == (0, count - 1)
+    assert len(numbers) < count
+
+
+# --- a lease ----------------------------------------------------------------------------------
+
+
+def test_a_lease_is_over_once(memory):
+    """Whoever sees it first: the member hears of it once, and nothing is told on its behalf."""
+    told = []
+    memory.grant(0, 1, lease_now_s() + 60.0, THREAD)
+    memory.beat(THREAD, 100.0, 9.0)
+    lease = Lease(memory, 0, 1, told.append)
+    lease.progress()
+    memory.beat(THREAD, 101.0, 9.0)
+    assert (memory.idle_s(0), lease.is_over, lease.was_told) == (1.0, False, False)
+    memory.limit(0, 1.0)
+    for _ in range(2):
+        with pytest.raises(Fenced, match="partition 0, epoch 1: the lease is over"):
+            lease.progress()
+        lease.fence()
+    assert told == [lease]
+    assert memory.idle_s(0) == 1.0
+    assert lease.was_told
+    assert lease.stop_event.is_set()
+    memory.renewed(0, 1, lease_now_s() + 60.0)
+    assert (lease.left_s, lease.is_over) == (0.0, True)
+
+
+def test_all_coroutines_that_wait_for_a_stop_are_woken():
+    """Those that come later, too."""
+
+    async def main():
+        stop = StopEvent()
+        waiting = [asyncio.create_task(stop.wait_async()) for _ in range(3)]
+        await until(lambda: len(stop._wakes) == 3)
+        stop.set()
+        async with asyncio.timeout(10.0):
+            await asyncio.gather(*waiting, stop.wait_async())
+        assert stop._wakes == []
+
+    asyncio.run(main())
