@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from spillover_loadgen.record import Outcome
-from spillover_loadgen.terminal import open_console, say
+from spillover_loadgen.terminal import open_console, say, table_of
 
 
 @contextmanager
@@ -41,10 +40,9 @@ def progress_bar() -> Iterator[Callable[[int, int, int], None] | None]:
 
 def print_summary(result: dict[str, Any]) -> None:
     """The result of a run as a table, a row for each home and one for all, and its reasons."""
-    table = Table(title=f"system time in ms by home (seed {result['seed']})")
-    table.add_column("home")
-    for heading in ("sent", "ok", "not ok", "mean", "p50", "p99", "max", "std", "forwarded"):
-        table.add_column(heading, justify="right")
+    figures = ("sent", "ok", "not ok", "mean", "p50", "p99", "max", "std", "forwarded")
+    title = f"system time in ms by home (seed {result['seed']})"
+    table = table_of("home", figures, title=title)
     for cluster, figures in result["per_cluster"].items():
         table.add_row(cluster, *_cells(figures))
     table.add_section()

@@ -6,7 +6,7 @@ What is printed is not known here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +23,15 @@ def open_console(*, stderr: bool = True) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(stderr=stderr, width=WIDE)
     return console
+
+
+def table_of(names: str, figures: Iterable[str], **look: Any) -> Table:
+    """Returns an empty table with a column for names and, to the right, one for each figure."""
+    table = Table(**look)
+    table.add_column(names)
+    for figure in figures:
+        table.add_column(figure, justify="right")
+    return table
 
 
 def show_table(console: Console, table: Table) -> None:

@@ -92,7 +92,7 @@ def test_without_json_there_is_a_table(require, capsys, pool_file):
         ("servers: [s1],", "servers: [],", "classes[0].servers: expected at least one"),
         ("classes: [c2]", "classes: []", "types[1].classes: expected at least one"),
         ("rate: 2.0", "rate: -2.0", "servers[1].rate: expected a number above 0"),
-        ("tokens: 3", "tokens: 0", "classes[0].tokens: expected at least 1"),
+        ("tokens: 3", "tokens: 0", "classes[0].tokens: expected a number of at least 1"),
         ("tokens: 3", "tokens: 9000000", "classes: expected at most 100000 tokens in all"),
     ],
 )

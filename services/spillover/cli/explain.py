@@ -15,7 +15,7 @@ from rich.text import Text
 from spillover.cli.node_calls import NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.model.errors import InputError, RunError
-from spillover_loadgen.terminal import open_console
+from spillover_loadgen.terminal import open_console, table_of
 
 CLUSTERS_MAX = 100
 """Asked at most, however many hops the federation allows."""
@@ -168,10 +168,10 @@ def _grounds(decision: dict[str, Any]) -> str:
 
 
 def _neighbors(decision: dict[str, Any]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("    neighbor")
-    for title in ("age", "N", "P", "R", "delay", "weight"):
-        table.add_column(title, justify="right")
+    figures = ("age", "N", "P", "R", "delay", "weight")
+    table = table_of(
+        "    neighbor", figures, box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for row in decision["neighbors"]:
         known = row.get("alive")
         table.add_row(

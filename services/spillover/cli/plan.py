@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rich.table import Table
-
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Topology
@@ -19,7 +17,7 @@ from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.plan import Judge, Planner, Servers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
-from spillover_loadgen.terminal import open_console, say
+from spillover_loadgen.terminal import open_console, say, table_of
 
 NO_DEADLINE_MS = 1e12
 """What takes too long shall count as long, not as refused."""
@@ -111,9 +109,8 @@ def _saying() -> Iterator[Callable[[str], None] | None]:
 
 def _print(result: dict[str, Any]) -> None:
     isolated, networked = result["isolated"], result["networked"]
-    table = Table(title=f"servers for p99 <= {result['p99_ms']:g} ms: {result['topology']}")
-    for column in ("site", "alone", "p99, ms", result["policy"], "p99, ms"):
-        table.add_column(column, justify="left" if column == "site" else "right")
+    title = f"servers for p99 <= {result['p99_ms']:g} ms: {result['topology']}"
+    table = table_of("site", ("alone", "p99, ms", result["policy"], "p99, ms"), title=title)
     for cluster, servers in isolated["servers"].items():
         table.add_row(
             cluster,

@@ -29,9 +29,10 @@ def dask(tmp_path, require, monkeypatch):
 @asynccontextmanager
 async def without_looks(session):
     """The session goes on waiting for a reason to look, and is given none."""
-    waited_for, session._look_now = session._look_now, asyncio.Event()
+    connection = session._connection
+    waited_for, connection._look_now = connection._look_now, asyncio.Event()
     yield
-    session._look_now = waited_for
+    connection._look_now = waited_for
 
 
 class Restarting:
@@ -74,7 +75,7 @@ def test_what_the_old_process_had_is_not_known(dask, tmp_path, told):
         async with Rig(dask, servers=4) as rig:
             worker = await Restarting(dask, rig).start()
             if not told:
-                rig.session._there(rig.session._client.unsubscribe_topic, "all")
+                rig.session._there(rig.session._connection.client.unsubscribe_topic, "all")
             old = worker.process.pid
             refs = [rig.start({"directory": str(tmp_path)}, keyed=key) for key in (False, True)]
             await until(lambda: len(runs(tmp_path)) == 2)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from spillover.cli.models import Answer
 from spillover.cli.models.progress import OnProgress, progress_bars
@@ -25,7 +24,7 @@ from spillover.model.topology import Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.shared import SHARED
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
-from spillover_loadgen.terminal import listed, open_console, say
+from spillover_loadgen.terminal import listed, open_console, say, table_of
 
 POLICIES = (*POLICY_NAMES, SHARED)
 
@@ -175,10 +174,7 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
 
 
 def _print_times(console: Console, what: str, column: str, rows: dict[str, Any]) -> None:
-    table = Table(title=f"system time in ms: {what}")
-    table.add_column(column)
-    for field in SUMMARY_FIELDS:
-        table.add_column(field, justify="right")
+    table = table_of(column, SUMMARY_FIELDS, title=f"system time in ms: {what}")
     for name, times in rows.items():
         cells = ("-" if times[f] is None else f"{times[f]:.1f}" for f in SUMMARY_FIELDS)
         table.add_row(name, *cells)

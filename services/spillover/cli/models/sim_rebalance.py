@@ -6,14 +6,12 @@ import argparse
 from functools import partial
 from typing import Any
 
-from rich.table import Table
-
 from spillover.cli.models import Answer
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
 from spillover_loadgen.option_types import whole_number
-from spillover_loadgen.terminal import open_console
+from spillover_loadgen.terminal import open_console, table_of
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
 STARTS = ("balanced", "random")
@@ -98,10 +96,9 @@ def _server_list(text: str) -> list[str]:
 
 
 def _print_steps(result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['clients']} clients, {result['rule']}")
-    table.add_column("servers after the change")
-    for title in ("moved", "at least", "fewest", "most", "fewest/mean", "most/mean"):
-        table.add_column(title, justify="right")
+    figures = ("moved", "at least", "fewest", "most", "fewest/mean", "most/mean")
+    title = f"{result['clients']} clients, {result['rule']}"
+    table = table_of("servers after the change", figures, title=title)
     for step in result["steps"]:
         counts = step["clients"].values()
         table.add_row(

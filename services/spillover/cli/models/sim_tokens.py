@@ -16,7 +16,7 @@ from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
-from spillover_loadgen.terminal import open_console, say
+from spillover_loadgen.terminal import open_console, say, table_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -90,9 +90,7 @@ def _simulate(pool: Pool, options: argparse.Namespace, on_progress: OnProgress) 
 def _print_tokens(result: dict[str, Any]) -> None:
     title = f"{result['pool']} at load {result['load']:.4g}: "
     title += ", ".join(result[name] for name in ("policy", "discipline", "sizes"))
-    table = Table(title=title)
-    for name in ("", "share", "95 % interval"):
-        table.add_column(name, justify="left" if not name else "right")
+    table = table_of("", ("share", "95 % interval"), title=title)
     shares, widths = result["blocking"], result["ci95"]["blocking"]
     _add_row(table, "blocked", shares["average"], widths["average"])
     for name, share in shares["per_type"].items():

@@ -85,7 +85,7 @@ def read_versions(told: str) -> tuple[int, ...]:
 
 
 def difference(there: Sequence[int]) -> str:
-    """Returns in words that the versions spoken there are none of those spoken here."""
+    """Returns words for versions there of which none is spoken here."""
     told = " or ".join(map(str, there))
     own = " or ".join(map(str, VERSIONS))
     return f"protocol: version {own} here, {told or 'another'} there"

@@ -166,8 +166,7 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
 
 def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
-    other: a large payload is sent as it lies.
-    """
+    other: a large payload is sent as it lies."""
     payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
@@ -282,8 +281,8 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
-    """Returns that a request which `caller` has handed on is to be cancelled; UNSAID but in version
-    1."""
+    """Returns the message that a request which `caller` has handed on is to be cancelled; UNSAID
+    but in version 1."""
     return _encode(CancelBody(request_id, caller.cluster, caller.to, caller.federation))
 
 

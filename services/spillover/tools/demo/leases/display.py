@@ -18,7 +18,7 @@ from rich.text import Text
 
 from spillover.tools.demo.leases.model import LeaseDemoResult
 from spillover.tools.demo.leases.plan import LeasePlan
-from spillover_loadgen.terminal import open_console, say
+from spillover_loadgen.terminal import open_console, say, table_of
 
 REFRESH_PER_S = 8
 LINE_EVERY_S = 5.0
@@ -145,10 +145,11 @@ class _LiveTable:
 
 def closing_table(result: LeaseDemoResult) -> Table:
     """Returns what came of each disturbance."""
-    table = Table(title="What each disturbance cost", title_justify="left", header_style="bold")
-    table.add_column("event")
-    for title in ("streams moved", "stood still, longest", "median", "nothing applied, longest"):
-        table.add_column(title, justify="right")
+    table = table_of(
+        "event",
+        ("streams moved", "stood still, longest", "median", "nothing applied, longest"),
+        title="What each disturbance cost", title_justify="left", header_style="bold",
+    )  # fmt: skip
     for name, told in result.standstill_rows():
         table.add_row(name, *told)
     return table
