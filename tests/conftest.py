@@ -58,6 +58,8 @@ FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 REAL_SERVERS = {"redis_server", "redis_servers"}
 """Fixtures that start processes, as the tests do that ask for them."""
+ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
+"""In a file of which `make check` reads no more."""
 WORKERS_MAX = 8
 """More are of no use: the longest tests take as long as all others on so many cores."""
 
@@ -113,11 +115,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     is_real = bool(ALONE & set(collection_path.parts))
     text = collection_path.read_text("utf-8")
     if only == "quick":
-        return (
-            is_real
-            or bool(re.search(r"^pytestmark = .*\bmark\.slow\b", text, re.MULTILINE))
-            or None
-        )
+        return is_real or ALL_SLOW.search(text) is not None or None
     is_alone = is_real and name not in {*TOGETHER, *IN_PAIRS}
     return not (is_alone or re.search(r"\bmark\.(alone|e2e)\b", text)) or None
 

@@ -20,6 +20,8 @@ CLOSE = b"Connection: close\r\n"
 CONTENT = json.dumps({"payload": 1}).encode()
 SIZE = len(CONTENT)
 NO_TIME = json.dumps({"payload": {"service_ms": 0}}).encode()
+HALF = b"1" * 300_000
+"""Of a body that is too long for the direct path."""
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUPGRADE: h2c\r\nHTTP2-Settings: AAMA\r\n"
 BAD_HEADER = b"Spillover-Deadline-Ms: x\r\n"
 EXPECT = b"Expect: 100-continue\r\n"
@@ -191,6 +193,19 @@ def test_slow_bodies_end_in_408(nodes, begun):
             writer.write(b" ")
             await nodes.turn()
         writer.close()
+
+    with_node(nodes, check)
+
+
+def test_what_is_not_there_by_its_deadline_is_refused_under_its_name(nodes):
+    """The head has been read: its client is told what became of the request."""
+
+    async def check(node):
+        lines = (b"Idempotency-Key: k-7\r\n", b"Spillover-Deadline-Ms: 100\r\n")
+        for begun in (head(*lines, size=1000) + b"{", head(*lines, size=2 * len(HALF)) + HALF):
+            top, _, told = (await talk(nodes, node, begun)).partition(b"\r\n\r\n")
+            assert top.startswith(b"HTTP/1.1 504")
+            assert json.loads(told)["id"] == "k-7"
 
     with_node(nodes, check)
 

@@ -42,6 +42,28 @@ def test_what_was_sent_late_has_been_waited_for(node):
     assert result["schedule_lag_ms"]["max"] >= late_ms
 
 
+def test_who_cannot_keep_up_reads_answers_all_the_same(node):
+    """All is due at once, and a stop asked for at the first answer: most is not sent any more."""
+    schedule = [Arrival(0.0, "a") for _ in range(4_000)]
+    told = []
+
+    async def main():
+        stop = asyncio.Event()
+        return await driver.run(
+            schedule,
+            {"a": node.url},
+            seed=1,
+            stop=stop,
+            on_record=lambda _: stop.set(),
+            progress=lambda *counts: told.append(counts),
+        )
+
+    records = asyncio.run(main())
+    sent, done, total = told[-1]
+    assert (done, total) == (len(records), 4_000)
+    assert 0 < sent < total / 2
+
+
 def test_what_was_not_sent_for_want_of_room_is_late_too(node):
     """It says when it would have left."""
     schedule = [Arrival(0.0, "a", type="stall"), Arrival(0.01, "a"), Arrival(0.02, "a")]

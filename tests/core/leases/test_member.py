@@ -131,6 +131,29 @@ def test_two_members_that_see_the_same_challenge_different_partitions():
     assert parts["a"] | parts["b"] | parts["c"] == {1, 2, 3, 4, 5, 6}
 
 
+def test_what_nobody_takes_for_long_is_challenged_by_others_too():
+    """It fell to somebody who is slow, or away: the store hears for how long it has been free."""
+    story = Story().join()
+    counts = {"a": 1, "b": 0}
+    story.survey(counts, free=[0, 1, 2, 3, 4])
+    (first,) = story.given(ev.PublishChallenge)
+    first_s, mine = story.now_s, set(first.partitions)
+    assert len(mine) == 2
+    story.wait(0.1)
+    for ask in story.given(ev.AskGrab):
+        assert ask.free_for_ms < 0.1e3
+        story.tell(ev.Answered(ask, False))
+    rest = [partition for partition in range(5) if partition not in mine]
+    story.survey({"a": 3, "b": 0}, free=rest)
+    (later,) = story.given(ev.PublishChallenge)
+    assert len(later.partitions) == 2, "half of them, for two members"
+    assert set(later.partitions) <= set(rest)
+    story.wait(0.1)
+    for ask in story.given(ev.AskGrab):
+        assert ask.free_for_ms >= PERIOD_S * 1e3
+        assert ask.free_for_ms == pytest.approx((story.now_s - 0.1 - first_s) * 1e3, abs=0.1e3)
+
+
 def test_a_challenge_that_cannot_succeed_is_left_to_others():
     """At its own share a member neither challenges nor races."""
     story = Story().join().own(0, 1, 2)

@@ -122,6 +122,16 @@ def test_what_failed_everywhere_is_not_to_be_worked_off():
     assert not ended(health, 0.0, True)
 
 
+def test_who_was_as_good_as_others_is_proven_once_they_do_well():
+    """It was no worse than they: what it was degraded for is not held against it any more."""
+    health = degraded()
+    while health.degraded:
+        health.answered_elsewhere(0.0, failed=True)
+    while health.elsewhere.at(0.0) >= OTHERS_DO_WELL:
+        health.answered_elsewhere(0.0, failed=False)
+    assert [ended(health, 0.0, True) for _ in range(4)] == [False] * 3 + [True]
+
+
 @pytest.mark.parametrize("share", [OTHERS_FAIL_TOO - 0.01, OTHERS_DO_WELL + 0.01])
 def test_others_fail_until_they_do_well(share):
     """Between the two limits nothing changes: clusters do not go back and forth."""

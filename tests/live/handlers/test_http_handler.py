@@ -450,7 +450,10 @@ def test_a_service_that_dies_and_comes_back():
         service.says = OK
         await service.listen()
         await until(lambda: rig.health() == [False, True])
+        (upstream,) = rig.workers._upstreams._all
+        assert upstream.attempt > 0
         assert result(await rig.run()) == [1]
+        assert upstream.attempt == 0, "the next search begins with short pauses"
 
     with_service(None, check)
 

@@ -13,6 +13,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
+from support.loop import until
 
 
 def test_an_upstream_is_not_busy_with_what_was_stopped(run):
@@ -51,5 +52,43 @@ def test_an_upstream_is_not_busy_with_what_was_stopped(run):
             await workers.close()
             timers.close()
             server.close()
+
+    run(main())
+
+
+def test_a_node_may_stop_work_as_it_hears_that_nothing_can_be_reached(run):
+    """The one ends there: it is neither sent on nor reported again."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        errors, ended, writers = [], [], []
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        server = await asyncio.start_server(
+            lambda _, writer: writers.append(writer), "127.0.0.1", 0
+        )
+        port = server.sockets[0].getsockname()[1]
+        timers = Timers(loop)
+        cluster = Cluster(id="a", servers=4, handler=f"http:http://127.0.0.1:{port}/run")
+        workers = make_workers(
+            cluster, "test", timers, lambda event, _: ended.append(event), lambda _: workers.stop(1)
+        )
+        (upstream,) = workers._upstreams._all
+        try:
+            await until(lambda: upstream.client.idle and writers)  # the first look has found it
+            server.close()
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: not upstream.client.idle)
+            now_s = time.monotonic()
+            request = Request("r1", keyed=False, work=msgspec.Raw(b"{}"))
+            workers.start(Start(1, request, now_s, now_s + 30.0))
+            await until(lambda: not upstream.up)
+            await until(lambda: ended)
+            assert [event.outcome for event in ended] == [Outcome.CANCELLED]
+            assert workers._calls == {}
+        finally:
+            await workers.close()
+            timers.close()
+        assert errors == []
 
     run(main())

@@ -50,13 +50,13 @@ async def timed(asked):
 
 
 def check_timing(timing, took_ms, *, network_ms, return_ms):
-    """No part is shorter than the delays on it, and together they are no longer than what passed:
-    whatever was counted twice would be too much, however busy the machine is."""
+    """No part is shorter than the delays on it, and together they are no longer than what passed,
+    by clocks of milliseconds: what was counted twice is too much, however busy the machine is."""
     parts = timing["queued"] + timing["network"] + timing["service"]
     assert timing["total"] == pytest.approx(parts, abs=0.01)
     assert timing["network"] >= network_ms
     assert timing["return"] >= return_ms
-    assert timing["total"] + timing["return"] <= took_ms + 0.01
+    assert timing["total"] + timing["return"] <= took_ms + 5.0
 
 
 def test_overflow_is_handed_on_and_answered(nodes):

@@ -77,6 +77,20 @@ def test_work_that_is_done_too_late(monkeypatch):
         run()
 
 
+def test_work_that_starts_at_its_deadline(monkeypatch):
+    """It could only be too late: a start is for what has time left, however little."""
+
+    def at_the_last(commands):
+        for command in commands:
+            if type(command) is ev.Start:
+                command.deadline_s = command.at_s
+        return commands
+
+    change_what_is_seen(monkeypatch, at_the_last)
+    with pytest.raises(Broken, match="is started after its deadline"):
+        run()
+
+
 def test_a_visit_that_a_machine_answers_twice(monkeypatch):
     change_what_is_seen(monkeypatch, lambda commands: [*commands, *filter(done, commands)])
     with pytest.raises(Broken, match="is answered twice, or never came"):

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from spillover.model.topology import Cluster, Topology
+from spillover.tools.demo.figures import _forwarded_share
 from spillover.tools.demo.model import DemoResult, RunResult
+from spillover.tools.demo.sampling import is_balanced
 from spillover.tools.demo.tables import forward_rows, speedup_rows, system_time_rows
 
 FIELDS = ("mean", "max", "min", "std")
@@ -62,6 +64,30 @@ def test_forwards_add_up_to_those_of_all(result: DemoResult) -> None:
     """By the number of hops, up to the most that any request took."""
     rows = {name: [cell.requests for cell in cells] for name, cells in forward_rows(result)}
     assert rows == {"a": [99, 9, 0, 0], "b": [0, 20, 0, 1], None: [99, 29, 0, 1]}
+
+
+def test_shares_of_forwards_are_of_all_requests(result: DemoResult) -> None:
+    """Those that stayed count in the whole; the last color is of all that went at least as far."""
+    run = result.networked
+    assert _forwarded_share(run, "a", 1, 6) == pytest.approx(9 / 108)
+    assert [_forwarded_share(run, "b", hops, 2) for hops in (1, 2)] == [20 / 21, 1 / 21]
+    assert [_forwarded_share(run, "b", hops, 3) for hops in (2, 3)] == [0.0, 1 / 21]
+    assert _forwarded_share(run, "b", 1, 1) == 1.0
+    assert _forwarded_share(result.isolated, "a", 1, 6) == 0.0
+
+
+HOME = {"accepted": 9, "done": 4, "failed": 1, "queued": 3, "away": 1}
+FOREIGN = {"received": 5, "answered": 2, "running": 3}
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize(("of", "entry"), [("home", "done"), ("foreign", "answered")])
+def test_a_ledger_is_balanced_only_if_both_its_sides_are(of: str, entry: str, by: int) -> None:
+    """One too many is no better than one too few."""
+    ledger = {"home": dict(HOME), "foreign": dict(FOREIGN)}
+    assert is_balanced(ledger)
+    ledger[of][entry] += by
+    assert not is_balanced(ledger)
 
 
 def test_the_heat_of_few_can_be_seen_beside_many(result: DemoResult) -> None:
