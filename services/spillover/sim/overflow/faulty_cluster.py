@@ -5,7 +5,7 @@ The machine is the same; what is around it behaves as a process, its kernel and 
 - A *crash* loses all that the cluster held. Its connections break, clients that wait hear nothing
   more. A *restart* is another life: a new epoch by the wall clock, a random stream of its own.
 - A *paused* cluster does nothing, nor do its services; what reaches it waits in its kernel. Once it
-  goes on, the machine is first told what it has slept through, as by `live.engine.driver`.
+  goes on, the machine is first told what it has slept through, as by `core.driver`.
 - What goes wrong with its services is in `faulty_servers`.
 
 Without any fault it does what `federation.SimCluster` does, at the same instants.
@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from spillover.core.driver import CATCH_UP_S_MAX
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
@@ -34,9 +35,6 @@ from spillover.sim.overflow.faulty_servers import FaultyServers
 from spillover.sim.overflow.federation import OnAnswer, OnRefusal, SimCluster
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel, build_channels
-
-CATCH_UP_S_MAX = 1.0
-"""A machine that is woken later than this is told the true time; as in `live.engine.driver`."""
 
 
 class Watch(Protocol):
