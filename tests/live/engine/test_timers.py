@@ -7,6 +7,7 @@ import math
 import random
 import sys
 import time
+from functools import partial
 
 import pytest
 import uvloop
@@ -293,3 +294,25 @@ def test_the_finest_alarm_wakes_within_a_fraction_of_a_millisecond(run, new_time
         assert sorted(late_s)[25] < limit_s
 
     run(main())
+
+
+def test_timers_go_by_the_clock_of_their_alarm():
+    """Which may be another than the loop's: that of leases goes on while a machine sleeps."""
+    ahead_s = 1_000.0
+
+    def clock():
+        return time.monotonic() + ahead_s
+
+    async def main():
+        loop, bell = asyncio.get_running_loop(), Bell(2)
+        timers = Timers(loop, partial(LoopAlarm, clock=clock))
+        assert timers.clock is clock
+        due_s = clock() + 0.02
+        timers.at(due_s + 0.02, bell.ring)
+        timers.at(due_s, bell.ring)
+        await bell.rung.wait()
+        timers.close()
+        assert bell.due == [due_s, due_s + 0.02]
+        assert due_s <= bell.at[0] + ahead_s
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT_S))

@@ -19,6 +19,10 @@ class RedisBlogStore:
         self._keys = GroupKeys.of(group)
         self._link = RedisLink(url, timeout_s)
 
+    @property
+    def round_trips(self) -> int:
+        return self._link.round_trips
+
     async def set_grab_if_free(self, partition: int, node: str) -> str:
         """Step 3: HSETNX on the grab hash; the winner that stands there after it."""
         key = self._keys.grab
