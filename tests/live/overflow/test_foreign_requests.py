@@ -169,3 +169,17 @@ def test_who_waits_is_told_once_and_who_leaves_never(with_desk):
         assert (stays, leaves) == ([DONE], [])
 
     with_desk(check)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_harms_nobody(with_desk):
+    """Whoever asked has gone a moment before it arrives."""
+
+    async def check(desk):
+        ref, future = desk.take()
+        future.cancel()
+        desk.held.send_back(ref, DONE, 0)
+        assert len(desk.held) == 0
+        assert desk.held.ref_of("x") is None
+        assert desk.held.settled.is_set()
+
+    with_desk(check)
