@@ -89,3 +89,24 @@ def test_a_handler_that_stops_acts_no_longer_for_being_asked_twice(holdings, age
     assert holdings.held[2].stop_by_s == stop_by_s
     assert not [one for one in agenda.take_commands() if isinstance(one, ev.StopHandler)]
     assert holdings.kept == 0
+
+
+def test_what_still_ends_here_is_not_begun_anew(holdings, agenda):
+    """Two handlers of one partition must not run beside each other: the new epoch goes back."""
+    holdings.fence(holdings.held[2], ev.LOST)
+    agenda.take_commands()
+    holdings.start(2, EPOCH + 1, NOW_S + 1.0, NOW_S + 1.0)
+    (release,) = agenda.take_commands()
+    assert isinstance(release, ev.AskRelease)
+    assert (release.partition, release.epoch) == (2, EPOCH + 1)
+    assert holdings.held == {}
+    assert holdings.ending == {2: EPOCH}
+
+
+def test_what_was_granted_too_long_ago_is_not_begun(holdings, agenda):
+    """The answer took as long as the lease lasts."""
+    until_s = agenda.lease_to_s(NOW_S)
+    holdings.start(3, EPOCH, NOW_S, until_s)
+    (release,) = agenda.take_commands()
+    assert isinstance(release, ev.AskRelease)
+    assert 3 not in holdings.held

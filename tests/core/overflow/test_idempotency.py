@@ -312,3 +312,29 @@ def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
         assert names.find("k", 2.0) is again
         assert names.find("other", 2.0) is None
     names.check()
+
+
+def test_what_clients_have_been_given_makes_room_first():
+    """A repeat of the others would run again; and all of it goes where there is no room at all."""
+    table = IdempotencyTable(60.0, 100, 1 << 30)
+    for name, keyed in (("kept", True), ("given", False), ("last", False)):
+        request = Request(name, keyed=keyed, work=None)
+        entry = IdempotencyRecord(request, 1, b"f" if keyed else None, asynchronous=False)
+        table.open(entry)
+        table.settle(entry, Answer(Outcome.DONE, ("a",), None, None), 0.0)
+    whole = table.kept_bytes
+    table.make_room(whole - 1)
+    assert table.kept_bytes < whole
+    assert [table.find(n, 1.0) is not None for n in ("kept", "given", "last")] == [
+        True,
+        False,
+        True,
+    ]
+    table.make_room(whole // 3)
+    assert [table.find(n, 1.0) is not None for n in ("kept", "given", "last")] == [
+        True,
+        False,
+        False,
+    ]
+    table.make_room(-1)
+    assert (table.kept_bytes, len(table)) == (0, 0)

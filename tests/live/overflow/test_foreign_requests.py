@@ -170,3 +170,17 @@ def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
         assert desk.held.ref_of("y", 0) is None
 
     with_desk(check)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_harms_nobody(with_desk):
+    """Whoever asked has gone a moment before it arrives."""
+
+    async def check(desk):
+        ref, future = desk.take()
+        future.cancel()
+        desk.waiters.tell(ref, DONE)
+        assert len(desk.held) == 0
+        assert desk.held.ref_of("x") is None
+        assert desk.held.settled.is_set()
+
+    with_desk(check)

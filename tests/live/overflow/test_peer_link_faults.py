@@ -56,6 +56,7 @@ class Neighbor:
         answer = ANSWER
         if SPOKEN[0].forward in head:
             self.forwards.append(body["id"])
+            self.remaining_ms = body["remaining_ms"]
             await self.release.wait()
         elif SPOKEN[0].cancel in head:
             self.cancels.append(body)
@@ -133,6 +134,19 @@ def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
             assert isinstance(answered, ev.ForwardAnswered)
             assert healed_s - decided_s <= answered.leg_s < 1.0
             assert ends.outcomes == ["answered"]
+
+    nodes.run(main)
+
+
+def test_the_time_that_a_forward_waits_is_taken_off_its_deadline(nodes):
+    """What the neighbor hears is what is left as it leaves: ten seconds less the delay."""
+
+    async def main():
+        async with linked(delay_s=0.1) as ends:
+            ends.neighbor.release.set()
+            ends.forward()
+            await nodes.until(lambda: ends.events)
+            assert 0 < ends.neighbor.remaining_ms <= 9_901
 
     nodes.run(main)
 

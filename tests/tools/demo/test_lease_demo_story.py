@@ -284,3 +284,12 @@ def test_the_report_and_the_object_tell_what_went_wrong():
     assert result.as_json("x.html")["standstill_ms"][FROZEN] == {
         "max": 4500.0, "median": 4250.0, "count": 2, "applied_gap_max": None,
     }  # fmt: skip
+
+
+def test_at_one_and_the_same_instant_ends_come_before_beginnings():
+    """Lines of two members come in any order: who released was not robbed."""
+    told = [line(1.0, "m1", "acquired", 0, 1), line(5.0, "m2", "acquired", 0, 2)]
+    story = tell_story([*told, line(5.0, "m1", "released", 0, 1)], [], 9.0, 1)
+    assert [(span.node, span.end) for span in story.spans] == [("m1", "released"), ("m2", "end")]
+    assert [one.length_s for one in story.standstills] == [0.0]
+    assert [story.held_max(node) for node in ("m1", "m2")] == [1, 1]
