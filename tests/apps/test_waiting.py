@@ -98,6 +98,20 @@ def test_a_get_that_has_waited_long_enough_is_told_how_it_stands(nodes):
     with_node(nodes, check)
 
 
+def test_the_query_says_how_long_whatever_is_preferred(nodes):
+    """0 is a time too: how it stands now, and no preference was followed."""
+
+    async def check(node):
+        await accepted(node, LONG)
+        answer = lookup(node, "/requests/k?wait_ms=0", [(b"Prefer", b"wait=60")])
+        status, sent, shown = await asyncio.wait_for(answer, 10)
+        assert (status, shown["state"]) == (200, "running")
+        assert b"preference-applied" not in sent
+        assert (await node.send("DELETE", "/requests/k"))[0] == 200
+
+    with_node(nodes, check)
+
+
 @pytest.mark.parametrize("name", ["a b/ö", "100%", "q?x=1"])
 def test_names_of_all_kinds_can_be_waited_for(nodes, name):
     """As they stand in `Location`."""

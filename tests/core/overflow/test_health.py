@@ -248,6 +248,16 @@ def test_a_neighbors_probe_that_fails_makes_more_patient():
     assert waits_s == [PATIENCE_S, 2 * PATIENCE_S, PATIENCE_S_MAX, PATIENCE_S_MAX]
 
 
+def test_what_was_under_way_before_is_no_probe():
+    """A neighbor's work that fails just after the change teaches no more patience, an own client's
+    never does."""
+    health = degraded()
+    ended(health, 1.0, True, is_home=False)
+    assert health.invites(1.0 + PATIENCE_S)
+    ended(health, 1.0 + PATIENCE_S, True)
+    assert health.invites(1.0 + 2 * PATIENCE_S)
+
+
 def test_what_surely_was_not_run_needs_little_patience():
     """Until something fails that may have run."""
     health = degraded(not_run=True)
@@ -312,6 +322,18 @@ def test_a_share_is_one_and_fades(ends):
         assert 0.0 <= share.at(now_s) <= 1.0
     assert share.at(now_s + SHARE_FORGET_S) == pytest.approx(share.at(now_s) / 2)
     assert bool(share) == (share.at(now_s) > 0.0)
+
+
+def test_a_share_that_is_next_to_nothing_is_none():
+    """One failure is forgotten over some forty successes, so that a calm cluster is calm again."""
+    share = Share()
+    share.add(0.0, failed=True)
+    successes = 0
+    while share and successes < 100:
+        share.add(0.0, failed=False)
+        successes += 1
+    assert 30 <= successes <= 40
+    assert share.at(0.0) == 0.0
 
 
 @given(st.lists(st.booleans(), max_size=100), st.floats(0.0, 200.0))
