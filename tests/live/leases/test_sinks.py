@@ -96,6 +96,16 @@ def redis_sink(request, redis_server, redis_servers):
     return sink
 
 
+def test_a_lease_that_ends_between_two_attempts_does_nothing(redis_sink):
+    """Redis has forgotten the script: it is sent whole, but the lease is looked at anew."""
+    redis_sink.client.script_flush()
+    lease = Held(10)
+    lease.checks_left = 1
+    with pytest.raises(Fenced):
+        redis_sink.apply(lease, ("INCR", redis_sink.key))
+    assert redis_sink.client.get(redis_sink.key) is None
+
+
 def test_commands_and_checkpoint_are_applied(redis_sink):
     lease, key = Held(10), redis_sink.key
     assert redis_sink.claim(lease) == ""
