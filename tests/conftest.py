@@ -185,15 +185,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: more than the cores that this process may use, since many tests wait; twice as
-    many where most of the time goes by in tests of processes and Redis."""
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`: one more than the cores that this process may use, since many tests wait.
+    Twice as many are no faster, and make limits tight."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    more = 1 if config.getoption("only") == "quick" else cores
-    return min(cores + more, WORKERS_MAX)
+    return min(cores + 1, WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -64,17 +64,6 @@ def test_what_was_fetched_is_waited_for_no_more():
     assert door.held.unfetched == 0
 
 
-def test_nobody_is_held_on_to_once_told():
-    """An entry is kept for long, whoever waited is a connection."""
-    door = Door()
-    told = []
-    entry = door.take()
-    assert door.held.wait(entry, told.append)
-    door.held.answered(entry.ref, DONE)
-    assert told == [DONE]
-    assert entry.waiters == ()
-
-
 def test_a_node_that_ends_takes_nothing():
     """It would never be answered."""
     door = Door()
