@@ -40,6 +40,15 @@ class OwnLoad(NamedTuple):
     """False where the request cannot stay: the queue is full, the cluster drains or rests."""
     service_s: float
     """Running mean of the time, in seconds, that a server takes for a request."""
+    departure_s: float
+    """That, by the number of servers: how long the queue takes to become one shorter."""
+    residual: float
+    """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
+    is left, on average, of one under way."""
+    load: float
+    """What the own clients bring, as a share of what the cluster can do."""
+    hops: int
+    """How often this request was handed on before."""
 
 
 class NeighborLoads(NamedTuple):
@@ -51,6 +60,17 @@ class NeighborLoads(NamedTuple):
     """N_y as last reported."""
     delays_s: Sequence[float]
     """How long a request takes to get there, in seconds."""
+    free: Sequence[int]
+    """Idle servers, as last reported."""
+    servers: Sequence[int]
+    departure_s: Sequence[float]
+    residual: Sequence[float]
+    load: Sequence[float]
+    """These three as of `OwnLoad`, as last reported."""
+    age_s: Sequence[float]
+    """How long ago that report was heard."""
+    unreported: Sequence[int]
+    """Own requests on their way to y that it cannot have known when it made that report."""
 
 
 Chooser: TypeAlias = Callable[[OwnLoad, NeighborLoads, Sequence[bool], list[float], float], int]

@@ -1,0 +1,191 @@
+"""Adaptive: to where the request costs all of them least, by what is known and how old it is.
+
+Decision 0037 has the derivation, and what each constant was weighed against. One *departure* of a
+cluster is its mean service time divided by its servers: what a queue shortens by one in. All that
+could depend on how long services take is counted in these, so that no constant is a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from spillover.policy.overflow.base import (
+    KEEP,
+    NeighborLoads,
+    OwnLoad,
+    accept_probability,
+    pick_by_weight,
+)
+
+LOAD_WINDOW = 32.0
+"""Departures over which a cluster measures the load that its own clients bring. A window of W
+arrivals knows it to sqrt(load / 2 W), 12 % at load 1; a burst is seen within it."""
+
+LOAD_ERRORS = 2.0
+"""Standard errors on the safe side of that measure: with none, the noise of a load of 0.9 reads as
+overload, and work wanders."""
+
+OVERLOAD_MAX = 3.0
+"""Up to here overload counts: it only bounds what one wild measure can do."""
+
+DRAIN_MAX = 8.0
+"""Departures for which a queue that was reported is believed to drain. Beyond it, what comes from
+third clusters makes the forecast wrong."""
+
+SPREAD = 0.5
+"""Of a random walk's, how far a neighbor's queue spreads around the forecast: the very rule keeps
+neighbors' queues together."""
+
+WAY_DISCOUNT = 0.25
+"""What a home request that stays costs those behind it, as a share of the way, at load 1."""
+
+TRUST = 16.0
+"""Departures in which what is known loses all but 1 / e of its weight; the rest of the choices are
+the paper's."""
+
+
+def overload(load: float) -> float:
+    """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
+    return min(max(load - LOAD_ERRORS * math.sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
+
+
+def load_at_most(load: float) -> float:
+    """Returns what the load surely does not exceed, at most 1: only drain that is sure counts."""
+    capped = min(load, 1.0)
+    return min(1.0, capped + LOAD_ERRORS * math.sqrt(capped / (2.0 * LOAD_WINDOW)))
+
+
+def expected_excess(mean: float, spread: float) -> float:
+    """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
+    shorter than nothing."""
+    if spread <= 0.0:
+        return max(0.0, mean)
+    z = mean / spread
+    below = 0.5 * math.erfc(-z / math.sqrt(2.0))
+    return mean * below + spread * math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+
+
+def price_of_the_way(own: OwnLoad) -> float:
+    """Returns omega: how much of the way a request pays. One that was handed on before pays all of
+    it, so that work does not wander."""
+    if own.hops > 0:
+        return 1.0
+    return min(1.0 - WAY_DISCOUNT * min(own.load, 1.0) ** 2, 1.0 / overload(own.load))
+
+
+def choose(
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+) -> int:
+    """Hands on where the expected wait there, counted as often as it delays others, and the way
+    are less than the wait here. Among several by chance, the more even the less is known.
+
+    With knowledge that is old, a home request goes by the paper's draw, to where even an idle
+    server would be worth the way. One draw serves all stages.
+    """
+    count, age = 0, 0.0
+    for y in range(len(weights)):
+        weights[y] = 0.0
+        if eligible[y]:
+            count += 1
+            age += near.age_s[y] / near.departure_s[y]
+    if count == 0:
+        return KEEP
+    here_s = own.departure_s * (own.queue_length + own.residual)
+    price = price_of_the_way(own)
+    if own.hops == 0:
+        trust = math.exp(-age / count / TRUST)
+        if draw >= trust:
+            rest = (draw - trust) / (1.0 - trust)
+            return _as_the_paper(own, near, eligible, weights, rest, here_s, price)
+        draw /= trust
+    return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
+
+
+def _where_it_costs_least(  # noqa: PLR0917 - compiled, and called in one place
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+    here_s: float,
+    price: float,
+) -> int:
+    own_overload = overload(own.load)
+    least_s = math.inf
+    for y in range(len(weights)):
+        if eligible[y]:
+            weights[y] = _cost_s(near, y, own_overload, price)
+            least_s = min(least_s, weights[y])
+    if own.may_keep and least_s >= here_s:
+        for y in range(len(weights)):
+            weights[y] = 0.0
+        return KEEP
+    total = 0.0
+    for y in range(len(weights)):
+        cost_s = weights[y]
+        weights[y] = 0.0
+        if eligible[y] and not (own.may_keep and cost_s >= here_s):
+            unsure_s = near.departure_s[y] * _spread(near, y)
+            if unsure_s > 0.0:
+                weights[y] = math.exp(-(cost_s - least_s) / unsure_s)
+            elif cost_s == least_s:
+                weights[y] = 1.0
+            total += weights[y]
+    return pick_by_weight(weights, total, draw)
+
+
+def _cost_s(near: NeighborLoads, y: int, own_overload: float, price: float) -> float:
+    """What it costs to hand a request to y: the wait there, at the instant it arrives, and the
+    way."""
+    departure_s, age = near.departure_s[y], _age(near, y)
+    drained = (1.0 - load_at_most(near.load[y])) * min(age, DRAIN_MAX)
+    ahead = near.queue_length[y] - near.free[y] + near.unreported[y] - drained
+    ahead = max(ahead, -float(near.servers[y]))
+    wait_s = departure_s * expected_excess(ahead + near.residual[y], _spread(near, y))
+    return wait_s * overload(near.load[y]) / own_overload + price * near.delays_s[y]
+
+
+def _age(near: NeighborLoads, y: int) -> float:
+    """Departures of y from the making of its report to the arrival there of what is sent now."""
+    return (near.age_s[y] + 2.0 * near.delays_s[y]) / near.departure_s[y]
+
+
+def _spread(near: NeighborLoads, y: int) -> float:
+    """Standard deviation of the queue of y around its forecast: a random walk with one arrival and
+    one departure at each departure."""
+    return SPREAD * math.sqrt(2.0 * _age(near, y))
+
+
+def _as_the_paper(  # noqa: PLR0917 - as above
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+    here_s: float,
+    price: float,
+) -> int:
+    """As `paper.choose`, but not to where the way alone is longer than the wait here."""
+    accept = accept_probability(own.queue_length, own.servers) if own.may_keep else 0.0
+    if draw < accept:
+        return KEEP
+    reject, total = 1.0 - accept, 0.0
+    rest = (draw - accept) / reject
+    worth = 0
+    for y in range(len(weights)):
+        if eligible[y] and not (own.may_keep and here_s <= price * near.delays_s[y]):
+            worth += 1
+            if near.reject_near[y] < reject:
+                weights[y] = 1.0 - near.reject_near[y] / reject
+                total += weights[y]
+    if total > 0.0:
+        return pick_by_weight(weights, total, rest)
+    for y in range(len(weights)):
+        if eligible[y] and not (own.may_keep and here_s <= price * near.delays_s[y]):
+            weights[y] = 1.0
+    return pick_by_weight(weights, float(worth), rest)
