@@ -49,9 +49,9 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
     """What came unasked would be taken for the answer to the next request on the connection."""
 
     async def check(node):
-        first = node.post({"service_ms": 50}, id="k")
+        first = node.post({"service_ms": 250}, id="k")
         await nodes.until(lambda: node.machine.servers.busy)
-        work = body(50)
+        work = body(250)
         reader, writer = await connect(node)
         if how == "joins":
             writer.write(head(len(work), KEY, b"Spillover-Deadline-Ms: 400\r\n") + work)
