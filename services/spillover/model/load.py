@@ -1,10 +1,27 @@
-"""What a cluster tells its neighbors about itself."""
+"""What a cluster tells its neighbors about itself, in reports and with all else."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spillover.model.ids import ClusterId
+
+
+class LoadNow(NamedTuple):
+    """What changes from one request to the next. It rides on forwards, answers and refusals: so
+    what is known ages with the traffic, not with the period of the reports.
+
+    It is numbered as the reports are, so that the newer of two is known however they came.
+    """
+
+    epoch: int
+    sequence: int
+    ahead: int
+    """N less the idle servers: how many must end before a server is free for one more."""
+    load: float
+    """What the own clients bring, as a share of what the cluster can do."""
+    accepting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +48,11 @@ class LoadReport:
     says that it takes one."""
     failed_share: float = 0.0
     """Of the work that ended there lately, whosever it was."""
+    ahead: int | None = None
+    """As of `LoadNow`; None from those that do not tell, and are not asked for work."""
+    load: float = 0.0
+    departure_s: float = 0.0
+    """Mean service time by servers: how long the queue takes to become one shorter. 0: not told."""
+    residual: float = 1.0
+    """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
+    is left, on average, of one under way."""

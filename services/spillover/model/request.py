@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from spillover.model.ids import ClusterId, RequestId
+from spillover.model.load import LoadNow
 
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
@@ -124,6 +125,8 @@ class Answer:
     """What it said besides, as JSON, bounded by whoever reads it."""
     retry_after_s: float | None = None
     """When it said that trying again may help."""
+    load: LoadNow | None = field(default=None, compare=False)
+    """Of the cluster that hands the answer back, for the one that gets it next."""
 
     @property
     def total_s(self) -> float:

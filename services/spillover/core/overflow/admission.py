@@ -19,6 +19,8 @@ from spillover.model.request import Refusal
 from spillover.policy.overflow.admission import is_full, is_too_late, takes_foreign
 from spillover.policy.overflow.base import accept_probability
 
+UNLIMITED = 2**62
+
 
 class Admission:
     """Looks at the servers and who waits for them, changes neither. `draining` is set by the
@@ -31,6 +33,7 @@ class Admission:
         "_servers",
         "_settings",
         "draining",
+        "foreign_waiting_max",
         "invites",
     )
 
@@ -46,6 +49,8 @@ class Admission:
         self.draining = False
         self.invites = False
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
+        self.foreign_waiting_max = UNLIMITED
+        """How many neighbors' requests may wait. Set by the machine, by its policy."""
         self._health = health
         self._neighbors = neighbors
         self._settings = settings
@@ -71,7 +76,9 @@ class Admission:
         if self.elsewhere_first:
             return self.invites and servers.ready
         free = servers.total - servers.busy
-        return takes_foreign(free, servers.waiting, self._settings.foreign_limit)
+        return takes_foreign(free, servers.waiting, self._settings.foreign_limit) and (
+            free > 0 or servers.waiting_foreign < self.foreign_waiting_max
+        )
 
     @property
     def accept_probability(self) -> float:
@@ -108,9 +115,19 @@ class Admission:
             return Refusal.NO_SERVERS
         if not is_home and self.elsewhere_first:
             return Refusal.DEGRADED
-        if is_full(servers.waiting, is_home, settings.queue_limit, settings.foreign_limit):
+        is_full_now = is_full(
+            servers.waiting, is_home, settings.queue_limit, settings.foreign_limit
+        )
+        if is_full_now or self._has_enough_like(visit):
             return Refusal.QUEUE_FULL
         stay_s = servers.stay_s(visit, now_s)
         if stay_s and is_too_late(stay_s, visit.deadline_s - now_s, is_home):
             return Refusal.TOO_LATE
         return None
+
+    def _has_enough_like(self, visit: Visit) -> bool:
+        """Whether as many of the neighbors' requests wait as may, and this is another one. What was
+        asked for has a server."""
+        if visit.is_home or visit.pulled:
+            return False
+        return self._servers.waiting_foreign >= self.foreign_waiting_max

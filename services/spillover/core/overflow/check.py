@@ -33,3 +33,4 @@ def check_node(machine: NodeFacts) -> None:
     assert held.request_bytes == sum(visit.request.size_bytes for visit in visits.values())
     assert held.request_bytes <= held.limit_bytes, (held.request_bytes, held.limit_bytes)
     machine.neighbors.check()
+    machine.pulling.check()

@@ -91,12 +91,13 @@ class Decider:
                 eligible,
                 tuple(self._weights),
                 health,
+                own,
             )
         )
         if choice == KEEP:
             return KEEP
         neighbor = known.handles[choice]
-        self._neighbors.probe(neighbor)
+        self._neighbors.sent(neighbor, now_s)
         return neighbor
 
     def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:

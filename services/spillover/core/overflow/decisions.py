@@ -15,6 +15,7 @@ from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import (
     KEEP,
+    OwnLoad,
     accept_probability,
     neighborhood_reject_probability,
 )
@@ -55,6 +56,8 @@ class Decision:
     weights: tuple[float, ...] = ()
     health: str = WELL
     """Of this cluster: see `health`, or RESTING."""
+    own: OwnLoad | None = None
+    """What the policy was told of this cluster; None where it was not asked."""
 
     @property
     def neighbor(self) -> ClusterId | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 HOME = -1
@@ -34,12 +34,15 @@ class Command:
 
 @dataclass(slots=True)
 class Arrived(Event):
-    """A request has come in, from a client (`origin` HOME) or from a neighbor."""
+    """A request has come in, from a client (`origin` HOME) or from a neighbor, with the neighbor's
+    `load` if it tells that. `pulled`: it was asked for."""
 
     ref: int
     request: Request
     deadline_s: float
     origin: int = HOME
+    load: LoadNow | None = None
+    pulled: bool = False
 
 
 @dataclass(slots=True)
@@ -83,9 +86,11 @@ class ForwardAnswered(Event):
 
 @dataclass(slots=True)
 class ForwardRefused(Event):
-    """The neighbor surely did not accept: it refused, or could not be reached."""
+    """The neighbor surely did not accept: it refused, with its `load` if it tells that, or could
+    not be reached."""
 
     ref: int
+    load: LoadNow | None = None
 
 
 @dataclass(slots=True)
@@ -116,6 +121,22 @@ class ReportReceived(Event):
 
     neighbor: int
     report: LoadReport | None
+
+
+@dataclass(slots=True)
+class WorkAsked(Event):
+    """A neighbor has an idle server, and asks for work that waits here."""
+
+    neighbor: int
+    load: LoadNow
+
+
+@dataclass(slots=True)
+class NoWorkThere(Event):
+    """A neighbor that was asked has none that should come here."""
+
+    neighbor: int
+    load: LoadNow
 
 
 @dataclass(slots=True)
@@ -234,12 +255,14 @@ class Accepted(Command):
 
 @dataclass(slots=True)
 class Refuse(Command):
-    """The request is not accepted. `retry_after_s` estimates when a place will be free."""
+    """The request is not accepted. `retry_after_s` estimates when a place will be free. `load` is
+    for a neighbor, None where none is told."""
 
     ref: int
     origin: int
     reason: Refusal
     retry_after_s: float
+    load: LoadNow | None = None
 
 
 @dataclass(slots=True)
@@ -261,12 +284,15 @@ class Stop(Command):
 
 @dataclass(slots=True)
 class Forward(Command):
-    """Hand the request to a neighbor; `request.path` already ends with this cluster."""
+    """Hand the request to a neighbor; `request.path` already ends with this cluster. `load` is the
+    own one, None where none is told; `pulled`: the neighbor has asked for it."""
 
     ref: int
     neighbor: int
     request: Request
     deadline_s: float
+    load: LoadNow | None = None
+    pulled: bool = False
 
 
 @dataclass(slots=True)
@@ -300,6 +326,23 @@ class Publish(Command):
     """Tell every neighbor."""
 
     report: LoadReport
+
+
+@dataclass(slots=True)
+class AskForWork(Command):
+    """Tell a neighbor that a server is idle here: `WorkAsked` there. What comes of it is a forward,
+    or `NoWorkThere`."""
+
+    neighbor: int
+    load: LoadNow
+
+
+@dataclass(slots=True)
+class NoWork(Command):
+    """Tell a neighbor that has asked that there is nothing for it: `NoWorkThere` there."""
+
+    neighbor: int
+    load: LoadNow
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.health import Health
 from spillover.core.overflow.held import Held
+from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import ServerPool
@@ -25,11 +26,21 @@ class NodeFacts:
     decider: Decider
     admission: Admission
     health: Health
+    home_load: HomeLoad
 
     @property
     def queue_length(self) -> int:
         """N: requests waiting, not those being served."""
         return self.servers.waiting
+
+    @property
+    def ahead(self) -> int:
+        """N less the idle servers, as neighbors are told: while the cluster recovers, as many more
+        as it tells them of a smaller P."""
+        servers = self.servers
+        ahead = servers.waiting + servers.busy - servers.total
+        share = self.health.start_share
+        return ahead if share == 1.0 else ahead + int(servers.total * (1.0 / share - 1.0))
 
     @property
     def ledger(self) -> Ledger:

@@ -20,6 +20,7 @@ LOST_AT = "lost_at"
 CANCEL_ASKED = "cancel_asked"
 NOT_STARTED = "not_started"
 GIVEN_BACK = "given_back"
+PULLED_BY = "pulled_by"
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.overflow import events as ev
+from spillover.model.load import LoadNow
 from spillover.policy.backoff import backoff_s
 
 STREAM_SILENCE_S = 2.5
@@ -57,9 +58,11 @@ ANSWERED, REFUSED, LOST, RECALLED = "answered", "refused", "lost", "recalled"
 
 @dataclass(slots=True)
 class Refused:
-    """The neighbor surely has not accepted it: it says so, or was not reached."""
+    """The neighbor surely has not accepted it: it says so, perhaps with its load, or was not
+    reached."""
 
     ref: int
+    load: LoadNow | None = None
 
 
 @dataclass(slots=True)
@@ -254,7 +257,7 @@ class LinkMachine:
         return self._away.pop(ref, None) is not None
 
     def _refused(self, event: Refused) -> None:
-        self._end(event.ref, REFUSED, ev.ForwardRefused(event.ref))
+        self._end(event.ref, REFUSED, ev.ForwardRefused(event.ref, event.load))
 
     def _broken(self, event: Broken) -> None:
         self._end(event.ref, LOST, ev.ForwardLost(event.ref))

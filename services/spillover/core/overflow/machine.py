@@ -27,7 +27,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.admission import Admission
+from spillover.core.overflow.admission import UNLIMITED, Admission
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.health import Health
@@ -36,11 +36,14 @@ from spillover.core.overflow.history import (
     GIVEN_BACK,
     LOST_AT,
     NOT_STARTED,
+    PULLED_BY,
     REFUSED_BY,
     Note,
 )
+from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.neighbors import Neighbor, Neighbors
 from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pulling import Pulling
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -48,7 +51,11 @@ from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN
+from spillover.policy.overflow.admission import foreign_waiting_max
 from spillover.policy.overflow.base import KEEP
+from spillover.policy.overflow.choosers import BY_LOAD
+from spillover.policy.overflow.pull import first_place
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
@@ -88,13 +95,17 @@ class NodeMachine(NodeFacts):
         self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
-        self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S)
+        period_s = settings.gossip_period_s
+        self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S, period_s)
         self.decider = Decider(settings.policy, self.neighbors, random, settings.records_max)
         self.health = Health()
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
-        self._gossip = Gossip(settings.gossip_period_s, random, now_s)
+        self._gossip = Gossip(period_s, random, now_s)
+        self.home_load = HomeLoad(now_s)
+        self.pulling = Pulling(self.neighbors, period_s, random)
+        self._use(settings.policy)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[ev.Command] = []
@@ -111,6 +122,8 @@ class NodeMachine(NodeFacts):
             ev.Cancelled: self._cancelled,
             ev.CancelAsked: self._cancel_asked,
             ev.ReportReceived: self._heard,
+            ev.WorkAsked: self._work_asked,
+            ev.NoWorkThere: self._no_work_there,
             ev.LinkDown: self._link_down,
             ev.ReportAsked: lambda _, now_s: self._publish(now_s),
             ev.TimerFired: self._woke,
@@ -120,7 +133,7 @@ class NodeMachine(NodeFacts):
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
-            ev.PolicySet: lambda event, _: self.decider.use(event.policy),
+            ev.PolicySet: lambda event, _: self._use(event.policy),
             ev.Join: self._join,
             ev.Leave: self._leave,
         }
@@ -149,8 +162,12 @@ class NodeMachine(NodeFacts):
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
-        if self.health.degraded and visit.is_home:
-            self.health.came(now_s)
+        if visit.is_home:
+            self.home_load.arrivals += 1
+            if self.health.degraded:
+                self.health.came(now_s)
+        elif event.load is not None:
+            self._heard_with(visit, event, now_s)
         if (refusal := self.admission.refusal(visit)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
@@ -220,7 +237,9 @@ class NodeMachine(NodeFacts):
     ) -> int:
         settings, away = self.settings, self.register.away
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
-        own = self.servers.own_load(visit, may_keep)
+        servers = self.servers
+        load = self.home_load.at(now_s, servers.departure_s) if self._by_load else 0.0
+        own = servers.own_load(visit, may_keep, load, now_s, self.neighbors.unreported())
         return self.decider.choose(
             visit,
             own,
@@ -233,7 +252,7 @@ class NodeMachine(NodeFacts):
             health=self.condition,
         )
 
-    def _place(self, visit: Visit, choice: int, now_s: float) -> None:
+    def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
         if choice == KEEP:
             if self.servers.may_start(visit):  # it was to go elsewhere, and nobody there takes it
                 self._start_at_once(visit, now_s)
@@ -244,7 +263,8 @@ class NodeMachine(NodeFacts):
         self.register.enter(visit, AWAY, now_s)
         visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
-        self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s))
+        load = self._gossip.load_now(self, now_s) if self._by_load else None
+        self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s, load, pulled))
 
     def _accept(self, visit: Visit) -> None:
         self.register.accept(visit)
@@ -257,7 +277,9 @@ class NodeMachine(NodeFacts):
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         retry_after_s = self.servers.retry_after_s(visit, now_s)
-        self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s))
+        tells = self._by_load and not visit.is_home
+        load = self._gossip.load_now(self, now_s) if tells else None
+        self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s, load))
 
     def _goes_back(self, visit: Visit) -> bool:
         """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
@@ -303,6 +325,8 @@ class NodeMachine(NodeFacts):
         if outcome is DONE or event.service_s > servers.service_s:
             servers.served(ref, event.service_s)
         self._serve_queue(now_s)
+        if self._by_load:
+            self._ask_for_work(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
         visit = self._visit_of(event.ref)
@@ -428,6 +452,8 @@ class NodeMachine(NodeFacts):
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
             answer = event.answer
+            if answer.load is not None:
+                self.neighbors.heard_load(visit.target.handle, answer.load, now_s)
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
@@ -440,6 +466,8 @@ class NodeMachine(NodeFacts):
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
+            if event.load is not None:
+                self.neighbors.heard_load(visit.target.handle, event.load, now_s)
             self._come_back(visit, REFUSED_BY, now_s)
             self._place_again(visit, now_s)
 
@@ -481,6 +509,9 @@ class NodeMachine(NodeFacts):
         if self.health.degraded:
             self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
+        # What has expired is not waited for any more where it came from.
+        tells = self._by_load and not visit.is_home and answer.outcome in EVIDENCE
+        answer.load = self._gossip.load_now(self, now_s) if tells else None
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
     def _cancelled(self, event: ev.Cancelled, now_s: float) -> None:
@@ -496,6 +527,72 @@ class NodeMachine(NodeFacts):
             visit.cancelling = True
             self.decider.log.add(Note(now_s, visit.request.id, CANCEL_ASKED, visit.target.id))
             self._out.append(ev.AskCancel(visit.ref, visit.target.handle))
+
+    # --- work is asked for --------------------------------------------------------------------
+
+    def _use(self, policy: str) -> None:
+        """Decide by this policy from now on."""
+        self.decider.use(policy)
+        self._by_load = policy in BY_LOAD
+        servers = self.settings.servers
+        self.admission.foreign_waiting_max = (
+            foreign_waiting_max(servers) if self._by_load else UNLIMITED
+        )
+
+    def _heard_with(self, visit: Visit, event: ev.Arrived, now_s: float) -> None:
+        """A neighbor's request has brought its load."""
+        self.neighbors.heard_load(event.origin, event.load, now_s)
+        self.pulling.came(event.origin, pulled=event.pulled)
+        visit.pulled = event.pulled
+
+    def _ask_for_work(self, now_s: float) -> None:
+        """Servers that are idle here ask neighbors whose queues may be worth the way."""
+        servers = self.servers
+        if servers.waiting or not servers.ready or not self.accepting or self.health.degraded:
+            return
+        idle, departure_s = servers.total - servers.busy, servers.departure_s
+        while (handle := self.pulling.next_to_ask(idle, departure_s, now_s)) is not None:
+            self._out.append(ev.AskForWork(handle, self._gossip.load_now(self, now_s)))
+
+    def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
+        self.neighbors.heard_load(event.neighbor, event.load, now_s)
+        self.pulling.had_nothing(event.neighbor, self.servers.departure_s, now_s)
+        if self._by_load:
+            self._ask_for_work(now_s)
+
+    def _work_asked(self, event: ev.WorkAsked, now_s: float) -> None:
+        """Give the oldest request that is better off with the neighbor, as any forward."""
+        if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is None:
+            return
+        self.neighbors.heard_load(event.neighbor, event.load, now_s)
+        if (visit := self._better_off_with(neighbor, now_s)) is None:
+            load = self._gossip.load_now(self, now_s)
+            self._out.append(ev.NoWork(event.neighbor, load))
+            return
+        self.decider.log.add(Note(now_s, visit.request.id, PULLED_BY, neighbor.id))
+        self._unqueue(visit, now_s)
+        self.neighbors.sent(neighbor.handle, now_s)
+        self._place(visit, neighbor.handle, now_s, pulled=True)
+
+    def _better_off_with(self, neighbor: Neighbor, now_s: float) -> Visit | None:
+        """The oldest that waits here longer than the way there and the wait there are."""
+        servers, settings = self.servers, self.settings
+        departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
+        there_s = neighbor.delay_s + max(neighbor.ahead, 0) * neighbor.departure_s
+        first = first_place(there_s, departure_s)
+        gives = self._by_load and neighbor.accepting and not neighbor.degraded
+        if not gives or first >= servers.waiting or self.register.away >= settings.away_limit:
+            return None
+        for visit in islice(servers, first, first + LOOKS_MAX):
+            request = visit.request
+            if (
+                request.hops < settings.max_hops
+                and neighbor.id not in request.path
+                and neighbor.handle not in visit.tried
+                and visit.deadline_s > now_s + there_s
+            ):
+                return visit
+        return None
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
@@ -519,10 +616,12 @@ class NodeMachine(NodeFacts):
         decided again without it."""
         if self.neighbors.leave(event.neighbor):
             self.decider.neighbors_changed()
+            self.pulling.forget(event.neighbor)
             self._out.append(ev.Disconnect(event.neighbor))
             self._publish(now_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
+        self.pulling.forget(event.neighbor)
         if self.neighbors.lost(event.neighbor):
             self._publish(now_s)
 
@@ -536,6 +635,8 @@ class NodeMachine(NodeFacts):
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:
             self._publish(now_s)
+            if self._by_load:
+                self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
 

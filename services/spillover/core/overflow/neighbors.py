@@ -20,11 +20,12 @@ neighbors stand close together, in the order in which they joined: by *position*
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_probability
 
 NEIGHBORS_MAX = 1000
@@ -40,6 +41,10 @@ SILENCE_MARGIN_S = 0.05
 
 BEATS_MISSED_MIN = 2
 """However long the link, this many signs of life must be missing before a neighbor is unknown."""
+
+
+SENDS_MAX = 1024
+"""Own requests to one neighbor that are counted as not yet told of. More count as so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +88,28 @@ class Neighbor:
     __slots__ = (
         "accept",
         "accepting",
+        "ahead",
         "degraded",
         "delay_s",
+        "departure_s",
         "failed_share",
         "handle",
         "heard_s",
+        "hears_us",
         "id",
         "invited",
         "known",
+        "load",
         "queue_length",
         "reject_near",
         "report",
         "reported_s",
+        "residual",
+        "sent_s",
+        "servers",
         "silence_s",
+        "told",
+        "told_s",
     )
 
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
@@ -110,6 +124,7 @@ class Neighbor:
         self.reported_s = -math.inf
         self.heard_s = -math.inf
         self.known = False
+        self.hears_us = False
         self.accepting = False
         """known, hears us, and neither draining nor full: what is eligible for a forward."""
         self.accept = 0.0
@@ -120,10 +135,56 @@ class Neighbor:
         """Of the work that ended there lately, as last reported."""
         self.invited = False
         """degraded, and takes one probe."""
+        self.servers = 1
+        self.ahead = 0
+        self.load = 0.0
+        self.departure_s = 0.0
+        self.residual = 1.0
+        self.told = 0
+        """Number of what told `ahead` and `load`, of the report's epoch."""
+        self.told_s = -math.inf
+        """When that was heard."""
+        self.sent_s: deque[float] = deque(maxlen=SENDS_MAX)
+        """When own requests left that it could not know of by then, oldest first."""
+
+    @property
+    def tells_load(self) -> bool:
+        """Returns whether it tells what is needed to ask it for work."""
+        return self.report is not None and self.report.ahead is not None
+
+    def take_report(self, report: LoadReport, now_s: float) -> None:
+        """It is newer than the one held."""
+        is_another_life = self.report is None or self.report.epoch != report.epoch
+        self.report = report
+        self.reported_s = now_s
+        self.queue_length = report.queue_length
+        self.servers = max(1, report.servers)
+        self.departure_s = report.departure_s
+        self.residual = report.residual
+        if is_another_life or report.sequence > self.told:
+            ahead = report.queue_length if report.ahead is None else report.ahead
+            self._take_load(report.sequence, ahead, report.load, now_s)
+
+    def take_load(self, load: LoadNow, now_s: float) -> bool:
+        """Something else has brought its load. Returns whether that is news."""
+        held = self.report
+        if held is None or load.epoch != held.epoch or load.sequence <= self.told:
+            return False
+        self._take_load(load.sequence, load.ahead, load.load, now_s)
+        self.accepting = load.accepting and self.hears_us
+        return True
+
+    def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
+        self.told, self.told_s = number, now_s
+        self.ahead, self.load = ahead, load
+        sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.delay_s
+        while sent_s and sent_s[0] <= unknown_s:
+            sent_s.popleft()
 
     def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
         """One that does not hear us accepts nothing from us, whatever it says of itself."""
         self.known = True
+        self.hears_us = hears_us
         self.accepting = report.accepting and hears_us
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
@@ -134,22 +195,28 @@ class Neighbor:
 
     def forget(self) -> None:
         """It is unknown now."""
-        self.known = self.accepting = self.degraded = self.invited = False
+        self.known = self.hears_us = self.accepting = self.degraded = self.invited = False
         self.failed_share = 0.0
 
 
 class Neighbors:
     """The table of neighbors: at first these, in the order given, with handles from 0 on.
 
-    `own` is the cluster itself, `delays_s` are the one-way delays of the links and `beat_s` the
-    period of signs of life.
+    `own` is the cluster itself, `delays_s` are the one-way delays of the links, `beat_s` the
+    period of signs of life, and `period_s` that of reports.
     """
 
     def __init__(
-        self, own: ClusterId, ids: Sequence[ClusterId], delays_s: Sequence[float], beat_s: float
+        self,
+        own: ClusterId,
+        ids: Sequence[ClusterId],
+        delays_s: Sequence[float],
+        beat_s: float,
+        period_s: float,
     ) -> None:
         self._own = own
         self._beat_s = beat_s
+        self._period_s = period_s
         self._issued = 0
         self.by_handle: dict[int, Neighbor] = {}
         """In the order in which they joined."""
@@ -231,6 +298,13 @@ class Neighbors:
                     tuple([row.reject_near for row in rows]),
                     tuple([row.queue_length for row in rows]),
                     tuple([row.delay_s for row in rows]),
+                    tuple([row.servers for row in rows]),
+                    tuple([row.ahead for row in rows]),
+                    tuple([row.load for row in rows]),
+                    tuple([row.departure_s for row in rows]),
+                    tuple([row.residual for row in rows]),
+                    tuple([row.told_s for row in rows]),
+                    self._period_s,
                 ),
                 tuple([row.accept for row in rows]),
                 tuple([row.reported_s for row in rows]),
@@ -262,17 +336,28 @@ class Neighbors:
         neighbor.heard_s = now_s
         self.next_silence_s = min(self.next_silence_s, now_s + neighbor.silence_s)
         if report is not None:
-            neighbor.report = report
-            neighbor.reported_s = now_s
-            neighbor.queue_length = report.queue_length
+            neighbor.take_report(report, now_s)
             self._believe(neighbor, report)
         elif held is not None and not was_known:
             self._believe(neighbor, held)
         return neighbor.known and not was_known
 
-    def probe(self, handle: int) -> None:
-        """One request is on its way there: the next one waits for another report."""
+    def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
+        """Take what something else than a report has brought."""
+        neighbor = self.by_handle.get(handle)
+        if neighbor is not None and neighbor.take_load(load, now_s):
+            self._knowledge = None
+
+    def unreported(self) -> tuple[int, ...]:
+        """Returns, by position, how many own requests a neighbor could not know of by what it
+        told."""
+        return tuple([len(row.sent_s) for row in self.by_handle.values()])
+
+    def sent(self, handle: int, now_s: float) -> None:
+        """A request is on its way there. Where it is a probe, the next one waits for another
+        report."""
         neighbor = self.by_handle[handle]
+        neighbor.sent_s.append(now_s)
         if neighbor.invited:
             neighbor.invited = False
             self._knowledge = None

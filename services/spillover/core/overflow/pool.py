@@ -49,8 +49,21 @@ class ServerPool(Protocol):
         """Returns N: how many visits wait."""
 
     @property
+    def waiting_foreign(self) -> int:
+        """Returns how many of those come from neighbors."""
+
+    @property
     def service_s(self) -> float:
         """Returns how long a service takes, on average."""
+
+    @property
+    def departure_s(self) -> float:
+        """Returns how long those that wait take, on average, to become one fewer."""
+
+    @property
+    def residual(self) -> float:
+        """Returns how much of a service is left, on average, of one under way: (1 + c2) / 2, c2 the
+        squared coefficient of variation of service times."""
 
     @property
     def ready(self) -> bool:
@@ -113,9 +126,17 @@ class ServerPool(Protocol):
 
     # --- estimates ----------------------------------------------------------------------------
 
-    def own_load(self, visit: Visit, may_keep: bool, /) -> OwnLoad:  # noqa: FBT001
+    def own_load(
+        self,
+        visit: Visit,
+        may_keep: bool,  # noqa: FBT001 - on the way of every request
+        load: float,
+        now_s: float,
+        unreported: tuple[int, ...],
+        /,
+    ) -> OwnLoad:
         """Returns what the policy is told of the servers that fit this visit, which may wait
-        already; `may_keep` as far as the pool is not concerned."""
+        already; `may_keep` as far as the pool is not concerned. The rest it passes on."""
 
     def stay_s(self, visit: Visit, now_s: float, /) -> float:
         """Returns how long the visit will be here if it joins now, with a margin; 0 where those

@@ -9,7 +9,7 @@ import math
 from random import Random
 
 from spillover.core.overflow.facts import NodeFacts
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 
 HEARTBEAT_S = 0.25
 """Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
@@ -28,11 +28,12 @@ class Gossip:
         self.next_s = min(self._report_s, self._beat_s)
         """When one of the two is due next."""
         self.sequence = 0
-        """Number of the last report."""
+        """Number of the last report, or of the last load told otherwise."""
 
     def report(self, node: NodeFacts, now_s: float) -> LoadReport:
         """Returns what is reported now, in its turn or out of turn."""
         self.sequence += 1
+        servers = node.servers
         return LoadReport(
             epoch=node.settings.epoch,
             sequence=self.sequence,
@@ -44,6 +45,21 @@ class Gossip:
             hears=node.neighbors.heard_now(),
             degraded=node.health.degraded,
             failed_share=node.health.failed_share(now_s),
+            ahead=node.ahead,
+            load=node.home_load.at(now_s, servers.departure_s),
+            departure_s=servers.departure_s,
+            residual=servers.residual,
+        )
+
+    def load_now(self, node: NodeFacts, now_s: float) -> LoadNow:
+        """Returns what a message to a neighbor says of the load besides."""
+        self.sequence += 1
+        return LoadNow(
+            node.settings.epoch,
+            self.sequence,
+            node.ahead,
+            node.home_load.at(now_s, node.servers.departure_s),
+            node.accepting,
         )
 
     def report_due(self, now_s: float) -> bool:

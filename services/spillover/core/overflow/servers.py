@@ -13,7 +13,7 @@ from spillover.core.fifo import Fifo
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
-from spillover.policy.overflow.estimate import learned
+from spillover.policy.overflow.estimate import learned, residual
 
 REFUSED_PAUSE_S = 0.01
 """An attempt that was refused, the work surely not done, counts as at least so long. It doubles
@@ -49,6 +49,7 @@ class FifoServers:
         "stuck",
         "total",
         "waiting",
+        "waiting_foreign",
     )
 
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
@@ -56,6 +57,7 @@ class FifoServers:
         self.busy = 0
         self.waiting = 0
         """How many are in the FIFO: by themselves, since every request asks."""
+        self.waiting_foreign = 0
         self.service_s = service_s
         self._service_variance_s2 = 0.0
         self._served = 0
@@ -85,6 +87,14 @@ class FifoServers:
     def cooling(self) -> int:
         """Returns how many have failed and count as busy for a while."""
         return len(self._cooling_s)
+
+    @property
+    def departure_s(self) -> float:
+        return self.service_s / max(1, self.total - len(self.stuck))
+
+    @property
+    def residual(self) -> float:
+        return residual(self.service_s, self._service_variance_s2)
 
     @property
     def service_spread_s(self) -> float:
@@ -156,11 +166,15 @@ class FifoServers:
     def join(self, visit: Visit) -> None:
         visit.place = self._fifo.append(visit)
         self.waiting += 1
+        if not visit.is_home:
+            self.waiting_foreign += 1
 
     def leave(self, visit: Visit) -> None:
         self._fifo.discard(visit.place)
         visit.place = None
         self.waiting -= 1
+        if not visit.is_home:
+            self.waiting_foreign -= 1
 
     def pop(self) -> Visit | None:
         """Take out the one that has waited longest, if a server is free."""
@@ -169,15 +183,35 @@ class FifoServers:
         self.waiting -= 1
         visit = self._fifo.popleft()
         visit.place = None
+        if not visit.is_home:
+            self.waiting_foreign -= 1
         return visit
 
     # --- estimates ----------------------------------------------------------------------------
 
-    def own_load(self, visit: Visit, may_keep: bool) -> OwnLoad:  # noqa: FBT001 - as `ServerPool`
+    def own_load(
+        self,
+        visit: Visit,
+        may_keep: bool,  # noqa: FBT001 - as `ServerPool`
+        load: float,
+        now_s: float,
+        unreported: tuple[int, ...],
+    ) -> OwnLoad:
         working = self.total - len(self.stuck)
         # At a drain the visit stands in the queue: it does not wait for itself.
         waiting = self.waiting - (visit.place is not None)
-        return OwnLoad(waiting, max(1, working), may_keep and working > 0, self.service_s)
+        return OwnLoad(
+            waiting,
+            max(1, working),
+            may_keep and working > 0,
+            self.service_s,
+            self.departure_s,
+            self.residual,
+            load,
+            visit.request.hops,
+            now_s,
+            unreported,
+        )
 
     def stay_s(self, _: Visit, now_s: float) -> float:
         waiting = self.waiting
@@ -195,4 +229,5 @@ class FifoServers:
     def check(self) -> None:
         assert 0 <= self.busy <= self.total, "more requests run than there are servers"
         assert len(self._fifo) == self.waiting, (len(self._fifo), self.waiting)
+        assert self.waiting_foreign == sum(not visit.is_home for visit in self._fifo)
         assert not (self.ready and self.waiting), "a request waits although a server is free"

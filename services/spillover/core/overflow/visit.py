@@ -40,6 +40,7 @@ class Visit:
         "network_s",
         "origin",
         "place",
+        "pulled",
         "queued_s",
         "ref",
         "request",
@@ -68,6 +69,8 @@ class Visit:
         self.network_s = 0.0
         self.place: Any = None
         """Where it waits, by the pool that it waits for; None while it does not."""
+        self.pulled = False
+        """This cluster has asked for it."""
         self.tried: tuple[int, ...] = ()
         """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None

@@ -17,10 +17,7 @@ from spillover.policy.overflow.base import (
     accept_probability,
     pick_by_weight,
 )
-
-LOAD_WINDOW = 32.0
-"""Departures over which a cluster measures the load that its own clients bring. A window of W
-arrivals knows it to sqrt(load / 2 W), 12 % at load 1; a burst is seen within it."""
+from spillover.policy.overflow.home_load import LOAD_WINDOW
 
 LOAD_ERRORS = 2.0
 """Standard errors on the safe side of that measure: with none, the noise of a load of 0.9 reads as
@@ -44,6 +41,13 @@ TRUST = 16.0
 """Departures in which what is known loses all but 1 / e of its weight; the rest of the choices are
 the paper's."""
 
+REPEATS_S = 0.3
+"""A report that would only repeat the last ones may be left out for so long: what is not older than
+this is as old as reports are apart, at most."""
+
+DEPARTURE_S_MIN = 1e-6
+"""Where services take no time."""
+
 
 def overload(load: float) -> float:
     """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
@@ -64,6 +68,50 @@ def expected_excess(mean: float, spread: float) -> float:
     z = mean / spread
     below = 0.5 * math.erfc(-z / math.sqrt(2.0))
     return mean * below + spread * math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+
+
+def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
+    """Returns one departure of y; where it does not tell, services there take as long as here."""
+    told_s = near.departure_s[y]
+    if told_s <= 0.0:
+        told_s = own.service_s / near.servers[y]
+    return max(told_s, DEPARTURE_S_MIN)
+
+
+def known_age_s(since_s: float, period_s: float) -> float:
+    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart."""
+    return min(since_s, period_s) if since_s <= REPEATS_S else since_s
+
+
+def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
+    """Returns how old what is known of y is."""
+    return known_age_s(own.now_s - near.told_s[y], near.period_s)
+
+
+def age_on_arrival(own: OwnLoad, near: NeighborLoads, y: int) -> float:
+    """Returns the departures of y from when it told its load to the arrival there of what is sent
+    now."""
+    return (age_s(own, near, y) + 2.0 * near.delays_s[y]) / departure_s(own, near, y)
+
+
+def spread_on_arrival(own: OwnLoad, near: NeighborLoads, y: int) -> float:
+    """Returns the standard deviation of the queue of y around its forecast: a random walk with one
+    arrival and one departure at each departure."""
+    return SPREAD * math.sqrt(2.0 * age_on_arrival(own, near, y))
+
+
+def wait_here_s(own: OwnLoad) -> float:
+    """Returns the expected wait of a request that joins the own queue."""
+    return own.departure_s * (own.queue_length + own.residual)
+
+
+def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
+    """Returns the expected wait at y of a request that is sent there now."""
+    age = age_on_arrival(own, near, y)
+    drained = (1.0 - load_at_most(near.load[y])) * min(age, DRAIN_MAX)
+    ahead = max(near.ahead[y] + own.unreported[y] - drained, -float(near.servers[y]))
+    spread = SPREAD * math.sqrt(2.0 * age)
+    return departure_s(own, near, y) * expected_excess(ahead + near.residual[y], spread)
 
 
 def price_of_the_way(own: OwnLoad) -> float:
@@ -92,10 +140,10 @@ def choose(
         weights[y] = 0.0
         if eligible[y]:
             count += 1
-            age += near.age_s[y] / near.departure_s[y]
+            age += age_s(own, near, y) / departure_s(own, near, y)
     if count == 0:
         return KEEP
-    here_s = own.departure_s * (own.queue_length + own.residual)
+    here_s = wait_here_s(own)
     price = price_of_the_way(own)
     if own.hops == 0:
         trust = math.exp(-age / count / TRUST)
@@ -106,7 +154,7 @@ def choose(
     return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
 
 
-def _where_it_costs_least(  # noqa: PLR0917 - compiled, and called in one place
+def _where_it_costs_least(
     own: OwnLoad,
     near: NeighborLoads,
     eligible: Sequence[bool],
@@ -119,7 +167,12 @@ def _where_it_costs_least(  # noqa: PLR0917 - compiled, and called in one place
     least_s = math.inf
     for y in range(len(weights)):
         if eligible[y]:
-            weights[y] = _cost_s(near, y, own_overload, price)
+            way_s = price * near.delays_s[y]
+            if own.may_keep and way_s >= here_s:
+                weights[y] = way_s
+            else:
+                wait_s = wait_there_s(own, near, y)
+                weights[y] = wait_s * overload(near.load[y]) / own_overload + way_s
             least_s = min(least_s, weights[y])
     if own.may_keep and least_s >= here_s:
         for y in range(len(weights)):
@@ -130,7 +183,7 @@ def _where_it_costs_least(  # noqa: PLR0917 - compiled, and called in one place
         cost_s = weights[y]
         weights[y] = 0.0
         if eligible[y] and not (own.may_keep and cost_s >= here_s):
-            unsure_s = near.departure_s[y] * _spread(near, y)
+            unsure_s = departure_s(own, near, y) * spread_on_arrival(own, near, y)
             if unsure_s > 0.0:
                 weights[y] = math.exp(-(cost_s - least_s) / unsure_s)
             elif cost_s == least_s:
@@ -139,29 +192,7 @@ def _where_it_costs_least(  # noqa: PLR0917 - compiled, and called in one place
     return pick_by_weight(weights, total, draw)
 
 
-def _cost_s(near: NeighborLoads, y: int, own_overload: float, price: float) -> float:
-    """What it costs to hand a request to y: the wait there, at the instant it arrives, and the
-    way."""
-    departure_s, age = near.departure_s[y], _age(near, y)
-    drained = (1.0 - load_at_most(near.load[y])) * min(age, DRAIN_MAX)
-    ahead = near.queue_length[y] - near.free[y] + near.unreported[y] - drained
-    ahead = max(ahead, -float(near.servers[y]))
-    wait_s = departure_s * expected_excess(ahead + near.residual[y], _spread(near, y))
-    return wait_s * overload(near.load[y]) / own_overload + price * near.delays_s[y]
-
-
-def _age(near: NeighborLoads, y: int) -> float:
-    """Departures of y from the making of its report to the arrival there of what is sent now."""
-    return (near.age_s[y] + 2.0 * near.delays_s[y]) / near.departure_s[y]
-
-
-def _spread(near: NeighborLoads, y: int) -> float:
-    """Standard deviation of the queue of y around its forecast: a random walk with one arrival and
-    one departure at each departure."""
-    return SPREAD * math.sqrt(2.0 * _age(near, y))
-
-
-def _as_the_paper(  # noqa: PLR0917 - as above
+def _as_the_paper(
     own: OwnLoad,
     near: NeighborLoads,
     eligible: Sequence[bool],

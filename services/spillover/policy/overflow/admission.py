@@ -21,6 +21,16 @@ def takes_foreign(free: int, waiting: int, foreign_limit: int) -> bool:
     return free > 0 or waiting < foreign_limit
 
 
+FOREIGN_WAITING = 2
+"""How many neighbors' requests may wait, by server, under a policy that goes by the load. So a home
+request finds at most two services' worth of them before it."""
+
+
+def foreign_waiting_max(servers: int) -> int:
+    """Returns how many neighbors' requests may wait."""
+    return FOREIGN_WAITING * servers
+
+
 def is_full(waiting: int, is_home: bool, queue_limit: int, foreign_limit: int) -> bool:
     """Returns whether the queue has no room for such a request."""
     return waiting >= (queue_limit if is_home else foreign_limit)

@@ -49,6 +49,10 @@ class OwnLoad(NamedTuple):
     """What the own clients bring, as a share of what the cluster can do."""
     hops: int
     """How often this request was handed on before."""
+    now_s: float
+    """The cluster's clock."""
+    unreported: Sequence[int]
+    """By neighbor: own requests that it cannot have known of when it told its load."""
 
 
 class NeighborLoads(NamedTuple):
@@ -60,17 +64,18 @@ class NeighborLoads(NamedTuple):
     """N_y as last reported."""
     delays_s: Sequence[float]
     """How long a request takes to get there, in seconds."""
-    free: Sequence[int]
-    """Idle servers, as last reported."""
     servers: Sequence[int]
+    ahead: Sequence[int]
+    """N_y less its idle servers, as last told."""
+    load: Sequence[float]
+    """As of `OwnLoad`, as last told."""
     departure_s: Sequence[float]
     residual: Sequence[float]
-    load: Sequence[float]
-    """These three as of `OwnLoad`, as last reported."""
-    age_s: Sequence[float]
-    """How long ago that report was heard."""
-    unreported: Sequence[int]
-    """Own requests on their way to y that it cannot have known when it made that report."""
+    """As of `OwnLoad`, as last reported."""
+    told_s: Sequence[float]
+    """When `ahead` and `load` were heard, by the own clock."""
+    period_s: float
+    """How far apart reports are."""
 
 
 Chooser: TypeAlias = Callable[[OwnLoad, NeighborLoads, Sequence[bool], list[float], float], int]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from spillover.policy.overflow import isolated, paper, two_choice
+from spillover.policy.overflow import adaptive, isolated, paper, two_choice
 from spillover.policy.overflow.base import Chooser
 
 CHOOSERS: dict[str, Chooser] = {
     "isolated": isolated.choose,
     "paper": paper.choose,
     "two-choice": two_choice.choose,
+    "adaptive": adaptive.choose,
 }
+
+BY_LOAD = frozenset({"adaptive"})
+"""Policies that go by the load itself. Their clusters tell it with all that they send, ask each
+other for work, and bound how many of the neighbors' requests wait."""
 
 POLICY_NAMES = tuple(CHOOSERS)

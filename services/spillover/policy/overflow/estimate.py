@@ -27,3 +27,11 @@ def learned(
     off_s = (min(service_s, OUTLIER * usual_s) if usual_s else service_s) - mean_s
     grown_s2 = variance_s2 + off_s * off_s * weight
     return mean_s + off_s * weight, (1.0 - weight) * grown_s2
+
+
+def residual(mean_s: float, variance_s2: float) -> float:
+    """Returns how much of a service is left, on average, of one that is found under way, as a share
+    of the mean: half of it where all take the same time, all of it where they are exponential."""
+    if mean_s <= 0.0:
+        return 1.0
+    return 0.5 * (1.0 + variance_s2 / (mean_s * mean_s))

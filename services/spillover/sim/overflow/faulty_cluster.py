@@ -25,7 +25,7 @@ from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
 from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
 from spillover.sim.engine.clock import Clock
@@ -319,6 +319,12 @@ class FaultyCluster(SimCluster):
     def _in_life(self, life: int, happen: Callable[..., None], *args: Any) -> None:
         if life == self.life:
             self.deliver(happen, *args)
+
+    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
+        reader, (_, mirror, ways) = self.readers[neighbor], self._peers[neighbor]
+        if reader is not None:
+            listener, number = reader
+            ways[0].send_report(partial(listener.hear_event, number, what(mirror, load)))
 
     def _tell(self, report: LoadReport | None) -> None:
         for reader, (_, _, ways) in zip(self.readers, self._peers, strict=True):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
-from spillover.model.request import Answer, Refusal
+from spillover.model.request import Answer
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel, Message
 
@@ -172,14 +172,16 @@ class FaultyLink:
             self.mirror,
             partial(self._answer, leg),
             partial(self._refuse, leg),
+            command,
         )
 
     def _answer(self, leg: Leg, answer: Answer) -> None:
         came_back = partial(self._came_back, leg, answer, self._world.now_s)
         self._send_back(leg, came_back)
 
-    def _refuse(self, leg: Leg, _: Refusal) -> None:
-        self._send_back(leg, partial(self._leave, leg, link.Refused(leg.command.ref)))
+    def _refuse(self, leg: Leg, refusal: ev.Refuse) -> None:
+        refused = link.Refused(leg.command.ref, refusal.load)
+        self._send_back(leg, partial(self._leave, leg, refused))
 
     def _send_back(self, leg: Leg, deliver: partial[None]) -> None:
         if leg.over:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from spillover.core.overflow import events as ev
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
@@ -157,7 +158,7 @@ class _History:
             self.run.system_time_ms[home].append(answer.total_s * 1e3)
             self.run.hops[home][len(answer.path) - 1] += 1
 
-    def _refused(self, client: Client | None, _: Refusal) -> None:
+    def _refused(self, client: Client | None, _: ev.Refuse) -> None:
         if self._checker is not None and client is not None:
             self._checker.refused(client, self.world.now_s)
         self._ended("refused")

@@ -15,13 +15,13 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import VisitState
 from spillover.model.ids import ClusterId, RequestId
-from spillover.model.load import LoadReport
-from spillover.model.request import Answer, Outcome, Refusal, Request
+from spillover.model.load import LoadNow, LoadReport
+from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, stream
 
 OnAnswer = Callable[[Answer], None]
-OnRefusal = Callable[[Refusal], None]
+OnRefusal = Callable[[ev.Refuse], None]
 
 
 class Link:
@@ -73,6 +73,8 @@ class SimCluster:
             ev.Refuse: self._refuse,
             ev.Reply: self._reply,
             ev.Publish: lambda command: self._tell(command.report),
+            ev.AskForWork: self._ask_for_work,
+            ev.NoWork: self._no_work,
             ev.Heartbeat: lambda _: self._tell(None),
             ev.Connect: self._connect,
             ev.JoinRefused: lambda _: None,
@@ -97,14 +99,16 @@ class SimCluster:
         origin: int,
         on_answer: OnAnswer,
         on_refusal: OnRefusal,
+        forward: ev.Forward | None = None,
     ) -> int | None:
         """Takes a request that reaches this cluster now, and returns its ref; None where it has
-        ended at once.
+        ended at once. A neighbor's comes as a `forward`.
         """
         self._refs += 1
         ref = self._refs
         self._waiting[ref] = (on_answer, on_refusal)
-        self.feed(ev.Arrived(ref, request, deadline_s, origin))
+        load, pulled = (None, False) if forward is None else (forward.load, forward.pulled)
+        self.feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref if ref in self._waiting else None
 
     def feed(self, event: Any) -> None:
@@ -158,8 +162,8 @@ class SimCluster:
         def answered(answer: Answer) -> None:
             come_back(ev.ForwardAnswered(ref, answer, delay_s, delay_s))
 
-        def refused(_: Refusal) -> None:
-            come_back(ev.ForwardRefused(ref))  # it may have been accepted before
+        def refused(refusal: ev.Refuse) -> None:
+            come_back(ev.ForwardRefused(ref, refusal.load))  # it may have been accepted before
 
         def come_back(event: Any) -> None:
             if way.is_open:
@@ -173,7 +177,7 @@ class SimCluster:
                 come_back(ev.ForwardRefused(ref))
                 return
             there = way.peer.receive(
-                command.request, command.deadline_s, way.mirror, answered, refused
+                command.request, command.deadline_s, way.mirror, answered, refused, command
             )
             if there is not None:
                 self._forwards[ref] = there
@@ -204,7 +208,7 @@ class SimCluster:
 
     def _refuse(self, command: ev.Refuse) -> None:
         _, on_refusal = self._waiting.pop(command.ref)
-        on_refusal(command.reason)
+        on_refusal(command)
 
     def _reply(self, command: ev.Reply) -> None:
         on_answer, _ = self._waiting.pop(command.ref)
@@ -215,6 +219,17 @@ class SimCluster:
         for way in self._ways.values():
             event = ev.ReportReceived(way.mirror, report)
             self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
+
+    def _ask_for_work(self, command: ev.AskForWork) -> None:
+        self._say(command.neighbor, ev.WorkAsked, command.load)
+
+    def _no_work(self, command: ev.NoWork) -> None:
+        self._say(command.neighbor, ev.NoWorkThere, command.load)
+
+    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
+        """Have a neighbor hear this, on the way of the reports."""
+        way = self._ways[neighbor]
+        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, what(way.mirror, load))
 
     # --- neighbors ----------------------------------------------------------------------------
 

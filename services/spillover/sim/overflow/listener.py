@@ -7,7 +7,7 @@ earlier stream is not heard any more.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.link import Reconnect, StreamBegun, StreamEnded, StreamHeard
@@ -60,7 +60,12 @@ class Listener:
 
     def hear(self, stream: int, report: LoadReport | None) -> None:
         """A line of the stream is there."""
-        self._own.deliver(self._read, stream, report)
+        event = ev.ReportReceived(self._link.machine.neighbor, report)
+        self._own.deliver(self._read, stream, event)
+
+    def hear_event(self, stream: int, event: ev.WorkAsked | ev.NoWorkThere) -> None:
+        """A line is there that is no report."""
+        self._own.deliver(self._read, stream, event)
 
     def ended(self, stream: int) -> None:
         """The stream has ended, or could not be opened."""
@@ -84,11 +89,11 @@ class Listener:
         else:
             self._break_off(stream)
 
-    def _read(self, stream: int, report: LoadReport | None) -> None:
+    def _read(self, stream: int, event: Any) -> None:
         if stream == self._stream:
             self._last_s = self._world.now_s
             self._link.obey(StreamHeard())
-            self._own.feed(ev.ReportReceived(self._link.machine.neighbor, report))
+            self._own.feed(event)
 
     def _break_off(self, stream: int) -> None:
         if stream != self._stream:

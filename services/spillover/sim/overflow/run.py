@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from spillover.core.overflow import events as ev
 from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import summarize
 from spillover.model.topology import Topology
@@ -170,7 +171,7 @@ def _schedule_arrivals(
                 run.system_time_ms[home].append(answer.total_s * 1e3)
                 run.hops[home][len(answer.path) - 1] += 1
 
-        def refused(_: Refusal) -> None:
+        def refused(_: ev.Refuse) -> None:
             ended("refused")
 
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3

@@ -19,7 +19,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
@@ -134,7 +134,7 @@ def run_shared(
                 run.system_time_ms[arrival.cluster].append(answer.total_s * 1e3)
                 run.hops[arrival.cluster][0] += 1
 
-        def refused(_: Refusal) -> None:
+        def refused(_: ev.Refuse) -> None:
             ended("refused")
 
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3

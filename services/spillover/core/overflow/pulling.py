@@ -1,0 +1,114 @@
+"""Which neighbors an idle cluster asks for waiting work: who was asked, and who had nothing.
+
+At most one question is under way to each neighbor, and no more of them in all than servers are
+idle. A neighbor that has nothing is left alone for a while, longer each time, and so is one that
+does not answer. One whose queue is believed too short to be worth the way is not asked at all: so a
+federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from spillover.core.overflow.neighbors import Neighbor, Neighbors
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
+from spillover.policy.overflow.pull import pause_s, worth_s
+
+ANSWER_S_MIN = 1.0
+ANSWER_WAYS = 6.0
+"""No answer within so long, and within so many times the way, counts as nothing."""
+
+
+class _Asked:
+    """What came of asking one neighbor."""
+
+    __slots__ = ("next_s", "row", "since_s")
+
+    def __init__(self) -> None:
+        self.since_s: float | None = None
+        """When a question left that is not answered yet."""
+        self.row = 0
+        """How often in a row there was nothing."""
+        self.next_s = 0.0
+        """Not asked before."""
+
+
+class Pulling:
+    """Of one cluster, which knows these `neighbors`. `random` spreads the pauses."""
+
+    __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random")
+
+    def __init__(self, neighbors: Neighbors, period_s: float, random: Random) -> None:
+        self._neighbors = neighbors
+        self._period_s = period_s
+        self._random = random
+        self._asked: dict[int, _Asked] = {}
+        self._coming = 0
+        """Questions under way."""
+
+    @property
+    def coming(self) -> int:
+        """Returns how many questions are under way."""
+        return self._coming
+
+    def next_to_ask(self, idle: int, departure_s: float, now_s: float) -> int | None:
+        """Returns the handle of the neighbor to ask now, which counts as asked from then on; None
+        where that is nobody. `idle` servers have no work here."""
+        if idle <= self._coming:
+            return None
+        best, best_s = None, 0.0
+        for neighbor in self._neighbors:
+            if not (neighbor.hears_us and neighbor.tells_load):
+                continue
+            asked = self._asked.get(neighbor.handle)
+            if asked is not None:
+                if asked.since_s is not None:
+                    if now_s < asked.since_s + max(ANSWER_S_MIN, ANSWER_WAYS * neighbor.delay_s):
+                        continue
+                    self.had_nothing(neighbor.handle, departure_s, now_s)
+                if now_s < asked.next_s:
+                    continue
+            worth = self._worth_s(neighbor, now_s)
+            if worth > best_s:
+                best, best_s = neighbor, worth
+        if best is None:
+            return None
+        self._asked.setdefault(best.handle, _Asked()).since_s = now_s
+        self._coming += 1
+        return best.handle
+
+    def had_nothing(self, handle: int, departure_s: float, now_s: float) -> None:
+        """That neighbor was asked, and has nothing; `departure_s` is the own one."""
+        asked = self._asked.get(handle)
+        if asked is None or asked.since_s is None:
+            return
+        self._answered(asked)
+        asked.row += 1
+        asked.next_s = now_s + pause_s(asked.row, departure_s, self._random.random())
+
+    def came(self, handle: int, *, pulled: bool) -> None:
+        """A request came from that neighbor, because it was asked or by itself."""
+        asked = self._asked.get(handle)
+        if asked is not None:
+            asked.row = 0
+            if pulled:
+                self._answered(asked)
+
+    def forget(self, handle: int) -> None:
+        """Its link is down, or it has left: no answer will come."""
+        asked = self._asked.pop(handle, None)
+        if asked is not None:
+            self._answered(asked)
+
+    def _answered(self, asked: _Asked) -> None:
+        if asked.since_s is not None:
+            asked.since_s = None
+            self._coming -= 1
+
+    def _worth_s(self, neighbor: Neighbor, now_s: float) -> float:
+        age_s = known_age_s(now_s - neighbor.told_s, self._period_s)
+        departure_s = max(neighbor.departure_s, DEPARTURE_S_MIN)
+        return worth_s(neighbor.ahead, age_s, neighbor.delay_s, departure_s)
+
+    def check(self) -> None:
+        assert self._coming == sum(one.since_s is not None for one in self._asked.values())

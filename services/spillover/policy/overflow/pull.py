@@ -1,0 +1,40 @@
+"""When an idle cluster asks a neighbor for waiting work, and when that gives it (decision 0037)."""
+
+from __future__ import annotations
+
+import math
+
+SPREAD = 0.5
+"""As in `adaptive`: of a random walk's, how far a neighbor's queue spreads around what was told."""
+
+DOUBLINGS_MAX = 6
+"""A neighbor that has had nothing so often in a row is asked no more rarely from then on."""
+
+JITTER = 0.5
+"""Of a pause, up and down: who is idle at once must not ask at once."""
+
+
+def worth_s(ahead: int, age_s: float, delay_s: float, departure_s: float) -> float:
+    """Returns how much longer the queue there may be than the way from there, in seconds: only
+    where this is above 0 there may be what is worth the way.
+
+    `age_s` is how old `ahead` is, and `departure_s` how long that queue takes to become one
+    shorter.
+    """
+    spread = SPREAD * math.sqrt(2.0 * (age_s + 2.0 * delay_s) / departure_s)
+    return (ahead + spread) * departure_s - delay_s
+
+
+def pause_s(row: int, departure_s: float, draw: float) -> float:
+    """Returns how long a neighbor is left alone that has had nothing `row` times in a row, at least
+    once. `departure_s` is the own one."""
+    longer = 1.0 - JITTER + 2.0 * JITTER * draw
+    return departure_s * 2.0 ** min(row - 1, DOUBLINGS_MAX) * longer
+
+
+def first_place(there_s: float, departure_s: float) -> int:
+    """Returns the first place in the own queue, from 0 on, from which a request is better off with
+    a neighbor that asks: the way there and the wait, `there_s`, are less than what it would wait
+    here. `departure_s` is the own one, above 0.
+    """
+    return int(there_s / departure_s)
