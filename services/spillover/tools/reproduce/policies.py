@@ -24,6 +24,7 @@ from spillover.tools.reproduce.policies_bed import (
     play,
     play_until,
 )
+from spillover.tools.reproduce.policies_faults import claim_faults, compute_faults
 from spillover_loadgen import workloads
 
 OURS = "adaptive"
@@ -316,5 +317,15 @@ FIGURES = (
         compute_overload,
         claim_overload,
         drawing.draw_overload,
+    ),
+    Figure(
+        "policies-5",
+        "Where something is wrong",
+        "One of four sites dies, is slow or fails at once for a third of the time; reports stop "
+        "for good; links are of unlike length. Bars show mean waits in services; a policy that "
+        "gets less done than others has its share written above.",
+        compute_faults,
+        claim_faults,
+        drawing.draw_faults,
     ),
 )

@@ -61,6 +61,8 @@ class Shape:
 
     servers: tuple[int, ...]
     links: tuple[tuple[int, int], ...]
+    ways: tuple[float, ...] = ()
+    """By link, as multiples of the cell's; none: all alike."""
 
 
 def _mesh(count: int) -> tuple[tuple[int, int], ...]:
@@ -77,6 +79,7 @@ SHAPES: Mapping[str, Shape] = {
     "4x8": Shape((8,) * 4, _mesh(4)),
     "8x5": Shape((5,) * 8, _chords(8)),
     "unlike": Shape((2, 4, 8, 16), _mesh(4)),
+    "uneven": Shape((8,) * 4, _mesh(4), (0.1, 0.3, 1.0, 1.0, 2.0, 5.0)),
 }
 
 
@@ -95,10 +98,14 @@ def topology_of(cell: Cell) -> Topology:
         for cluster, servers in zip(ids, shape.servers, strict=True)
     )
     one_way_ms = cell.rtt / 2 * SERVICE_MS
+    ways = shape.ways or (1.0,) * len(shape.links)
     return Topology(
         name=cell.shape,
         clusters=clusters,
-        links=tuple(Link(between=(ids[a], ids[b]), delay_ms=one_way_ms) for a, b in shape.links),
+        links=tuple(
+            Link(between=(ids[a], ids[b]), delay_ms=way * one_way_ms)
+            for (a, b), way in zip(shape.links, ways, strict=True)
+        ),
         gossip_period_ms=cell.period * SERVICE_MS,
         default_deadline_ms=cell.deadline * SERVICE_MS,
     )

@@ -119,3 +119,26 @@ def draw_overload(data: dict[str, Any], figure: Figure) -> None:
     axes.set_ylabel("done in time, %")
     axes.grid(alpha=0.3, axis="y")
     axes.legend(frameon=False, fontsize=8)
+
+
+def draw_faults(data: dict[str, Any], figure: Figure) -> None:
+    """Draws mean waits in each case, and what was done where that is less than elsewhere."""
+    figure.set_size_inches(9, 4)
+    axes = figure.subplots()
+    cases = data["cases"]
+    most = [max(fmean(own) for own in case["done"].values()) for case in cases]
+    for number, (policy, color) in enumerate(COLORS.items()):
+        places = [place + 0.2 * (number - 1.5) for place in range(len(cases))]
+        waits = [fmean(case["wait"][policy]) for case in cases]
+        axes.bar(places, waits, 0.19, color=color, label=policy)
+        for place, wait, case, best in zip(places, waits, cases, most, strict=True):
+            done = fmean(case["done"][policy])
+            if done < best - 0.01:
+                axes.text(place, wait, f"{done:.0%}", ha="center", va="bottom", fontsize=6)
+    axes.set_yscale("log")
+    plain_ticks(axes.yaxis)
+    axes.set_xticks(range(len(cases)), [case["case"].replace(" ", "\n", 2) for case in cases])
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_ylabel("mean wait, services")
+    axes.grid(alpha=0.3, axis="y")
+    axes.legend(frameon=False, fontsize=8)
