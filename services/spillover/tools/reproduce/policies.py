@@ -13,9 +13,11 @@ from statistics import fmean
 from typing import Any
 
 from spillover.inputs.builtin import builtin_topology
+from spillover.policy.overflow.admission import FOREIGN_WAITING
 from spillover.tools.reproduce import policies_drawing as drawing
 from spillover.tools.reproduce.figure import Claim, Effort, Figure, OnProgress
 from spillover.tools.reproduce.policies_bed import (
+    SHAPES,
     SHARED,
     Cell,
     Outcome,
@@ -55,6 +57,10 @@ LAWS = ("constant", "exponential", "hyperexponential")
 RTTS = (0.0, 0.02, 0.5, 2.0)
 GRID_PERIODS = (0.05, 1.0, 10.0)
 GRID_SHAPES = ("4x8", "unlike")
+
+HOT = ((2.0, 0.6), (3.0, 0.6), (4.0, 0.3))
+HOT_DEADLINE = 60.0
+"""In services."""
 
 OVERLOADS = (1.5, 3.0)
 OVERLOAD_DEADLINE = 10.0
@@ -277,6 +283,51 @@ def claim_overload(data: dict[str, Any]) -> list[Claim]:
     return claims
 
 
+# --- a hot neighbor -------------------------------------------------------------------------------
+
+
+def compute_fairness(effort: Effort, seed: int, on_progress: OnProgress) -> dict[str, Any]:
+    """Computes what the clients of three sites suffer from a fourth that has far too much to do."""
+    seeds = range(seed, seed + (6 if effort.full else 3))
+    found = []
+    for place, (hot, cold) in enumerate(HOT):
+        cell = Cell("4x8", cold, "exponential", 0.02, 0.05, HOT_DEADLINE, hot=hot)
+        runs = {p: [play(cell, p, one) for one in seeds] for p in (OURS, PAPER, "isolated")}
+        found.append(
+            {
+                "hot": hot,
+                "cold": cold,
+                "cold_wait": {p: [one.cold_wait_mean for one in own] for p, own in runs.items()},
+                "hot_done": {p: [one.hot_done_share for one in own] for p, own in runs.items()},
+            }
+        )
+        on_progress((place + 1) / len(HOT))
+    return {"cells": found}
+
+
+def claim_fairness(data: dict[str, Any]) -> list[Claim]:
+    """Returns the bound of `policy.overflow.admission.FOREIGN_WAITING`, and its price."""
+    claims = []
+    servers = SHAPES["4x8"].servers[0]
+    for cell in data["cells"]:
+        wait = {policy: fmean(own) for policy, own in cell["cold_wait"].items()}
+        done = {policy: fmean(own) for policy, own in cell["hot_done"].items()}
+        # What is found running has a service left, at most, and then come the foreign ones.
+        limit = wait["isolated"] + FOREIGN_WAITING + 1.0 + 1.0 / servers
+        claims.append(
+            Claim(
+                f"One site at load {cell['hot']:g}, three at {cell['cold']:g}: mean wait of the "
+                "three sites' own clients, in services",
+                f"at most {limit:.2f}",
+                f"{wait[OURS]:.2f} (paper {wait[PAPER]:.2f}, isolated {wait['isolated']:.2f}); of "
+                f"the hot site's requests {done[OURS]:.0%} are done (paper {done[PAPER]:.0%}, "
+                f"isolated {done['isolated']:.0%})",
+                wait[OURS] <= limit,
+            )
+        )
+    return claims
+
+
 FIGURES = (
     Figure(
         "policies-1",
@@ -322,10 +373,20 @@ FIGURES = (
         "policies-5",
         "Where something is wrong",
         "One of four sites dies, is slow or fails at once for a third of the time; reports stop "
-        "for good; links are of unlike length. Bars show mean waits in services; a policy that "
+        "for good; links are of unlike length. Dots show mean waits in services; a policy that "
         "gets less done than others has its share written above.",
         compute_faults,
         claim_faults,
         drawing.draw_faults,
+    ),
+    Figure(
+        "policies-6",
+        "A hot neighbor",
+        "One of four sites has several times as much to do as it can, the others have room. Dots "
+        "show how long the other sites' own clients wait on average. Ours lets two foreign "
+        "requests a server wait in a queue, no more.",
+        compute_fairness,
+        claim_fairness,
+        drawing.draw_fairness,
     ),
 )

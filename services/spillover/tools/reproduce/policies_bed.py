@@ -53,6 +53,8 @@ class Cell:
     """Between reports, in services."""
     deadline: float = 1e6
     requests: int = 50_000
+    hot: float | None = None
+    """Load of the first cluster; None: as that of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +114,19 @@ def topology_of(cell: Cell) -> Topology:
 
 
 def arrivals_of(cell: Cell, seed: int) -> ArrivalArrays:
-    """Returns the requests of a cell: Poisson at each cluster, in proportion to its servers."""
+    """Returns the requests of a cell: Poisson at each cluster, in proportion to its servers and its
+    load."""
     import numpy as np  # noqa: PLC0415 - only figures need it
 
     from spillover.sim.fast.overflow.arrivals import ArrivalArrays  # noqa: PLC0415 - as above
 
-    servers = np.array(SHAPES[cell.shape].servers, float)
-    random = np.random.default_rng([seed, cell.requests, len(servers)])
+    busy = np.array(SHAPES[cell.shape].servers, float) * cell.load
+    if cell.hot is not None:
+        busy[0] *= cell.hot / cell.load
+    random = np.random.default_rng([seed, cell.requests, len(busy)])
     gaps_s = random.exponential(1.0, cell.requests) * (SERVICE_MS / 1e3)
-    homes = random.choice(len(servers), cell.requests, p=servers / servers.sum())
-    time_s = np.cumsum(gaps_s) / (cell.load * servers.sum())
+    homes = random.choice(len(busy), cell.requests, p=busy / busy.sum())
+    time_s = np.cumsum(gaps_s) / busy.sum()
     return ArrivalArrays(
         time_s, homes.astype(np.int32), _services_ms(cell.law, random, cell.requests)
     )
@@ -152,6 +157,10 @@ class Outcome:
     done_share: float
     forwards: float
     """A request, hop by hop."""
+    cold_wait_mean: float
+    """Of the clients of all but the first cluster."""
+    hot_done_share: float
+    """Of those of the first."""
 
 
 def play(cell: Cell, policy: str, seed: int) -> Outcome:
@@ -171,8 +180,14 @@ def play(cell: Cell, policy: str, seed: int) -> Outcome:
     assert arrivals.service_ms is not None  # noqa: S101 - as made above
     waits = (run.requests.system_time_ms - arrivals.service_ms)[first:][done] / SERVICE_MS
     hops = run.requests.hops[first:][done]
+    is_hot = arrivals.cluster[first:] == 0
     return Outcome(
-        float(waits.mean()), float(np.quantile(waits, 0.99)), float(done.mean()), float(hops.mean())
+        wait_mean=float(waits.mean()),
+        wait_p99=float(np.quantile(waits, 0.99)),
+        done_share=float(done.mean()),
+        forwards=float(hops.mean()),
+        cold_wait_mean=float(waits[~is_hot[done]].mean()),
+        hot_done_share=float(done[is_hot].mean()),
     )
 
 

@@ -130,7 +130,7 @@ def draw_faults(data: dict[str, Any], figure: Figure) -> None:
     for number, (policy, color) in enumerate(COLORS.items()):
         places = [place + 0.2 * (number - 1.5) for place in range(len(cases))]
         waits = [fmean(case["wait"][policy]) for case in cases]
-        axes.bar(places, waits, 0.19, color=color, label=policy)
+        axes.plot(places, waits, "o", color=color, label=policy)
         for place, wait, case, best in zip(places, waits, cases, most, strict=True):
             done = fmean(case["done"][policy])
             if done < best - 0.01:
@@ -139,6 +139,24 @@ def draw_faults(data: dict[str, Any], figure: Figure) -> None:
     plain_ticks(axes.yaxis)
     axes.set_xticks(range(len(cases)), [case["case"].replace(" ", "\n", 2) for case in cases])
     axes.tick_params(axis="x", labelsize=7)
+    axes.set_ylabel("mean wait, services")
+    axes.grid(alpha=0.3, axis="y")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def draw_fairness(data: dict[str, Any], figure: Figure) -> None:
+    """Draws the mean wait of the cold sites' own clients."""
+    figure.set_size_inches(9, 3.4)
+    axes = figure.subplots()
+    cells = data["cells"]
+    for offset, policy in ((-0.26, "isolated"), (0.0, "paper"), (0.26, "adaptive")):
+        places = [place + offset for place in range(len(cells))]
+        waits = [max(fmean(cell["cold_wait"][policy]), 1e-3) for cell in cells]
+        axes.plot(places, waits, "o", color=COLORS[policy], label=policy)
+    axes.set_yscale("log")
+    plain_ticks(axes.yaxis)
+    names = [f"one at {cell['hot']:g},\nthree at {cell['cold']:g}" for cell in cells]
+    axes.set_xticks(range(len(cells)), names)
     axes.set_ylabel("mean wait, services")
     axes.grid(alpha=0.3, axis="y")
     axes.legend(frameon=False, fontsize=8)

@@ -104,8 +104,8 @@ def claim_faults(data: dict[str, Any]) -> list[Claim]:
                 f"{case['case']}: mean wait beside the best rival that does as much, and what is "
                 "done",
                 "at most 1.01 of its; no less",
-                f"{wait.ratio:.3f} ± {wait.half_width:.3f} of {best}; {done[OURS]:.2%} done, rivals "
-                f"at most {most:.2%}",
+                f"{wait.ratio:.3f} ± {wait.half_width:.3f} of {best}; {done[OURS]:.2%} done, "
+                f"rivals at most {most:.2%}",
                 wait.ratio <= 1.0 + NOISE and done[OURS] >= most - NOISE,
             )
         )
