@@ -79,8 +79,10 @@ def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
 
 
 def known_age_s(since_s: float, period_s: float) -> float:
-    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart."""
-    return min(since_s, period_s) if since_s <= REPEATS_S else since_s
+    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart. What
+    happened a little before it was heard, and is told late, finds it new.
+    """
+    return max(0.0, min(since_s, period_s)) if since_s <= REPEATS_S else since_s
 
 
 def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
@@ -203,7 +205,7 @@ def _as_the_paper(
 ) -> int:
     """As `paper.choose`, but not to where the way alone is longer than the wait here."""
     accept = accept_probability(own.queue_length, own.servers) if own.may_keep else 0.0
-    if draw < accept:
+    if draw < accept or accept >= 1.0:  # what is left of a draw may round up to 1
         return KEEP
     reject, total = 1.0 - accept, 0.0
     rest = (draw - accept) / reject
