@@ -233,8 +233,7 @@ def go_on(s: KernelState, slot: int) -> None:
 
 @inlined
 def over_link(s: KernelState, number: int) -> None:
-    """What has come over a link besides requests: see `first_heard`, `work_asked`, `no_work_there`.
-    """
+    """What has come over a link besides requests: see `first_heard`, `work_asked`, `no_work_there`."""
     links = len(s.links)
     if number < links:
         hear_first(s, number)
