@@ -9,7 +9,7 @@ LOAD_WINDOW = 32.0
 12 % at load 1, and a burst is seen within it."""
 
 INSTANT = 1e-9
-"""Of the window: in so little time nothing fades, and a rate of arrivals would be mostly rounding."""
+"""Of the window: in so little time nothing fades, and a rate would be mostly rounding."""
 
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
