@@ -3,7 +3,6 @@ and gives."""
 
 from __future__ import annotations
 
-
 import pytest
 
 from spillover.core.overflow import events as ev
