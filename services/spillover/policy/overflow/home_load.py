@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+INSTANT = 1e-9
+"""Of the window: in so little time nothing fades, and a rate would be mostly rounding."""
+
 LOAD_WINDOW = 32.0
 """Departures over which it is measured. A window of W arrivals knows a load to sqrt(load / 2 W),
 12 % at load 1, and a burst is seen within it."""
-
-INSTANT = 1e-9
-"""Of the window: in so little time nothing fades, and a rate would be mostly rounding."""
 
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
