@@ -72,9 +72,9 @@ class Journal:
         self.lives[cluster.id, cluster.life].commands.append(copy.deepcopy(commands))
 
 
-def simulate(seed):
+def simulate(seed, policy):
     """A federation under random faults, overloaded; its journal."""
-    topology, world, journal = load_topology("ring5"), World(), Journal()
+    topology, world, journal = load_topology("ring5").with_policy(policy), World(), Journal()
     clusters, channels = build_faulty_federation(topology, world, seed, journal)
     Faults(random_faults(topology, seed, DURATION_S), world, clusters, channels)
 
@@ -121,12 +121,16 @@ def drive(life, neighbors, seed):
     return given
 
 
+ASKING = (ev.WorkAsked, ev.NoWorkThere, ev.AskForWork, ev.NoWork)
+
+
 @pytest.mark.slow
-def test_simulated_lives_through_the_live_driver():
+@pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
+def test_simulated_lives_through_the_live_driver(policy, asks):
     """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
     seen = Counter()
     for seed in SEEDS:
-        topology, lives = simulate(seed)
+        topology, lives = simulate(seed, policy)
         for (cluster, number), life in lives.items():
             neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster)]
             assert drive(life, neighbors, seed) == life.commands
@@ -145,7 +149,7 @@ def test_simulated_lives_through_the_live_driver():
     for kind in (*often, ev.Publish):
         assert seen[kind] > 100, (kind, seen)
     rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)
-    for kind in (*rare, ev.Recall, ev.Stop, "restarts"):
+    for kind in (*rare, *asks, ev.Recall, ev.Stop, "restarts"):
         assert seen[kind], (kind, seen)
 
 

@@ -61,14 +61,17 @@ class Story:
         keyed=True,
         deadline_s=60.0,
         size_bytes=0,
+        **brought,
     ):
-        """A request arrives: from a client, or with a path from neighbor 0 (b)."""
+        """A request arrives: from a client, or with a path from neighbor 0 (b), perhaps with its
+        `load`, or `pulled`."""
         if away:
             self.draws.coming.append(FORWARD_DRAW)
         if origin is None:
             origin = 0 if path else ev.HOME
         self.requests[ref] = Request(f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes)
-        return self.tell(ev.Arrived(ref, self.requests[ref], deadline_s, origin), now_s)
+        event = ev.Arrived(ref, self.requests[ref], deadline_s, origin, **brought)
+        return self.tell(event, now_s)
 
     def fill(self, *refs):
         """The first of these runs, the others wait."""
@@ -89,13 +92,16 @@ class Story:
         hears=("a",),
         degraded=False,
         failed_share=0.0,
+        **load,
     ):
-        """Reports of these neighbors: idle, well, and hearing us, unless told otherwise. The
-        commands that follow from the last of them."""
+        """Reports of these neighbors: idle, well, and hearing us, unless told otherwise, with no
+        `load` unless given. The commands that follow from the last of them."""
         commands = []
         for y in neighbors:
             told = (near, near, 0, 1, accepting, hears, degraded, failed_share)
-            commands = self.tell(ev.ReportReceived(y, LoadReport(epoch, sequence, *told)), now_s)
+            commands = self.tell(
+                ev.ReportReceived(y, LoadReport(epoch, sequence, *told, **load)), now_s
+            )
         return commands
 
     def wake(self, now_s):

@@ -558,7 +558,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.neighbor in self.neighbors, "asked one that has left"
         assert command.neighbor not in self.asked_s, "asked again before it could answer"
         assert not self.queue
-        assert not (self.draining or self.down)
+        assert not self.draining
+        assert not self.down
         self.asked_s[command.neighbor] = self.now_s
         assert len(self.asked_s) <= self.settings.servers - self.busy(), "more than could begin"
         self.judge_load(command.load)

@@ -24,8 +24,8 @@ def test_a_queue_is_worth_the_way_from_there():
 
 
 def test_a_federation_at_rest_is_not_worth_a_question_for_long():
-    """m idle servers there are outweighed by what is not known after 2 m^2 departures: 0.4 s for
-    five servers of 40 ms, less what the way takes."""
+    """Of m idle servers none is sure after 2 m^2 departures: 0.4 s for five servers of 40 ms, less
+    what the way takes."""
     departure_s, servers = 0.008, 5
     due_s = 2.0 * servers**2 * departure_s
     assert worth_s(-servers, 0.99 * due_s, 0.0, departure_s) < 0.0

@@ -23,10 +23,10 @@ from spillover_loadgen.workloads import poisson
 REPLAY = "spillover sim overflow --faults random:N"
 
 
-def run(*, keyed=True, seeds=range(12), duration_s=1.5):
+def run(*, keyed=True, seeds=range(12), duration_s=1.5, policy="paper"):
     """Random histories until something breaks; what is told then."""
     for seed in seeds:
-        topology = load_topology("ring5")
+        topology = load_topology("ring5").with_policy(policy)
         schedule = poisson(topology.cluster_ids, rate_per_s=115, duration_s=duration_s, seed=seed)
         faults = load_faults(f"random:{seed}", topology, duration_s)
         try:
@@ -45,10 +45,11 @@ def _what(told, seed):
     return told
 
 
+@pytest.mark.parametrize("policy", ["paper", "adaptive"])
 @pytest.mark.parametrize("keyed", [True, False])
-def test_the_machines_as_they_are_break_nothing(keyed):
+def test_the_machines_as_they_are_break_nothing(keyed, policy):
     """Or what the others find would prove little."""
-    assert run(keyed=keyed) is None
+    assert run(keyed=keyed, policy=policy) is None
 
 
 def test_work_without_a_key_that_is_run_again(monkeypatch):

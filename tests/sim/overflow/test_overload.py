@@ -169,10 +169,14 @@ def test_requests_with_time_wait_and_the_queue_limit_holds():
     world = World()
     (cluster,) = build_federation(topology, world, 1).values()
     ends = []
+
+    def refused_for(refusal):
+        ends.append(refusal.reason)
+
     for number in range(3000):
         request = request_of(number, None, None, "default")
         time_s = number / (3 * SERVERS / SERVICE_S)
-        world.at(time_s, cluster.submit, request, time_s + 60.0, ends.append, ends.append)
+        world.at(time_s, cluster.submit, request, time_s + 60.0, ends.append, refused_for)
     world.run(lambda: len(ends) == 3000)
     refused = ends.count(Refusal.QUEUE_FULL)
     waits_s = [end.queued_s for end in ends if not isinstance(end, Refusal)]

@@ -74,7 +74,7 @@ def expected_excess(mean: float, spread: float) -> float:
     """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
     shorter than nothing."""
     if spread <= 0.0:
-        return mean if mean > 0.0 else 0.0
+        return max(0.0, mean)
     z = mean / spread
     return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
 
@@ -113,7 +113,7 @@ def wait_after_s(
     """Returns the expected wait in a queue of which all this was told `age_s` ago."""
     if load < DRAINS_BELOW:
         departures = age_s / departure_s
-        if departures > DRAIN_MAX:
+        if departures > DRAIN_MAX:  # noqa: PLR1730 - a call less per neighbor, also below
             departures = DRAIN_MAX
         ahead -= (1.0 - load_at_most(load)) * departures
         if ahead < -servers:
@@ -209,8 +209,9 @@ def _where_it_costs_least(
     here_s: float,
     price: float,
 ) -> int:
-    """`weights` holds the ages, then the costs, then the weights: so nothing is worked out twice
-    on the way of every request."""
+    """`weights` holds the ages, then the costs: so nothing is worked out twice, and nothing is
+    called that can be done in place. It is on the way of every request.
+    """
     unreported, most_s = own.unreported, here_s if own.may_keep else math.inf
     delays_s, ahead, servers = near.delays_s, near.ahead, near.servers
     loads, residuals, departures_s = near.load, near.residual, near.departure_s
@@ -234,15 +235,30 @@ def _where_it_costs_least(
                 if load > 1.0:
                     wait_s *= overload(load)
                 cost_s += wait_s / own_overload
-                if cost_s < least_s:
+                if cost_s < least_s:  # noqa: PLR1730
                     least_s = cost_s
             weights[y] = cost_s
+    return _pick_by_cost(own, near, eligible, weights, draw, least_s, most_s)
+
+
+def _pick_by_cost(
+    own: OwnLoad,
+    near: NeighborLoads,
+    eligible: Sequence[bool],
+    weights: list[float],
+    draw: float,
+    least_s: float,
+    most_s: float,
+) -> int:
+    """One of those that cost less than `most_s`: `weights` holds the costs, of which one is
+    `least_s`, then the weights."""
     total = 0.0
     for y in range(len(weights)):
         cost_s = weights[y]
         weights[y] = 0.0
         if eligible[y] and cost_s < most_s:
-            unsure_s = spread_s(age_s(own, near, y) + 2.0 * delays_s[y], departure_s(own, near, y))
+            known_s = age_s(own, near, y) + 2.0 * near.delays_s[y]
+            unsure_s = spread_s(known_s, departure_s(own, near, y))
             if unsure_s > 0.0:
                 weights[y] = exp(-(cost_s - least_s) / unsure_s)
             elif cost_s == least_s:

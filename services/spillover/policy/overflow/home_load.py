@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
+INSTANT = 1e-9
+"""Of the window: in so little time nothing fades, and a rate would be mostly rounding."""
+
 LOAD_WINDOW = 32.0
 """Departures over which it is measured. A window of W arrivals knows a load to sqrt(load / 2 W),
 12 % at load 1, and a burst is seen within it."""
 
 STEPS = 64
 """A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
-
-INSTANT = 1e-9
-"""Of the window: in so little time nothing fades, and a rate of arrivals would be mostly rounding."""
-
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
     """Returns the rate after these arrivals in the time since it was `rate_hz`.
