@@ -177,11 +177,11 @@ BAD_FILES = {
     ),
     "unknown policy": (
         "policy: best\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, got 'best'",
+        "policy: expected one of isolated, paper, two-choice, adaptive, got 'best'",
     ),
     "misspelled policy": (
         "policy: papper\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, got 'papper', did you mean paper?",
+        "policy: expected one of isolated, paper, two-choice, adaptive, got 'papper', did you mean paper?",
     ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
@@ -230,9 +230,12 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, classes: []}]\n",
         "clusters[0].classes: the field classes is not available in this version",
     ),
-    "policy adaptive": (
-        "policy: adaptive\nclusters: [{id: a, servers: 1}]\n",
-        "policy: the policy adaptive is not available in this version",
+    "shadow misspelled": (
+        "shadow: adaptiv\nclusters: [{id: a, servers: 1}]\n",
+        (
+            "shadow: expected one of isolated, paper, two-choice, adaptive, got 'adaptiv', "
+            "did you mean adaptive?"
+        ),
     ),
     "handler https": (
         "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",
@@ -462,6 +465,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(
         name=draw(st.text(min_size=1).filter(str.isprintable)),
         policy=draw(st.sampled_from(POLICY_NAMES)),
+        shadow=draw(st.none() | st.sampled_from(POLICY_NAMES)),
         gossip_period_ms=draw(st.floats(min_value=1, max_value=1e9)),
         max_hops=draw(st.integers(0, 100)),
         result_limit=draw(st.integers(0, 2**53)),

@@ -16,7 +16,7 @@ from spillover.cli.parsing import node_url
 from spillover_loadgen.terminal import open_console, show_table
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
-COUNTERS = ("failed", "rejected", "refused")
+COUNTERS = ("pulls", "failed", "rejected", "refused")
 """Columns for what the nodes count of these; without such a node there is none."""
 
 HEALTH_STYLES = {"well": "", "recovering": "yellow", "resting": "yellow", "degraded": "red"}
@@ -57,7 +57,8 @@ def _table(clusters: dict[str, Any]) -> Table:
     states = [state for state in clusters.values() if "unreachable" not in state]
     counters = [name for name in COUNTERS if any(_is_count(state.get(name)) for state in states)]
     with_health = any(_health(state) for state in states)
-    front, back = TITLES[:6], TITLES[6:]
+    with_load = any("home_load" in state for state in states)
+    front, back = (*TITLES[:5], *["load"] * with_load, TITLES[5]), TITLES[6:]
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for title in (*front, *counters, *["health"] * with_health, *back):
         numeric = title in front[1:] or title in counters
@@ -75,10 +76,11 @@ def _table(clusters: dict[str, Any]) -> Table:
             str(state["queue_length"]),
             _share(state.get("accept_probability")),
             _share(state.get("neighborhood_accept_probability")),
+            *[_share(state.get("home_load"))] * with_load,
             _count(state.get("forwards")),
             *(_count(state.get(name)) for name in counters),
             *[Text(health, style=HEALTH_STYLES.get(health, ""))] * with_health,
-            Text(str(state.get("policy", MISSING))),
+            Text(_policy(state)),
             _neighbors(state),
             _condition(state),
         )
@@ -94,6 +96,12 @@ def _health(state: dict[str, Any]) -> str | None:
     if not isinstance(degraded, bool):
         return None
     return "degraded" if degraded else "well"
+
+
+def _policy(state: dict[str, Any]) -> str:
+    """With the one that is asked along, if any."""
+    policy, shadow = str(state.get("policy", MISSING)), state.get("shadow")
+    return f"{policy}, shadow {shadow.get('policy')}" if isinstance(shadow, dict) else policy
 
 
 def _is_count(value: object) -> bool:

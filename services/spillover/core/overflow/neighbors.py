@@ -80,6 +80,9 @@ class NeighborView:
     age_s: float | None
     alive: bool
     degraded: bool = False
+    ahead: int = 0
+    load: float = 0.0
+    load_age_s: float | None = None
 
 
 class Neighbor:
@@ -171,7 +174,6 @@ class Neighbor:
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
         self._take_load(load.sequence, load.ahead, load.load, now_s)
-        self.accepting = load.accepting and self.hears_us
         return True
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
@@ -224,6 +226,8 @@ class Neighbors:
         """Handles by id."""
         self.ids: tuple[ClusterId, ...] = ()
         """By position."""
+        self.loads_count = True
+        """Whether what is told of accepting between reports counts. Set by the machine."""
         self._knowledge: Knowledge | None = None
         self.next_silence_s = math.inf
         """When to call `expire` next."""
@@ -346,6 +350,8 @@ class Neighbors:
         """Take what something else than a report has brought."""
         neighbor = self.by_handle.get(handle)
         if neighbor is not None and neighbor.take_load(load, now_s):
+            if self.loads_count:
+                neighbor.accepting = load.accepting and neighbor.hears_us
             self._knowledge = None
 
     def unreported(self) -> tuple[int, ...]:
@@ -427,6 +433,9 @@ class Neighbors:
                 age_s=now_s - neighbor.reported_s if neighbor.reported_s > -math.inf else None,
                 alive=neighbor.known,
                 degraded=neighbor.degraded,
+                ahead=neighbor.ahead,
+                load=neighbor.load,
+                load_age_s=now_s - neighbor.told_s if neighbor.told_s > -math.inf else None,
             )
             for neighbor in self
         ]

@@ -114,6 +114,24 @@ def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     return departure_s(own, near, y) * expected_excess(ahead + near.residual[y], spread)
 
 
+def estimate_s(own: OwnLoad, near: NeighborLoads, choice: int) -> float:
+    """Returns how long a request is expected to be on the way and to wait if this is chosen."""
+    if choice == KEEP:
+        return wait_here_s(own)
+    return near.delays_s[choice] + wait_there_s(own, near, choice)
+
+
+def trust(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]) -> float:
+    """Returns with what probability a home request goes by what is known of the eligible, of which
+    there is one at least; else it goes by the paper's draw."""
+    count, age = 0, 0.0
+    for y in range(len(eligible)):
+        if eligible[y]:
+            count += 1
+            age += age_s(own, near, y) / departure_s(own, near, y)
+    return math.exp(-age / count / TRUST)
+
+
 def price_of_the_way(own: OwnLoad) -> float:
     """Returns omega: how much of the way a request pays. One that was handed on before pays all of
     it, so that work does not wander."""
@@ -135,22 +153,20 @@ def choose(
     With knowledge that is old, a home request goes by the paper's draw, to where even an idle
     server would be worth the way. One draw serves all stages.
     """
-    count, age = 0, 0.0
+    may_leave = False
     for y in range(len(weights)):
         weights[y] = 0.0
-        if eligible[y]:
-            count += 1
-            age += age_s(own, near, y) / departure_s(own, near, y)
-    if count == 0:
+        may_leave = may_leave or eligible[y]
+    if not may_leave:
         return KEEP
     here_s = wait_here_s(own)
     price = price_of_the_way(own)
     if own.hops == 0:
-        trust = math.exp(-age / count / TRUST)
-        if draw >= trust:
-            rest = (draw - trust) / (1.0 - trust)
+        known = trust(own, near, eligible)
+        if draw >= known:
+            rest = (draw - known) / (1.0 - known)
             return _as_the_paper(own, near, eligible, weights, rest, here_s, price)
-        draw /= trust
+        draw /= known
     return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
 
 
