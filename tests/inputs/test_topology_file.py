@@ -181,7 +181,10 @@ BAD_FILES = {
     ),
     "misspelled policy": (
         "policy: papper\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, adaptive, got 'papper', did you mean paper?",
+        (
+            "policy: expected one of isolated, paper, two-choice, adaptive, got 'papper', "
+            "did you mean paper?"
+        ),
     ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
