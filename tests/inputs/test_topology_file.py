@@ -40,6 +40,8 @@ links:
   - {between: [a, b], delay_ms: 35}
 """
 
+POLICIES = ", ".join(POLICY_NAMES)
+
 # Each case: the text of a file, then the whole message after "FILE: ".
 BAD_FILES = {
     "empty": ("", "expected a mapping of fields, got nothing"),
@@ -177,14 +179,11 @@ BAD_FILES = {
     ),
     "unknown policy": (
         "policy: best\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, adaptive, got 'best'",
+        f"policy: expected one of {POLICIES}, got 'best'",
     ),
     "misspelled policy": (
         "policy: papper\nclusters: [{id: a, servers: 1}]\n",
-        (
-            "policy: expected one of isolated, paper, two-choice, adaptive, got 'papper', "
-            "did you mean paper?"
-        ),
+        f"policy: expected one of {POLICIES}, got 'papper', did you mean paper?",
     ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
@@ -235,10 +234,7 @@ BAD_FILES = {
     ),
     "shadow misspelled": (
         "shadow: adaptiv\nclusters: [{id: a, servers: 1}]\n",
-        (
-            "shadow: expected one of isolated, paper, two-choice, adaptive, got 'adaptiv', "
-            "did you mean adaptive?"
-        ),
+        f"shadow: expected one of {POLICIES}, got 'adaptiv', did you mean adaptive?",
     ),
     "handler https": (
         "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",

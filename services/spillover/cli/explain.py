@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -122,7 +123,7 @@ def _is_explanation(told: dict[str, Any]) -> bool:
 
 def _block(cluster: str, told: dict[str, Any]) -> Group:
     # Text throughout, since names may contain what rich takes for markup.
-    parts: list[Text | Table] = [Text(f"cluster {cluster}", style="bold")]
+    parts: list[Text | Table | Padding] = [Text(f"cluster {cluster}", style="bold")]
     if told.get("problem") == UNREACHABLE:
         parts.append(Text("  does not answer", style="red"))
     elif "problem" in told:
@@ -138,11 +139,11 @@ def _block(cluster: str, told: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
-def _decision(decision: dict[str, Any]) -> list[Text | Table]:
-    parts: list[Text | Table] = [Text(f"  {_reason(decision)}")]
+def _decision(decision: dict[str, Any]) -> list[Text | Table | Padding]:
+    parts: list[Text | Table | Padding] = [Text(f"  {_reason(decision)}")]
     if decision["outcome"] != "started":
         parts.append(Text(f"    {_grounds(decision)}"))
-        parts += [Text(f"    {words}") for words in _words(decision)]
+        parts += [Padding(Text(words), (0, 0, 0, 4)) for words in _words(decision)]
         if decision["neighbors"]:
             parts.append(_neighbors(decision))
     return parts

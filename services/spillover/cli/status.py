@@ -13,10 +13,11 @@ from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
+from spillover.policy.overflow.choosers import BY_LOAD
 from spillover_loadgen.terminal import open_console, show_table
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
-COUNTERS = ("pulls", "failed", "rejected", "refused")
+COUNTERS = ("failed", "rejected", "refused")
 """Columns for what the nodes count of these; without such a node there is none."""
 
 HEALTH_STYLES = {"well": "", "recovering": "yellow", "resting": "yellow", "degraded": "red"}
@@ -57,10 +58,10 @@ def _table(clusters: dict[str, Any]) -> Table:
     states = [state for state in clusters.values() if "unreachable" not in state]
     counters = [name for name in COUNTERS if any(_is_count(state.get(name)) for state in states)]
     with_health = any(_health(state) for state in states)
-    with_load = any("home_load" in state for state in states)
-    front, back = (*TITLES[:5], *["load"] * with_load, TITLES[5]), TITLES[6:]
+    by_load = any(_goes_by_load(state) for state in states)
+    front = (*TITLES[:5], *["load"] * by_load, TITLES[5], *["pulls"] * by_load)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for title in (*front, *counters, *["health"] * with_health, *back):
+    for title in (*front, *counters, *["health"] * with_health, *TITLES[6:]):
         numeric = title in front[1:] or title in counters
         table.add_column(title, justify="right" if numeric else "left")
     for cluster, state in clusters.items():
@@ -76,8 +77,9 @@ def _table(clusters: dict[str, Any]) -> Table:
             str(state["queue_length"]),
             _share(state.get("accept_probability")),
             _share(state.get("neighborhood_accept_probability")),
-            *[_share(state.get("home_load"))] * with_load,
+            *[_share(state.get("home_load"))] * by_load,
             _count(state.get("forwards")),
+            *[_count(state.get("pulls"))] * by_load,
             *(_count(state.get(name)) for name in counters),
             *[Text(health, style=HEALTH_STYLES.get(health, ""))] * with_health,
             Text(_policy(state)),
@@ -98,10 +100,21 @@ def _health(state: dict[str, Any]) -> str | None:
     return "degraded" if degraded else "well"
 
 
+def _goes_by_load(state: dict[str, Any]) -> bool:
+    """Whether load and pulls say anything: else there are no columns for them."""
+    return str(state.get("policy")) in BY_LOAD or _shadow(state) in BY_LOAD
+
+
+def _shadow(state: dict[str, Any]) -> str | None:
+    """The policy that is asked along, if any."""
+    shadow = state.get("shadow")
+    policy = shadow.get("policy") if isinstance(shadow, dict) else None
+    return policy if isinstance(policy, str) else None
+
+
 def _policy(state: dict[str, Any]) -> str:
-    """With the one that is asked along, if any."""
-    policy, shadow = str(state.get("policy", MISSING)), state.get("shadow")
-    return f"{policy}, shadow {shadow.get('policy')}" if isinstance(shadow, dict) else policy
+    policy, shadow = str(state.get("policy", MISSING)), _shadow(state)
+    return policy if shadow is None else f"{policy}, shadow {shadow}"
 
 
 def _is_count(value: object) -> bool:
