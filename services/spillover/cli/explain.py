@@ -143,7 +143,7 @@ def _decision(decision: dict[str, Any]) -> list[Text | Table | Padding]:
     parts: list[Text | Table | Padding] = [Text(f"  {_reason(decision)}")]
     if decision["outcome"] != "started":
         parts.append(Text(f"    {_grounds(decision)}"))
-        parts += [Padding(Text(words), (0, 0, 0, 4)) for words in _words(decision)]
+        parts += [Padding(Text(words), (0, 0, 0, 4), expand=False) for words in _words(decision)]
         if decision["neighbors"]:
             parts.append(_neighbors(decision))
     return parts

@@ -209,8 +209,8 @@ def test_an_explanation_says_what_the_choice_was_made_from(story):
     assert by_load["wait_ms"] == pytest.approx(250 * 3.5)
     assert by_load["trust"] == 1.0
     assert by_load["words"] == (
-        "A request that joins this queue waits about 875 ms, by estimate. What is known of the "
-        "neighbors is fresh: 100% of such choices go by it, this one too."
+        "A request that joins this queue waits about 875 ms. The loads of neighbors were told "
+        "0.0 ms before: adaptive goes by them in 100% of such choices, as here."
     )
     assert (row["ahead"], row["load"], row["unreported"], row["load_age_ms"]) == (-1, 0.0, 0, 0.0)
     assert row["departure_ms"] == 10.0
@@ -228,8 +228,8 @@ def test_an_explanation_says_that_knowledge_was_old(story):
     told = shadowed(story, told_s=0.0)
     assert told["by_load"]["trust"] < 0.01
     assert told["by_load"]["words"].endswith(
-        "What is known of the neighbors is old: 0% of such choices go by it, the others by the "
-        "paper's draw, as this one did."
+        "The loads of neighbors were told 1000 ms before: adaptive goes by them in 0% of such "
+        "choices, here by the paper's draw."
     )
     assert told["neighbors"][0]["load_age_ms"] == 1000.0
 

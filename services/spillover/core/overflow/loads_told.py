@@ -20,30 +20,25 @@ def of_choice(
 ) -> dict[str, Any]:
     """Returns what is the same for all neighbors. `trust` is None where it does not matter: for
     what was handed on before, or may go to nobody."""
-    matters = own.hops == 0 and any(eligible)
-    trust = adaptive.trust(own, near, eligible) if matters else None
+    ages_ms = [adaptive.age_s(own, near, y) * 1e3 for y, may in enumerate(eligible) if may]
+    trust = adaptive.trust(own, near, eligible) if ages_ms and own.hops == 0 else None
     here_ms = adaptive.wait_here_s(own) * 1e3
+    if not ages_ms:
+        known = "There was no neighbor that it could go to."
+    elif trust is None:
+        known = "It was handed on before: adaptive goes by the loads, and counts the whole way."
+    else:
+        age = f"The loads of neighbors were told {_ms(sum(ages_ms) / len(ages_ms))} before"
+        how = "as here" if draw < trust else "here by the paper's draw"
+        known = f"{age}: adaptive goes by them in {trust:.0%} of such choices, {how}."
     return {
         "home_load": own.load,
         "departure_ms": own.departure_s * 1e3,
         "wait_ms": here_ms,
         "trust": trust,
         "by_draw": trust is not None and draw >= trust,
-        "words": f"A request that joins this queue waits about {_ms(here_ms)}, by estimate. "
-        + _of_trust(eligible, trust, draw),
+        "words": f"A request that joins this queue waits about {_ms(here_ms)}. {known}",
     }
-
-
-def _of_trust(eligible: Sequence[bool], trust: float | None, draw: float) -> str:
-    if not any(eligible):
-        return "There was no neighbor that it could go to."
-    if trust is None:
-        return "It was handed on before, so that it goes on only if that is sooner, way included."
-    age = "fresh" if trust > 0.9 else "old" if trust < 0.5 else "not quite fresh"
-    known = f"What is known of the neighbors is {age}: {trust:.0%} of such choices go by it"
-    if draw < trust:
-        return f"{known}, this one too."
-    return f"{known}, the others by the paper's draw, as this one did."
 
 
 def of_neighbor(own: OwnLoad, near: NeighborLoads, y: int) -> dict[str, Any]:
