@@ -20,17 +20,19 @@ def of_choice(
 ) -> dict[str, Any]:
     """Returns what is the same for all neighbors. `trust` is None where it does not matter: for
     what was handed on before, or may go to nobody."""
-    ages_ms = [adaptive.age_s(own, near, y) * 1e3 for y, may in enumerate(eligible) if may]
-    trust = adaptive.trust(own, near, eligible) if ages_ms and own.hops == 0 else None
+    ages_s = [0.0] * len(eligible)
+    age = adaptive.write_ages(own, near, eligible, ages_s)
+    trust = adaptive.trust(age) if own.hops == 0 and any(eligible) else None
     here_ms = adaptive.wait_here_s(own) * 1e3
-    if not ages_ms:
+    if not any(eligible):
         known = "There was no neighbor that it could go to."
     elif trust is None:
         known = "It was handed on before: adaptive goes by the loads, and counts the whole way."
     else:
-        age = f"The loads of neighbors were told {_ms(sum(ages_ms) / len(ages_ms))} before"
+        mean_ms = sum(ages_s) / sum(eligible) * 1e3
+        before = f"The loads of neighbors were told {_ms(mean_ms)} before"
         how = "as here" if draw < trust else "here by the paper's draw"
-        known = f"{age}: adaptive goes by them in {trust:.0%} of such choices, {how}."
+        known = f"{before}: adaptive goes by them in {trust:.0%} of such choices, {how}."
     return {
         "home_load": own.load,
         "departure_ms": own.departure_s * 1e3,

@@ -108,11 +108,13 @@ class Neighbor:
         "report",
         "reported_s",
         "residual",
+        "said",
         "sent_s",
         "servers",
         "silence_s",
         "told",
         "told_s",
+        "willing",
     )
 
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
@@ -128,6 +130,10 @@ class Neighbor:
         self.heard_s = -math.inf
         self.known = False
         self.hears_us = False
+        self.willing = False
+        """What it said last of whether it accepts, in a report or, where that counts, otherwise."""
+        self.said = 0
+        """Number of what said so, as `told`."""
         self.accepting = False
         """known, hears us, and neither draining nor full: what is eligible for a forward."""
         self.accept = 0.0
@@ -164,16 +170,23 @@ class Neighbor:
         self.servers = max(1, report.servers)
         self.departure_s = report.departure_s
         self.residual = report.residual
+        if is_another_life or report.sequence > self.said:
+            self.said, self.willing = report.sequence, report.accepting
         if is_another_life or report.sequence > self.told:
             ahead = report.queue_length if report.ahead is None else report.ahead
             self._take_load(report.sequence, ahead, report.load, now_s)
 
-    def take_load(self, load: LoadNow, now_s: float) -> bool:
-        """Something else has brought its load. Returns whether that is news."""
+    def take_load(self, load: LoadNow, now_s: float, counts: bool) -> bool:  # noqa: FBT001
+        """Something else has brought its load. Returns whether that is news. `counts`: also what it
+        says of accepting."""
         held = self.report
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
         self._take_load(load.sequence, load.ahead, load.load, now_s)
+        if counts:
+            self.said, self.willing = load.sequence, load.accepting
+            self.accepting = self.willing and self.hears_us
+            self.invited = self.invited and self.accepting
         return True
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
@@ -187,7 +200,7 @@ class Neighbor:
         """One that does not hear us accepts nothing from us, whatever it says of itself."""
         self.known = True
         self.hears_us = hears_us
-        self.accepting = report.accepting and hears_us
+        self.accepting = self.willing and hears_us
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near
@@ -349,9 +362,7 @@ class Neighbors:
     def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
         """Take what something else than a report has brought."""
         neighbor = self.by_handle.get(handle)
-        if neighbor is not None and neighbor.take_load(load, now_s):
-            if self.loads_count:
-                neighbor.accepting = load.accepting and neighbor.hears_us
+        if neighbor is not None and neighbor.take_load(load, now_s, self.loads_count):
             self._knowledge = None
 
     def unreported(self) -> tuple[int, ...]:
