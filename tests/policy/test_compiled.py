@@ -122,11 +122,7 @@ def test_choosers_agree(compiled, name):
     random = Random(3)
     for _ in range(ROUNDS):
         _, reject_near, lengths, delays_s, eligible = knowledge(random)
-        own, near, draw = (
-            own_of(random, len(lengths)),
-            loads_of(random, len(lengths)),
-            draw_of(random),
-        )
+        own, near, draw = own_of(random, len(lengths)), loads_of(random, len(lengths)), draw_of(random)
         fast_weights, weights = np.full(len(lengths), 7.0), [7.0] * len(lengths)
         known = reject_near, lengths, delays_s, *near
         choice = fast(own, NeighborLoads(*known, 0.05), eligible, fast_weights, draw)

@@ -42,7 +42,9 @@ def neighbor_loads(reject_near, queue_length, delays_s, *, servers=1, period_s=0
     filled = {"ahead": queue_length, "load": [0.0] * count, "departure_s": [0.0] * count}
     filled |= {"residual": [1.0] * count, "told_s": [0.0] * count} | by_neighbor
     alike = [servers] * count if isinstance(servers, int) else servers
-    return NeighborLoads(reject_near, queue_length, delays_s, alike, period_s=period_s, **filled)
+    return NeighborLoads(
+        reject_near, queue_length, delays_s, alike, period_s=period_s, **filled
+    )
 
 
 def neighbors_of(ids, delay_s=0.0, *, beat_s=0.05, period_s=0.05):

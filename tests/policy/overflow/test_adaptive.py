@@ -375,7 +375,9 @@ def test_a_neighbor_known_to_the_instant_is_never_a_loss(situation):
 
 def five(queue_length=4, load=0.9, **told):
     """One of the five of `ring5`, and its two neighbors."""
-    own = own_load(queue_length, 5, residual=0.5, load=load, now_s=1.0, unreported=(0, 0), **told)
+    own = own_load(
+        queue_length, 5, residual=0.5, load=load, now_s=1.0, unreported=(0, 0), **told
+    )
     return own, {"departure_s": (0.008, 0.008), "residual": (0.5, 0.5), "told_s": (1.0, 1.0)}
 
 
@@ -427,7 +429,9 @@ def test_with_age_the_choices_become_the_papers():
     for age_s in ages_s:
         told["told_s"] = (1.0 - age_s,) * 2
         near = neighbor_loads((0.1,) * 2, (90, 90), (0.035,) * 2, servers=5, **told)
-        moved.append(sum(choose(own, near, (True, True), k / 1000)[0] != KEEP for k in range(1000)))
+        moved.append(
+            sum(choose(own, near, (True, True), k / 1000)[0] != KEEP for k in range(1000))
+        )
     assert moved[0] == 0
     assert moved[1] == pytest.approx(750 * (1.0 - math.exp(-1.0 / 0.008 / 16.0)), abs=2)
     assert moved[2] == 750
