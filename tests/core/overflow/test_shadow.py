@@ -174,6 +174,11 @@ def test_what_is_told_between_reports_opens_no_door(story):
         neighbor = node.machine.neighbors.by_handle[0]
         assert (neighbor.ahead, neighbor.load) == (5, 0.5)
         assert neighbor.accepting == (not counts)
+        free = LoadNow(1, 9, 5, 0.5, accepting=True)
+        node.tell(ev.Arrived(2, Request("r2", True, None, ("b",)), 9.0, 0, free))
+        node.tell(ev.ReportReceived(0, report(5, accepting=False)))  # on its way for longer
+        assert neighbor.accepting == counts
+        assert neighbor.ahead == 5
 
 
 def test_sums_go_on_when_a_shadow_comes_back(story):
