@@ -10,6 +10,8 @@ from spillover.model.signals import node as signals
 HELD = 'entry=~"queued|running|away|handed_on"'
 """Entries of the ledger that are requests here or on their way, not ended ones."""
 
+OTHERWISE = 'same="false"'
+
 AT_A_GLANCE = Row(
     "Is it well right now?",
     now(
@@ -165,6 +167,58 @@ NEIGHBORS = Row(
     ),
 )  # fmt: skip
 
+LOADS = Row(
+    "Does it push, does it pull, and what would another policy do?",
+    graph(
+        "What leaves because it is pushed, and what because a neighbor asked?",
+        "Forwards per second to each neighbor; it pulls what it had asked for.",
+        Query(total(CLUSTER.rate(signals.HANDED), "neighbor", "by"), "to {{neighbor}}, {{by}}"),
+        unit="reqps", width=8,
+    ),
+    graph(
+        "What comes of asking for work?",
+        "Questions of idle servers to neighbors per second: work, nothing, or no answer.",
+        Query(total(CLUSTER.rate(signals.ASKS), "outcome"), "{{outcome}}"),
+        unit="reqps", width=8,
+    ),
+    graph(
+        "How many requests of neighbors wait?", "Those that wait here, and how many of them may.",
+        Query(CLUSTER.of(signals.FOREIGN_WAITING), "wait"),
+        Query(CLUSTER.of(signals.FOREIGN_WAITING_LIMIT), "may wait"),
+        width=8,
+    ),
+    graph(
+        "How much do its own clients bring?", "As a share of what it can do: above 1 is too much.",
+        Query(CLUSTER.of(signals.HOME_LOAD), "home load"),
+        unit="percentunit", width=6, limits=[(0.95, WARNING), (1.2, ALARM)],
+    ),
+    graph(
+        "How old is the load that it knows of each?",
+        "Time since a neighbor told its load, in a report or with anything else.",
+        Query(CLUSTER.of(signals.NEIGHBOR_LOAD_AGE), "{{neighbor}}"),
+        unit="s", width=6,
+    ),
+    graph(
+        "How often would the shadow do something else?",
+        "Share of decisions at which the policy that is asked along would have differed.",
+        Query(
+            f"{total(CLUSTER.rate(signals.SHADOW_DECISIONS, OTHERWISE), 'shadow')} / "
+            f"{total(CLUSTER.rate(signals.SHADOW_DECISIONS), 'shadow')}",
+            "{{shadow}}",
+        ),
+        unit="percentunit", top=1, width=6,
+    ),
+    graph(
+        "What would the shadow gain?",
+        "Estimated seconds that requests would be sooner, or later, per second; by its choices.",
+        Query(
+            total(CLUSTER.rate(signals.SHADOW_SECONDS), "shadow", "estimate"),
+            "{{shadow}}, {{estimate}}",
+        ),
+        width=6,
+    ),
+)  # fmt: skip
+
 HOPS = Row(
     "How far do its requests travel?",
     bars(
@@ -219,5 +273,5 @@ BOARD = Board(
     scope=CLUSTER,
     choices=signals.SERVERS,
     chooses_one=True,
-    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, HOPS, PROCESS),
+    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, HOPS, PROCESS),
 )

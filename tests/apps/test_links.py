@@ -60,7 +60,8 @@ def test_the_policy_is_changed(nodes):
 
 
 NO_POLICIES = [
-    *({"policy": "adaptive"}, {"policy": "greedy"}, {"policy": ""}, {"policy": None}, {}),
+    *({"policy": "greedy"}, {"policy": ""}, {"policy": None}, {}, {"shadow": "adaptive"}),
+    *({"policy": "paper", "shadow": name} for name in ("greedy", "", 5)),
     *({"policy": "paper", "more": 1}, [], "paper", b"", b"{", b"\xff", {"policy": "x" * 200}),
 ]
 
@@ -72,11 +73,31 @@ def test_policies_that_are_none(nodes):
         for body in NO_POLICIES:
             status, problem = await put(client, "/admin/policy", body)
             assert (status, problem["reason"]) == (422, "invalid"), body
-            if body in ({"policy": "adaptive"}, {"policy": "greedy"}):
-                assert "expected one of isolated, paper, two-choice, got" in problem["detail"]
+            if isinstance(body, dict) and "greedy" in body.values():
+                names = "isolated, paper, two-choice, adaptive"
+                assert f"expected one of {names}, got 'greedy'" in problem["detail"]
         assert federation["a"].machine.policy == "two-choice"
         _, problem = await put(client, "/admin/policy", {"policy": "papper"})
         assert problem["detail"].endswith("got 'papper', did you mean paper?")
+
+    with_pair(nodes, check)
+
+
+def test_a_shadow_is_set_kept_and_taken_away(nodes):
+    """What is left out stays, null takes it away; the policy in force is another matter."""
+
+    async def check(federation, client):
+        node = federation["a"]
+        for body, shadow in (
+            ({"policy": "paper", "shadow": "adaptive"}, "adaptive"),
+            ({"policy": "two-choice"}, "adaptive"),
+            ({"policy": "two-choice", "shadow": "isolated"}, "isolated"),
+            ({"policy": "two-choice", "shadow": None}, None),
+            ({"policy": "two-choice"}, None),
+        ):
+            status, state = await put(client, "/admin/policy", body)
+            assert (status, state["policy"]) == (200, body["policy"])
+            assert (state["shadow"] or {}).get("policy") == node.machine.shadow == shadow
 
     with_pair(nodes, check)
 

@@ -114,6 +114,62 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         assert out.rstrip().endswith("does not answer")
 
 
+async def keep_until_asked(federation):
+    """Requests that all wait at a, until it goes by load and b asks: the name of one that b got."""
+    node = federation["a"]
+    await node.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
+    sent = {f"r{i}": node.post({"service_ms": 150}, id=f"r{i}") for i in range(6)}
+    async with asyncio.timeout(5):
+        while node.machine.queue_length < 5:
+            await node.get("/healthz")
+    change = b'{"policy": "adaptive", "shadow": "isolated"}'
+    await node.send("PUT", "/admin/policy", change)
+    await asyncio.gather(*sent.values())
+    for name in sent:
+        if any(record["event"] == "pulled_by" for record in node.shell.story(name)):
+            return name
+    raise AssertionError("none was pulled")
+
+
+def test_a_pull_is_told_and_followed(running, nodes, capsys, monkeypatch):
+    """Who asked for it is asked for the rest of the story, as whom it was handed to would be."""
+    monkeypatch.setenv("COLUMNS", "150")
+    with running(nodes.topology_of("a", "b", policy="adaptive")) as run:
+        name = run.ask(keep_until_asked)
+        status, out, err = run_command(capsys, "explain", run.urls["a"], name)
+        assert (status, err) == (0, "")
+        asked = "  handed on to a neighbor that had an idle server and asked for work: b after "
+        at = [out.index(words) for words in ("kept, it joined", asked, "ended done", "cluster b")]
+        assert at == sorted(at)
+
+
+async def ask_two_policies(federation):
+    """A request that waits, since its cluster keeps all; what is asked along would not."""
+    change = b'{"policy": "isolated", "shadow": "adaptive"}'
+    await federation["a"].send("PUT", "/admin/policy", change)
+    sent = [federation["a"].post({"service_ms": 60}, id=f"r{i}") for i in range(4)]
+    await asyncio.gather(*sent)
+    return "r3"
+
+
+def test_loads_are_told_in_words_and_numbers(running, nodes, capsys, monkeypatch):
+    """What was known of each neighbor's load, what that meant, what a shadow would have done."""
+    monkeypatch.setenv("COLUMNS", "300")
+    with running(nodes.topology_of("a", "b")) as run:
+        name = run.ask(ask_two_policies)
+        _, out, _ = run_command(capsys, "explain", run.urls["a"], name)
+        lines = [line.strip() for line in out.splitlines()]
+        assert lines[1] == "kept, it joined the queue"
+        assert lines[3].startswith("A request that joins this queue waits about ")
+        assert lines[4].startswith("adaptive, asked along, would have handed it to b: about ")
+        assert lines[4].endswith(" ms sooner.")
+        titles = "neighbor age N P R delay weight load told ahead sent since home load wait there"
+        assert lines[5].split() == [*titles.split(), "in", "all"]
+        cells = lines[6].split()
+        assert cells[0] == "b"
+        assert cells[-9:-6:2] == ["ms", "-1"]  # as told so long ago; b has an idle server
+
+
 async def be_refused(federation):
     """Requests to a while it does not know yet that b drains; the name of one that came back."""
     node, other = federation["a"], federation["b"]

@@ -173,6 +173,30 @@ def test_what_fails_is_shown_where_it_is_told(columns, capsys, monkeypatch):
     ]
 
 
+def test_loads_pulls_and_shadows_are_shown_where_they_are_told(capsys, monkeypatch):
+    """Beside what there was, where a policy goes by load; a dash stands for nodes that do not
+    tell."""
+    monkeypatch.setenv("COLUMNS", "200")
+    shadow = {"policy": "adaptive", "same": 3, "other": 1, "saved_ms": 9.0, "lost_ms": 0.0}
+    clusters = {
+        "a": state_of("a", home_load=1.254, pulls=3, shadow=shadow),
+        "b": state_of("b", policy="adaptive", home_load=0.0, pulls=0, shadow=None),
+        "c": state_of("c"),
+    }
+    assert rows_of(clusters, capsys) == [
+        [
+            *("cluster", "busy", "N", "P", "R", "load", "forwards", "pulls"),
+            *("policy", "neighbors", "state"),
+        ],
+        [
+            *("a", "1/2", "3", "0.50", "1.00", "1.25", "7", "3"),
+            *("paper,", "shadow", "adaptive", "up"),
+        ],
+        ["b", "1/2", "3", "0.50", "1.00", "0.00", "7", "0", "adaptive", "up"],
+        ["c", "1/2", "3", "0.50", "1.00", "–", "7", "–", "paper", "up"],  # noqa: RUF001 - as shown
+    ]
+
+
 def test_older_nodes_have_the_table_they_had(capsys, monkeypatch):
     """And a row is a line, however wide: what reads it has no screen."""
     monkeypatch.delenv("COLUMNS", raising=False)

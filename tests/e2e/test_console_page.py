@@ -269,6 +269,40 @@ def test_degraded_clusters_are_marked(opened, expect):
         expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
 
 
+def test_loads_pulls_and_a_shadow_are_shown(opened, expect):
+    """As numbers of the cluster, which move; without a shadow there is no word of one."""
+    b = {"policy": "adaptive", "home_load": 1.254, "foreign_waiting": 3, "pulls": 0}
+    shadow = {"policy": "adaptive", "same": 97, "other": 3, "saved_ms": 150.0, "lost_ms": 0.0}
+
+    def tell():
+        b["pulls"] += 1
+        return [consoles.state_of("a", {"b": {}}, shadow=shadow), consoles.state_of("b", **b)]
+
+    with consoles.console_of("a", [("a", "b")], tell) as url, opened(url) as page:
+        expect(fact(page, "shadow adaptive")).to_have_text("differs in 3.0 %, there 50 ms sooner")
+        expect(fact(page, "of these, asked for")).to_have_text("0/s")
+        cluster(page, "b").click()
+        expect(fact(page, "home load")).to_have_text("1.25")
+        expect(fact(page, "neighbors’ requests waiting")).to_have_text("3")  # noqa: RUF001 - as shown
+        expect(fact(page, "of these, asked for")).not_to_have_text(re.compile("^(0|–)/s"))  # noqa: RUF001
+        expect(fact(page, "shadow adaptive")).to_have_count(0)
+
+
+def test_why_is_told_in_words_where_loads_count(three, up, opened, expect, start):
+    """The wait here, what is known of each neighbor, and what that was taken to mean."""
+    _, urls = up(three, "--seed", "1", "--policy", "adaptive")
+    with opened(urls["b"]) as page:
+        for number in range(9):  # five run, the others wait or go elsewhere
+            body = json.dumps({"payload": {"service_ms": 60_000}, "id": f"r{number}"})
+            start("curl", "-s", f"{urls['b']}/requests", "-d", body)
+        expect(page.locator("#decisions tbody button")).to_have_count(9)
+        page.locator("#decisions tbody button").first.click()
+        shown = page.locator("#explanation")
+        expect(shown).to_contain_text("A request that joins this queue waits about")
+        expect(shown.locator("th:text-is('sent since')")).to_have_count(1)
+        expect(shown.locator("tbody tr").first.locator("td")).to_have_count(12)
+
+
 def test_what_another_version_says_of_its_health_is_no_reason_to_stop(opened, expect):
     """A word that the page does not know is shown as well; what is known goes on."""
 

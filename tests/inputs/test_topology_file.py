@@ -40,6 +40,8 @@ links:
   - {between: [a, b], delay_ms: 35}
 """
 
+POLICIES = ", ".join(POLICY_NAMES)
+
 # Each case: the text of a file, then the whole message after "FILE: ".
 BAD_FILES = {
     "empty": ("", "expected a mapping of fields, got nothing"),
@@ -177,11 +179,11 @@ BAD_FILES = {
     ),
     "unknown policy": (
         "policy: best\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, got 'best'",
+        f"policy: expected one of {POLICIES}, got 'best'",
     ),
     "misspelled policy": (
         "policy: papper\nclusters: [{id: a, servers: 1}]\n",
-        "policy: expected one of isolated, paper, two-choice, got 'papper', did you mean paper?",
+        f"policy: expected one of {POLICIES}, got 'papper', did you mean paper?",
     ),
     "three ends": (
         "clusters: [{id: a, servers: 1}]\nlinks: [{between: [a, b, c]}]\n",
@@ -229,6 +231,10 @@ BAD_FILES = {
     "classes": (
         "clusters: [{id: a, servers: 1, classes: []}]\n",
         "clusters[0].classes: the field classes is not available in this version",
+    ),
+    "shadow misspelled": (
+        "shadow: adaptiv\nclusters: [{id: a, servers: 1}]\n",
+        f"shadow: expected one of {POLICIES}, got 'adaptiv', did you mean adaptive?",
     ),
     "handler https": (
         "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",
@@ -458,6 +464,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(
         name=draw(st.text(min_size=1).filter(str.isprintable)),
         policy=draw(st.sampled_from(POLICY_NAMES)),
+        shadow=draw(st.none() | st.sampled_from(POLICY_NAMES)),
         gossip_period_ms=draw(st.floats(min_value=1, max_value=1e9)),
         max_hops=draw(st.integers(0, 100)),
         result_limit=draw(st.integers(0, 2**53)),

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ CLUSTERS_MAX = 100
 MISSING = "\N{EN DASH}"
 UNKNOWN = "unknown_request"
 UNREACHABLE = "unreachable"
+PULLED = "pulled_by"
 
 _REASONS = {
     "started": "started at once, a server was free",
@@ -30,6 +32,9 @@ _REASONS = {
     "forwarded": "handed on to",
     "refused": "refused",
 }
+_EVENTS = {PULLED: "handed on to a neighbor that had an idle server and asked for work:"}
+"""What else happened, where its name does not say it."""
+
 _KEPT_ALL_THE_SAME = "kept for want of a neighbor that takes it"
 
 
@@ -93,6 +98,7 @@ async def _ask(url: str, request_id: str) -> tuple[str, dict[str, Any], dict[str
             return cluster, _without(request_id, cluster, UNKNOWN), {}
     urls = {neighbor["id"]: neighbor.get("url") for neighbor in state["neighbors"]}
     handed = [one.get("neighbor") for one in told["decisions"] if one["outcome"] == "forwarded"]
+    handed += [one.get("neighbor") for one in told.get("story", []) if one.get("event") == PULLED]
     return cluster, told, {name: urls.get(name) for name in handed if isinstance(name, str)}
 
 
@@ -117,7 +123,7 @@ def _is_explanation(told: dict[str, Any]) -> bool:
 
 def _block(cluster: str, told: dict[str, Any]) -> Group:
     # Text throughout, since names may contain what rich takes for markup.
-    parts: list[Text | Table] = [Text(f"cluster {cluster}", style="bold")]
+    parts: list[Text | Table | Padding] = [Text(f"cluster {cluster}", style="bold")]
     if told.get("problem") == UNREACHABLE:
         parts.append(Text("  does not answer", style="red"))
     elif "problem" in told:
@@ -133,13 +139,21 @@ def _block(cluster: str, told: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
-def _decision(decision: dict[str, Any]) -> list[Text | Table]:
-    parts: list[Text | Table] = [Text(f"  {_reason(decision)}")]
+def _decision(decision: dict[str, Any]) -> list[Text | Table | Padding]:
+    parts: list[Text | Table | Padding] = [Text(f"  {_reason(decision)}")]
     if decision["outcome"] != "started":
         parts.append(Text(f"    {_grounds(decision)}"))
+        parts += [Padding(Text(words), (0, 0, 0, 4), expand=False) for words in _words(decision)]
         if decision["neighbors"]:
             parts.append(_neighbors(decision))
     return parts
+
+
+def _words(decision: dict[str, Any]) -> list[str]:
+    """Sentences that the node itself has written, about loads and about what was asked along."""
+    told = [decision.get(name) for name in ("by_load", "shadow")]
+    words = [one.get("words") for one in told if isinstance(one, dict)]
+    return [one for one in words if isinstance(one, str)]
 
 
 def _reason(decision: dict[str, Any]) -> str:
@@ -168,7 +182,8 @@ def _grounds(decision: dict[str, Any]) -> str:
 
 
 def _neighbors(decision: dict[str, Any]) -> Table:
-    figures = ("age", "N", "P", "R", "delay", "weight")
+    by_load = any("in_all_ms" in row for row in decision["neighbors"])
+    figures = ("age", "N", "P", "R", "delay", "weight", *(_BY_LOAD if by_load else ()))
     table = table_of(
         "    neighbor", figures, box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -184,13 +199,33 @@ def _neighbors(decision: dict[str, Any]) -> Table:
             _number(row.get("neighborhood_accept_probability")) if known else "",
             _milliseconds(row.get("delay_ms")),
             _number(row.get("weight")) if row.get("eligible") else "",
+            *(_load(row) if by_load else ()),
         )
     return table
 
 
+_BY_LOAD = ("load told", "ahead", "sent since", "home load", "wait there", "in all")
+
+
+def _load(row: dict[str, Any]) -> tuple[str, ...]:
+    """What was known of its load, and what that was taken to mean: the wait, and that with the
+    way."""
+    if row.get("load_age_ms") is None:
+        return ("never", *[""] * (len(_BY_LOAD) - 1))
+    return (
+        f"{_milliseconds(row['load_age_ms'])} ago",
+        _count(row.get("ahead")),
+        _count(row.get("unreported")),
+        _number(row.get("load")),
+        _milliseconds(row.get("wait_ms")),
+        _milliseconds(row.get("in_all_ms")),
+    )
+
+
 def _event(record: dict[str, Any]) -> str:
     """What happened to it besides decisions: refused by, lost at, ended."""
-    words = [str(record.get("event")).replace("_", " ")]
+    event = str(record.get("event"))
+    words = [_EVENTS.get(event) or event.replace("_", " ")]
     words += [str(record[name]) for name in ("neighbor", "outcome") if record.get(name)]
     if record.get("problem"):
         words.append(f"({record['problem']})")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
+from spillover.policy.overflow.choosers import BY_LOAD
 from spillover_loadgen.terminal import open_console, show_table
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
@@ -57,9 +58,10 @@ def _table(clusters: dict[str, Any]) -> Table:
     states = [state for state in clusters.values() if "unreachable" not in state]
     counters = [name for name in COUNTERS if any(_is_count(state.get(name)) for state in states)]
     with_health = any(_health(state) for state in states)
-    front, back = TITLES[:6], TITLES[6:]
+    by_load = any(_goes_by_load(state) for state in states)
+    front = (*TITLES[:5], *["load"] * by_load, TITLES[5], *["pulls"] * by_load)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for title in (*front, *counters, *["health"] * with_health, *back):
+    for title in (*front, *counters, *["health"] * with_health, *TITLES[6:]):
         numeric = title in front[1:] or title in counters
         table.add_column(title, justify="right" if numeric else "left")
     for cluster, state in clusters.items():
@@ -75,10 +77,12 @@ def _table(clusters: dict[str, Any]) -> Table:
             str(state["queue_length"]),
             _share(state.get("accept_probability")),
             _share(state.get("neighborhood_accept_probability")),
+            *[_share(state.get("home_load"))] * by_load,
             _count(state.get("forwards")),
+            *[_count(state.get("pulls"))] * by_load,
             *(_count(state.get(name)) for name in counters),
             *[Text(health, style=HEALTH_STYLES.get(health, ""))] * with_health,
-            Text(str(state.get("policy", MISSING))),
+            Text(_policy(state)),
             _neighbors(state),
             _condition(state),
         )
@@ -94,6 +98,23 @@ def _health(state: dict[str, Any]) -> str | None:
     if not isinstance(degraded, bool):
         return None
     return "degraded" if degraded else "well"
+
+
+def _goes_by_load(state: dict[str, Any]) -> bool:
+    """Whether load and pulls say anything: else there are no columns for them."""
+    return str(state.get("policy")) in BY_LOAD or _shadow(state) in BY_LOAD
+
+
+def _shadow(state: dict[str, Any]) -> str | None:
+    """The policy that is asked along, if any."""
+    shadow = state.get("shadow")
+    policy = shadow.get("policy") if isinstance(shadow, dict) else None
+    return policy if isinstance(policy, str) else None
+
+
+def _policy(state: dict[str, Any]) -> str:
+    policy, shadow = str(state.get("policy", MISSING)), _shadow(state)
+    return policy if shadow is None else f"{policy}, shadow {shadow}"
 
 
 def _is_count(value: object) -> bool:

@@ -49,6 +49,8 @@ def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
     fields = asdict(topology)
     del fields["is_named"]
+    if fields["shadow"] is None:
+        del fields["shadow"]
     for cluster in fields["clusters"]:
         for name in [name for name, value in cluster.items() if value is None]:
             del cluster[name]

@@ -65,11 +65,13 @@ def _check_between(value: list[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
+_POLICY = Annotated[str, AfterValidator(_check_policy)]
 _URL = Annotated[str, AfterValidator(_check_url)] | None
 
 FORMS: Forms = {
     (Topology, "name"): PRINTABLE,
-    (Topology, "policy"): Annotated[str, AfterValidator(_check_policy)],
+    (Topology, "policy"): _POLICY,
+    (Topology, "shadow"): _POLICY | None,
     (Cluster, "servers"): Annotated[WHOLE_NUMBER, BeforeValidator(_check_servers)],
     (Cluster, "handler"): Annotated[str, AfterValidator(_check_handler)],
     (Cluster, "url"): _URL,

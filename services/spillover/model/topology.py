@@ -143,6 +143,11 @@ class Topology:
     """By which rule a cluster decides to keep a request or to hand it on.
 
     Why: it needs no tuning, and its results are published (decision 0004)."""
+    shadow: str | None = None
+    """A policy that is asked along at each decision and has no say. `/explain` tells what it would
+    have chosen, and metrics how often that differs and what it would have gained.
+
+    Why: it costs processor time, and is of use only to somebody who thinks of another policy."""
     gossip_period_ms: Annotated[float, at_least(1)] = 50.0
     """How often at most a cluster reports to its neighbors. It reports only if there is news, and
     gives a sign of life four times a second anyway.

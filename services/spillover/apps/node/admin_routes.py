@@ -18,11 +18,15 @@ from spillover.model.ids import ClusterId
 from spillover.model.nearest import did_you_mean
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
+PolicyName = Annotated[str, Field(max_length=100, json_schema_extra={"enum": [*POLICY_NAMES]})]
+
 
 class PolicyBody(StrictBody):
-    """The policy to decide by from now on."""
+    """The policy to decide by from now on. `shadow` is the one to ask along; null: none. Left out:
+    as it is."""
 
-    policy: Annotated[str, Field(max_length=100, json_schema_extra={"enum": list(POLICY_NAMES)})]
+    policy: PolicyName
+    shadow: PolicyName | None = None
 
 
 class LinkBody(StrictBody):
@@ -78,13 +82,21 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: boo
         responses=problems("another_site", "invalid", "too_large"),
     )
     async def set_policy(request: Request) -> NodeState:
-        """Decide by another overflow policy from now on; what waits is not decided again."""
-        policy = (await read_json(request, PolicyBody)).policy
-        if policy not in POLICY_NAMES:
-            names, hint = ", ".join(POLICY_NAMES), did_you_mean(policy, POLICY_NAMES)
-            raise Problem("invalid", f"body.policy: expected one of {names}, got {policy!r}{hint}")
-        shell.feed(PolicySet(policy))
+        """Decide by another overflow policy from now on, or ask another one along (`shadow`); what
+        waits is not decided again."""
+        body = await read_json(request, PolicyBody)
+        shadow = body.shadow if "shadow" in body.model_fields_set else shell.machine.shadow
+        _check_policy("policy", body.policy)
+        if shadow is not None:
+            _check_policy("shadow", shadow)
+        shell.feed(PolicySet(body.policy, shadow))
         return state()
+
+
+def _check_policy(field: str, policy: str) -> None:
+    if policy not in POLICY_NAMES:
+        names, hint = ", ".join(POLICY_NAMES), did_you_mean(policy, POLICY_NAMES)
+        raise Problem("invalid", f"body.{field}: expected one of {names}, got {policy!r}{hint}")
 
 
 def _add_link_route(app: FastAPI, shell: NodeShell, guard: list[Any], *, testbed: bool) -> None:

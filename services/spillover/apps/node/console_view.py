@@ -73,6 +73,10 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
         "accept_probability": state.accept_probability,
         "neighborhood_accept_probability": round(state.neighborhood_accept_probability, 4),
         "policy": state.policy,
+        "shadow": None if state.shadow is None else state.shadow.model_dump(),
+        "home_load": state.home_load,
+        "foreign_waiting": state.foreign_waiting,
+        "pulls": state.pulls,
         "version": state.version,
         "draining": state.draining,
         "drained": state.drained,
@@ -104,6 +108,7 @@ def _neighbor(state: NeighborState) -> dict[str, Any]:
         "age_ms": None if state.age_ms is None else round(state.age_ms, 1),
         "alive": state.alive,
         "forwards": state.forwards,
+        "pulls": state.pulls,
         "degraded": state.degraded,
         "link": None if state.link is None else state.link.model_dump(),
     }

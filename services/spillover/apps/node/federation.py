@@ -19,14 +19,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spillover.apps.node.views import (
     ClusterName,
+    FederationFlow,
     FederationLink,
     FederationState,
+    NeighborState,
     NodeState,
     Unreachable,
     node_state,
 )
 from spillover.core.overflow.neighbors import Neighbor
 from spillover.live.http.client import Response
+from spillover.live.overflow.metrics import FORWARD_ENDS
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import PeerError
@@ -208,7 +211,17 @@ class Federation:
             FederationLink(between=pair, delay_ms=delay_ms)
             for pair, delay_ms in sorted(delays_ms.items())
         ]
-        return FederationState(clusters=clusters, links=links)
+        flows = [_flow(c, row) for c, state in sorted(states.items()) for row in state.neighbors]
+        return FederationState(clusters=clusters, links=links, flows=flows)
+
+
+def _flow(cluster: str, neighbor: NeighborState) -> FederationFlow:
+    """Of an older node, which tells no more than how many there were, all as pushed."""
+    ends = {end: neighbor.came_back.get(end, 0) for end in FORWARD_ENDS}
+    pushed = max(0, neighbor.forwards - neighbor.pulls)
+    return FederationFlow(
+        cluster=cluster, neighbor=neighbor.id, pushed=pushed, pulled=neighbor.pulls, **ends
+    )
 
 
 def _pair(between: Iterable[str]) -> tuple[str, str]:

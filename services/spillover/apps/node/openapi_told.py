@@ -119,6 +119,18 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "FederationState": {
         "clusters": {"paris": _STATE, "tokyo": {"unreachable": True, "last_seen_s": 3.2}},
         "links": [{"between": ["paris", "tokyo"], "delay_ms": 0.0}],
+        "flows": [
+            {
+                "cluster": "paris",
+                "neighbor": "tokyo",
+                "pushed": 14,
+                "pulled": 3,
+                "answered": 15,
+                "refused": 1,
+                "lost": 0,
+                "recalled": 0,
+            }
+        ],
     },
     "Explanation": {
         "id": "order-7",
@@ -137,7 +149,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ],
         "story": [{"at_ms": 0.0, "event": "decided", "outcome": "forwarded", "neighbor": "tokyo"}],
     },
-    "PolicyBody": {"policy": "two-choice"},
+    "PolicyBody": {"policy": "paper", "shadow": "adaptive"},
     "LinkBody": {"delay_ms": 80.0, "loss": 0.05},
     "LinkState": {"delay_ms": 80.0, "loss": 0.05, "cut": False},
     "ForwardView": {

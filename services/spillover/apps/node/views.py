@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spillover import __version__
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.neighbors import NeighborView
+from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Outcome
@@ -46,6 +47,16 @@ class NeighborState(BaseModel):
     """One way, as the topology has it."""
     forwards: Count = 0
     """Requests handed to it since the start, whatever came back."""
+    pulls: Count = 0
+    """Those of them that it had asked for."""
+    came_back: dict[str, Count] = {}
+    """What became of them: answered, refused, lost or recalled. The others are away."""
+    ahead: int = 0
+    """Requests that wait there less its idle servers, as it last told."""
+    load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    """What its own clients bring, as a share of what it can do, as it last told."""
+    load_age_ms: Milliseconds | None = None
+    """How long ago it told these two, in a report or with anything else; null: never."""
     link: LinkState | None = None
     """null where nobody has changed it."""
     degraded: bool = False
@@ -87,6 +98,28 @@ class RecentState(BaseModel):
     p99_ms: Milliseconds | None = None
 
 
+class ShadowState(BaseModel):
+    """A policy that is asked along and has no say, and what came of that since the start."""
+
+    policy: str
+    same: Count
+    """Decisions at which it would have done the same."""
+    other: Count
+    saved_ms: Milliseconds
+    """By how much its other choices are sooner, by estimate: the sum over those that are."""
+    lost_ms: Milliseconds
+    """By how much they are later: the sum over the others."""
+
+
+class AsksState(BaseModel):
+    """Times that idle servers here asked a neighbor for work, by what came of it."""
+
+    work: Count = 0
+    nothing: Count = 0
+    no_answer: Count = 0
+    under_way: Count = 0
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -100,11 +133,22 @@ class NodeState(BaseModel):
     accept_probability: float
     neighborhood_accept_probability: float
     policy: str
+    shadow: ShadowState | None = None
+    """null where no policy is asked along."""
     version: str
     draining: bool
     drained: bool
     forwards: Count
     """Requests handed to neighbors since the start, whatever came back."""
+    pulls: Count = 0
+    """Those of them that neighbors had asked for."""
+    asks: AsksState = AsksState()
+    home_load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    """What the own clients bring, as a share of what the cluster can do: above 1, too much."""
+    foreign_waiting: Count = 0
+    """Requests of neighbors that wait here."""
+    foreign_waiting_limit: Count = 0
+    """How many of them may."""
     answered: Count = 0
     """Clients' requests that are done, since the start."""
     system_time_sum_ms: Milliseconds = 0.0
@@ -165,11 +209,29 @@ class FederationLink(BaseModel):
     delay_ms: float
 
 
+class FederationFlow(BaseModel):
+    """What `cluster` has handed to `neighbor` since it started, and what became of that; the rest
+    is away."""
+
+    cluster: str
+    neighbor: str
+    pushed: Count
+    """By its own decision."""
+    pulled: Count
+    """Because the neighbor had an idle server, and asked."""
+    answered: Count
+    refused: Count
+    lost: Count
+    recalled: Count
+
+
 class FederationState(BaseModel):
-    """All clusters that are known of, by id, and the links between them."""
+    """All clusters that are known of, by id, the links between them, and what flows over them, as
+    the clusters tell that could be reached."""
 
     clusters: dict[str, NodeState | Unreachable]
     links: list[FederationLink]
+    flows: list[FederationFlow] = []
 
 
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
@@ -189,7 +251,13 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         version=__version__,
         draining=machine.draining,
         drained=machine.drained,
+        shadow=_shadow_state(machine.decider.shadow),
         forwards=sum(metrics.forwards_left.values()),
+        pulls=sum(metrics.pulls_left.values()),
+        asks=AsksState(**machine.pulling.ends, under_way=machine.pulling.coming),
+        home_load=machine.home_load.load,
+        foreign_waiting=machine.servers.waiting_foreign,
+        foreign_waiting_limit=machine.admission.foreign_waiting_limit,
         answered=answered,
         system_time_sum_ms=system_time_sum_s * 1e3,
         failed=metrics.ended(Outcome.FAILED, Outcome.UNKNOWN),
@@ -212,6 +280,18 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
             for cluster, (why, age_s) in shell.peers.turned_away().items()
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
+    )
+
+
+def _shadow_state(shadow: Shadow | None) -> ShadowState | None:
+    if shadow is None:
+        return None
+    return ShadowState(
+        policy=shadow.policy,
+        same=shadow.same,
+        other=shadow.other,
+        saved_ms=round(shadow.saved_s * 1e3, 3),
+        lost_ms=round(shadow.lost_s * 1e3, 3),
     )
 
 
@@ -245,6 +325,11 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             alive=view.alive,
             delay_ms=round(view.delay_s * 1e3, 6),
             forwards=shell.metrics.forwards_left[view.handle],
+            pulls=shell.metrics.pulls_left[view.handle],
+            came_back=shell.metrics.came_back(view.id),
+            ahead=view.ahead,
+            load=view.load,
+            load_age_ms=None if view.load_age_s is None else view.load_age_s * 1e3,
             link=link_state(shell, view),
             disagreement=shell.peers.agreements[view.handle].disagreement,
             degraded=view.degraded,

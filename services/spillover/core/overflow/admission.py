@@ -58,6 +58,11 @@ class Admission:
         self._held = held
 
     @property
+    def foreign_waiting_limit(self) -> int:
+        """Returns how many of the neighbors' requests may wait, whatever sets the limit."""
+        return min(self.foreign_waiting_max, self._settings.foreign_limit)
+
+    @property
     def elsewhere_first(self) -> bool:
         """Returns whether work should go to neighbors even if there is room here: the cluster
         rests, or is degraded and can reach one that is not. Where all are, none is worse than

@@ -9,6 +9,7 @@ from spillover.core.overflow.health import WELL
 from spillover.core.overflow.history import History
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.shadow import Shadow
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import KEEP, OwnLoad
@@ -23,9 +24,11 @@ class Decider:
         "_neighbors",
         "_nobody",
         "_random",
+        "_shadows",
         "_weights",
         "log",
         "policy",
+        "shadow",
     )
 
     def __init__(
@@ -34,17 +37,25 @@ class Decider:
         neighbors: Neighbors,
         random: Random,
         records_max: int,
+        shadow: str | None = None,
     ) -> None:
         self.log = History(records_max)
-        self.use(policy)
+        self._shadows = {name: Shadow(name) for name in CHOOSERS}
+        """Of each policy one: its sums go on when it comes back."""
+        self.use(policy, shadow)
         self._neighbors = neighbors
         self._random = random
         self.neighbors_changed()
 
-    def use(self, policy: str) -> None:
-        """Decide by this policy from now on."""
+    def use(self, policy: str, shadow: str | None) -> None:
+        """Decide by this policy from now on, and ask this one along, if any."""
         self.policy = policy
         self._choose = CHOOSERS[policy]
+        self.shadow = None if shadow is None else self._shadows[shadow]
+
+    def shadow_of(self, policy: str) -> Shadow:
+        """Returns the shadow that this policy is or could be."""
+        return self._shadows[policy]
 
     def neighbors_changed(self) -> None:
         """There are others than before."""
@@ -72,6 +83,7 @@ class Decider:
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
+        shadow = self.shadow
         self.log.add(
             Decision(
                 now_s,
@@ -92,6 +104,7 @@ class Decider:
                 tuple(self._weights),
                 health,
                 own,
+                None if shadow is None else shadow.ask(own, known.loads, eligible, draw, choice),
             )
         )
         if choice == KEEP:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillover.core.overflow.health import WELL
+from spillover.core.overflow.loads_told import of_choice, of_neighbor, of_shadow
 from spillover.core.overflow.neighbors import Knowledge
+from spillover.core.overflow.shadow import ShadowChoice
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import (
@@ -19,6 +21,7 @@ from spillover.policy.overflow.base import (
     accept_probability,
     neighborhood_reject_probability,
 )
+from spillover.policy.overflow.choosers import BY_LOAD
 
 STARTED = "started"
 KEPT = "kept"
@@ -58,11 +61,20 @@ class Decision:
     """Of this cluster: see `health`, or RESTING."""
     own: OwnLoad | None = None
     """What the policy was told of this cluster; None where it was not asked."""
+    shadow: ShadowChoice | None = None
+    """What the policy that is asked along would have chosen; None where none was."""
 
     @property
     def neighbor(self) -> ClusterId | None:
         """Returns whom the request was handed to; None where it was not."""
         return self.knowledge.ids[self.choice] if self.choice != KEEP else None
+
+    @property
+    def goes_by_load(self) -> bool:
+        """Returns whether a policy that goes by load was asked, if only along."""
+        if self.own is None:
+            return False
+        return self.policy in BY_LOAD or (self.shadow is not None and self.shadow.policy in BY_LOAD)
 
     @property
     def accept_probability(self) -> float:
@@ -76,7 +88,8 @@ def describe(decision: Decision) -> dict[str, Any]:
     """Returns a decision as users read it (contract, section 4, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
-    unknown, `reason` where nothing spoke against keeping it.
+    unknown, `reason` where nothing spoke against keeping it. What load counts for is there where a
+    policy was asked that goes by it, `shadow` where one was asked along.
     """
     known, loads = decision.knowledge, decision.knowledge.loads
     accept = decision.accept_probability
@@ -96,7 +109,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         }
         for y, neighbor_id in enumerate(known.ids)
     ]
-    return {
+    told: dict[str, Any] = {
         "outcome": decision.outcome,
         "neighbor": decision.neighbor,
         "policy": decision.policy,
@@ -113,3 +126,10 @@ def describe(decision: Decision) -> dict[str, Any]:
         "draw": decision.draw,
         "neighbors": neighbors,
     }
+    if decision.own is not None and decision.goes_by_load:
+        told["by_load"] = of_choice(decision.own, loads, decision.eligible, decision.draw)
+        for y, row in enumerate(neighbors):
+            row.update(of_neighbor(decision.own, loads, y))
+    if decision.shadow is not None:
+        told["shadow"] = of_shadow(decision.shadow, decision.choice, known.ids)
+    return told

@@ -196,9 +196,10 @@ class ServersUp(Event):
 
 @dataclass(slots=True)
 class PolicySet(Event):
-    """An operator has changed the policy; the name is one that exists."""
+    """An operator has changed the policy, and which one is asked along; names that exist."""
 
     policy: str
+    shadow: str | None = None
 
 
 @dataclass(slots=True)

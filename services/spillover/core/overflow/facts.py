@@ -58,6 +58,12 @@ class NodeFacts:
         return self.decider.policy
 
     @property
+    def shadow(self) -> str | None:
+        """Returns the policy that is asked along, without a say; None where none is."""
+        shadow = self.decider.shadow
+        return None if shadow is None else shadow.policy
+
+    @property
     def draining(self) -> bool:
         return self.admission.draining
 

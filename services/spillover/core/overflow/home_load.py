@@ -9,12 +9,14 @@ from spillover.policy.overflow.home_load import home_rate, load_of
 class HomeLoad:
     """Of one cluster. `arrivals` counts those since the rate was last asked for."""
 
-    __slots__ = ("_at_s", "_rate_hz", "arrivals")
+    __slots__ = ("_at_s", "_rate_hz", "arrivals", "load")
 
     def __init__(self, now_s: float) -> None:
         self.arrivals = 0
         self._rate_hz = 0.0
         self._at_s = now_s
+        self.load = 0.0
+        """As it was when it was last asked for: by the last report, at the latest."""
 
     def at(self, now_s: float, departure_s: float) -> float:
         """Returns the load of a cluster that has one departure each `departure_s`."""
@@ -22,4 +24,5 @@ class HomeLoad:
         self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)
         self._at_s = now_s
         self.arrivals = 0
-        return load_of(self._rate_hz, departure_s)
+        self.load = load_of(self._rate_hz, departure_s)
+        return self.load

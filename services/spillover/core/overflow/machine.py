@@ -98,7 +98,9 @@ class NodeMachine(NodeFacts):
         ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
         period_s = settings.gossip_period_s
         self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S, period_s)
-        self.decider = Decider(settings.policy, self.neighbors, random, settings.records_max)
+        self.decider = Decider(
+            settings.policy, self.neighbors, random, settings.records_max, settings.shadow
+        )
         self.health = Health()
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
@@ -106,7 +108,7 @@ class NodeMachine(NodeFacts):
         self._gossip = Gossip(period_s, random, now_s)
         self.home_load = HomeLoad(now_s)
         self.pulling = Pulling(self.neighbors, period_s, random)
-        self._use(settings.policy)
+        self._use(settings.policy, settings.shadow)
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[ev.Command] = []
@@ -134,7 +136,7 @@ class NodeMachine(NodeFacts):
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
-            ev.PolicySet: lambda event, _: self._use(event.policy),
+            ev.PolicySet: lambda event, _: self._use(event.policy, event.shadow),
             ev.Join: self._join,
             ev.Leave: self._leave,
         }
@@ -239,7 +241,7 @@ class NodeMachine(NodeFacts):
         settings, away = self.settings, self.register.away
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
         servers = self.servers
-        load = self.home_load.at(now_s, servers.departure_s) if self._by_load else 0.0
+        load = self.home_load.at(now_s, servers.departure_s) if self._tells_load else 0.0
         own = servers.own_load(visit, may_keep, load, now_s, self.neighbors.unreported())
         return self.decider.choose(
             visit,
@@ -264,7 +266,7 @@ class NodeMachine(NodeFacts):
         self.register.enter(visit, AWAY, now_s)
         visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
-        load = self._gossip.load_now(self, now_s) if self._by_load else None
+        load = self._gossip.load_now(self, now_s) if self._tells_load else None
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s, load, pulled))
 
     def _accept(self, visit: Visit) -> None:
@@ -278,7 +280,7 @@ class NodeMachine(NodeFacts):
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
         retry_after_s = self.servers.retry_after_s(visit, now_s)
-        tells = self._by_load and not visit.is_home
+        tells = self._tells_load and not visit.is_home
         load = self._gossip.load_now(self, now_s) if tells else None
         self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s, load))
 
@@ -511,7 +513,7 @@ class NodeMachine(NodeFacts):
             self.health.forget(visit.ref)
         self.decider.log.end(visit.request.id, answer, now_s)
         # What has expired is not waited for any more where it came from.
-        tells = self._by_load and not visit.is_home and answer.outcome in EVIDENCE
+        tells = self._tells_load and not visit.is_home and answer.outcome in EVIDENCE
         answer.load = self._gossip.load_now(self, now_s) if tells else None
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
@@ -531,10 +533,12 @@ class NodeMachine(NodeFacts):
 
     # --- work is asked for --------------------------------------------------------------------
 
-    def _use(self, policy: str) -> None:
-        """Decide by this policy from now on."""
-        self.decider.use(policy)
-        self._by_load = policy in BY_LOAD
+    def _use(self, policy: str, shadow: str | None) -> None:
+        """Decide by this policy from now on, and ask the shadow along. Where that goes by load,
+        neighbors are told the load with all else: it is to see what it would see, no more."""
+        self.decider.use(policy, shadow)
+        self._by_load = self.neighbors.loads_count = policy in BY_LOAD
+        self._tells_load = self._by_load or shadow in BY_LOAD
         servers = self.settings.servers
         self.admission.foreign_waiting_max = (
             foreign_waiting_max(servers) if self._by_load else UNLIMITED

@@ -80,6 +80,9 @@ class NeighborView:
     age_s: float | None
     alive: bool
     degraded: bool = False
+    ahead: int = 0
+    load: float = 0.0
+    load_age_s: float | None = None
 
 
 class Neighbor:
@@ -105,6 +108,7 @@ class Neighbor:
         "report",
         "reported_s",
         "residual",
+        "said",
         "sent_s",
         "servers",
         "silence_s",
@@ -127,7 +131,9 @@ class Neighbor:
         self.known = False
         self.hears_us = False
         self.willing = False
-        """What it said last of whether it accepts, in a report or otherwise."""
+        """What it said last of whether it accepts, in a report or, where that counts, otherwise."""
+        self.said = 0
+        """Number of what said so, as `told`."""
         self.accepting = False
         """known, hears us, and neither draining nor full: what is eligible for a forward."""
         self.accept = 0.0
@@ -164,20 +170,23 @@ class Neighbor:
         self.servers = max(1, report.servers)
         self.departure_s = report.departure_s
         self.residual = report.residual
+        if is_another_life or report.sequence > self.said:
+            self.said, self.willing = report.sequence, report.accepting
         if is_another_life or report.sequence > self.told:
             ahead = report.queue_length if report.ahead is None else report.ahead
-            self.willing = report.accepting
             self._take_load(report.sequence, ahead, report.load, now_s)
 
-    def take_load(self, load: LoadNow, now_s: float) -> bool:
-        """Something else has brought its load. Returns whether that is news."""
+    def take_load(self, load: LoadNow, now_s: float, counts: bool) -> bool:  # noqa: FBT001
+        """Something else has brought its load. Returns whether that is news. `counts`: also what it
+        says of accepting."""
         held = self.report
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
-        self.willing = load.accepting
         self._take_load(load.sequence, load.ahead, load.load, now_s)
-        self.accepting = self.willing and self.hears_us
-        self.invited = self.invited and self.accepting
+        if counts:
+            self.said, self.willing = load.sequence, load.accepting
+            self.accepting = self.willing and self.hears_us
+            self.invited = self.invited and self.accepting
         return True
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
@@ -230,6 +239,8 @@ class Neighbors:
         """Handles by id."""
         self.ids: tuple[ClusterId, ...] = ()
         """By position."""
+        self.loads_count = True
+        """Whether what is told of accepting between reports counts. Set by the machine."""
         self._knowledge: Knowledge | None = None
         self.next_silence_s = math.inf
         """When to call `expire` next."""
@@ -351,7 +362,7 @@ class Neighbors:
     def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
         """Take what something else than a report has brought."""
         neighbor = self.by_handle.get(handle)
-        if neighbor is not None and neighbor.take_load(load, now_s):
+        if neighbor is not None and neighbor.take_load(load, now_s, self.loads_count):
             self._knowledge = None
 
     def unreported(self) -> tuple[int, ...]:
@@ -433,6 +444,9 @@ class Neighbors:
                 age_s=now_s - neighbor.reported_s if neighbor.reported_s > -math.inf else None,
                 alive=neighbor.known,
                 degraded=neighbor.degraded,
+                ahead=neighbor.ahead,
+                load=neighbor.load,
+                load_age_s=now_s - neighbor.told_s if neighbor.told_s > -math.inf else None,
             )
             for neighbor in self
         ]

@@ -14,6 +14,11 @@ from spillover.core.overflow.neighbors import Neighbor, Neighbors
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
 from spillover.policy.overflow.pull import pause_s, worth_s
 
+WORK = "work"
+NOTHING = "nothing"
+NO_ANSWER = "no_answer"
+"""What can come of a question."""
+
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0
 """No answer within so long, and within so many times the way, counts as nothing."""
@@ -36,7 +41,7 @@ class _Asked:
 class Pulling:
     """Of one cluster, which knows these `neighbors`. `random` spreads the pauses."""
 
-    __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random")
+    __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random", "ends")
 
     def __init__(self, neighbors: Neighbors, period_s: float, random: Random) -> None:
         self._neighbors = neighbors
@@ -45,6 +50,8 @@ class Pulling:
         self._asked: dict[int, _Asked] = {}
         self._coming = 0
         """Questions under way."""
+        self.ends = dict.fromkeys((WORK, NOTHING, NO_ANSWER), 0)
+        """What came of the others."""
 
     @property
     def coming(self) -> int:
@@ -77,9 +84,11 @@ class Pulling:
     def had_nothing(self, handle: int, departure_s: float, now_s: float) -> None:
         """That neighbor was asked, and has nothing; `departure_s` is the own one."""
         asked = self._asked.get(handle)
-        if asked is None or asked.since_s is None:
-            return
-        self._answered(asked)
+        if asked is not None and asked.since_s is not None:
+            self._left_alone(asked, NOTHING, departure_s, now_s)
+
+    def _left_alone(self, asked: _Asked, end: str, departure_s: float, now_s: float) -> None:
+        self._answered(asked, end)
         asked.row += 1
         asked.next_s = now_s + pause_s(asked.row, departure_s, self._random.random())
 
@@ -89,13 +98,13 @@ class Pulling:
         if asked is not None:
             asked.row = 0
             if pulled:
-                self._answered(asked)
+                self._answered(asked, WORK)
 
     def forget(self, handle: int) -> None:
         """Its link is down, or it has left: no answer will come."""
         asked = self._asked.pop(handle, None)
         if asked is not None:
-            self._answered(asked)
+            self._answered(asked, NO_ANSWER)
 
     def _give_up(self, departure_s: float, now_s: float) -> None:
         """Count as nothing what has not been answered for too long: else questions that were lost
@@ -103,12 +112,13 @@ class Pulling:
         for handle, asked in self._asked.items():
             answer_s = max(ANSWER_S_MIN, ANSWER_WAYS * self._neighbors.by_handle[handle].delay_s)
             if asked.since_s is not None and now_s >= asked.since_s + answer_s:
-                self.had_nothing(handle, departure_s, now_s)
+                self._left_alone(asked, NO_ANSWER, departure_s, now_s)
 
-    def _answered(self, asked: _Asked) -> None:
+    def _answered(self, asked: _Asked, end: str) -> None:
         if asked.since_s is not None:
             asked.since_s = None
             self._coming -= 1
+            self.ends[end] += 1
 
     def _worth_s(self, neighbor: Neighbor, now_s: float) -> float:
         age_s = known_age_s(now_s - neighbor.told_s, self._period_s)

@@ -22,6 +22,7 @@ class NodeSettings:
     cluster: ClusterId
     servers: int
     policy: str
+    shadow: str | None = None
     service_s: float = _USUAL["service_ms"] / 1e3
     delivery_s: float = _USUAL["delivery_ms"] / 1e3
     queue_limit: int = _USUAL["queue_limit"]
@@ -48,6 +49,7 @@ class NodeSettings:
             cluster=cluster.id,
             servers=cluster.servers,
             policy=topology.policy,
+            shadow=topology.shadow,
             service_s=cluster.service_ms / 1e3,
             delivery_s=cluster.delivery_ms / 1e3,
             queue_limit=cluster.queue_limit,

@@ -30,12 +30,7 @@ class Counters:
 
     def collect(self, source: str, label: str = "cluster") -> Metric:
         """`source` is the value of the label that all metrics of a process carry."""
-        # The client library appends _total itself.
-        name = self._signal.name.removesuffix("_total")
-        family = CounterMetricFamily(name, self._signal.help, labels=[label, *self._signal.labels])
-        for values, count in self.counts.items():
-            family.add_metric([source, *values], count)
-        return family
+        return counter(self._signal, source, self.counts.items(), label)
 
 
 class Histogram:
@@ -69,6 +64,21 @@ class Histogram:
         buckets = list(zip(bounds, accumulate(self._counts), strict=True))
         family.add_metric([source], buckets=buckets, sum_value=self._sum)
         return family
+
+
+def counter(
+    signal: Signal,
+    source: str,
+    values: Iterable[tuple[tuple[str, ...], float]],
+    label: str = "cluster",
+) -> Metric:
+    """One counter that is kept by something else, read now; `values` by the signal's own labels."""
+    # The client library appends _total itself.
+    name = signal.name.removesuffix("_total")
+    family = CounterMetricFamily(name, signal.help, labels=[label, *signal.labels])
+    for labels, count in values:
+        family.add_metric([source, *labels], count)
+    return family
 
 
 def gauges(

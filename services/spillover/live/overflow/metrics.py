@@ -16,11 +16,13 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.live.engine.metric_types import Counters, Histogram, gauges
+from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
+from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
 from spillover.model.signals import node as signals
+from spillover.policy.overflow.choosers import POLICY_NAMES
 
 ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
 """What a request can come to."""
@@ -28,9 +30,12 @@ ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 """What can become of a forward; see `peer_link`."""
 
+WAYS_TO_HAND = ("push", "pull")
+"""How a forward can come about: the neighbor has asked for what it pulls."""
+
 
 class NodeMetrics(Collector):
-    """What the node counts. Every label set is bounded by the neighbors and the outcomes."""
+    """What the node counts. Every label set is bounded by neighbors, outcomes, and policies."""
 
     def __init__(self, machine: NodeMachine, timers: Timers, names: IdempotencyTable) -> None:
         self._machine = machine
@@ -53,6 +58,8 @@ class NodeMetrics(Collector):
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
         """Forwards to each neighbor, by its handle, whatever came back."""
+        self.pulls_left: dict[int, int] = {}
+        """Those of them that it had asked for."""
         for neighbor in machine.neighbors:
             self.joined(neighbor.handle, neighbor.id)
         self.registry = CollectorRegistry()
@@ -98,15 +105,24 @@ class NodeMetrics(Collector):
     def forwarded(self, neighbor: str, outcome: str) -> None:
         self._forwards[neighbor, outcome] += 1
 
+    def handed_to(self, handle: int) -> tuple[int, int]:
+        """Returns how many requests were handed to a neighbor: pushed, and pulled by it."""
+        pulled = self.pulls_left[handle]
+        return self.forwards_left[handle] - pulled, pulled
+
+    def came_back(self, neighbor: str) -> dict[str, int]:
+        """Returns what became of those, by FORWARD_ENDS; the others are away."""
+        return {end: self._forwards[neighbor, end] for end in FORWARD_ENDS}
+
     def joined(self, handle: int, neighbor: str) -> None:
         """A neighbor has its counters from now on."""
-        self.forwards_left[handle] = 0
+        self.forwards_left[handle] = self.pulls_left[handle] = 0
         self._received.update(dict.fromkeys(product([neighbor], ENDS), 0))
         self._forwards.update(dict.fromkeys(product([neighbor], FORWARD_ENDS), 0))
 
     def left(self, handle: int, neighbor: str) -> None:
         """A neighbor that has left has none."""
-        del self.forwards_left[handle]
+        del self.forwards_left[handle], self.pulls_left[handle]
         for end in ENDS:
             del self._received[neighbor, end]
         for end in FORWARD_ENDS:
@@ -118,6 +134,8 @@ class NodeMetrics(Collector):
         cluster = machine.settings.cluster
         for written in self._written:
             yield written.collect(cluster)
+        yield from self._pushes_and_pulls(cluster)
+        yield from self._shadows(cluster)
         values = {
             signals.QUEUE_LENGTH: machine.queue_length,
             signals.SERVERS: machine.servers.total,
@@ -130,18 +148,20 @@ class NodeMetrics(Collector):
             signals.KEPT_BYTES: self._names.kept_bytes,
             signals.DEGRADED: float(machine.health.degraded),
             signals.RESTING: float(machine.servers.resting),
+            signals.FOREIGN_WAITING: machine.servers.waiting_foreign,
+            signals.FOREIGN_WAITING_LIMIT: machine.admission.foreign_waiting_limit,
+            signals.HOME_LOAD: machine.home_load.load,
             signals.FAILED_SHARE: machine.health.failed_share(time.monotonic()),
             signals.LOOP_LAG: self._timers.take_lag_s(),
             signals.LEDGER_IMBALANCE: machine.ledger.imbalance(),
         }
         for signal, value in values.items():
             yield from gauges(signal, cluster, [((), value)])
-        ages = [
-            ((view.id,), view.age_s)
-            for view in machine.neighbors.view(time.monotonic())
-            if view.age_s is not None
-        ]
+        views = machine.neighbors.view(time.monotonic())
+        ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
+        ages = [((view.id,), view.load_age_s) for view in views if view.load_age_s is not None]
+        yield from gauges(signals.NEIGHBOR_LOAD_AGE, cluster, ages)
         ledger = machine.ledger
         entries = [
             ((side, entry), count)
@@ -149,3 +169,30 @@ class NodeMetrics(Collector):
             for entry, count in counts.items()
         ]
         yield from gauges(signals.LEDGER, cluster, entries)
+
+    def _pushes_and_pulls(self, cluster: ClusterId) -> Iterator[Metric]:
+        machine = self._machine
+        handed = [
+            ((neighbor.id, by), count)
+            for neighbor in machine.neighbors
+            for by, count in zip(WAYS_TO_HAND, self.handed_to(neighbor.handle), strict=True)
+        ]
+        yield counter(signals.HANDED, cluster, handed)
+        asks = [((end,), count) for end, count in machine.pulling.ends.items()]
+        yield counter(signals.ASKS, cluster, asks)
+
+    def _shadows(self, cluster: ClusterId) -> Iterator[Metric]:
+        """Of all policies, so that rates begin at 0 when one is asked along."""
+        shadows = [self._machine.decider.shadow_of(policy) for policy in POLICY_NAMES]
+        decisions = [
+            ((one.policy, same), count)
+            for one in shadows
+            for same, count in (("true", one.same), ("false", one.other))
+        ]
+        yield counter(signals.SHADOW_DECISIONS, cluster, decisions)
+        seconds = [
+            ((one.policy, estimate), sum_s)
+            for one in shadows
+            for estimate, sum_s in (("saved", one.saved_s), ("lost", one.lost_s))
+        ]
+        yield counter(signals.SHADOW_SECONDS, cluster, seconds)

@@ -258,6 +258,8 @@ class NodeShell:
 
     def _forward(self, command: ev.Forward) -> None:
         self.metrics.forwards_left[command.neighbor] += 1
+        if command.pulled:
+            self.metrics.pulls_left[command.neighbor] += 1
         self._links[command.neighbor].forward(command)
 
     def _recall(self, command: ev.Recall) -> None:

@@ -57,6 +57,47 @@ FORWARDS = Signal(
     "Requests handed to a neighbor by what came back",
     ("neighbor", "outcome"),
 )
+HANDED = Signal(
+    "spillover_handed_total",
+    "counter",
+    "Requests handed to a neighbor by how that came about: push, or pull where it had asked",
+    ("neighbor", "by"),
+)
+ASKS = Signal(
+    "spillover_asks_total",
+    "counter",
+    "Times that idle servers asked a neighbor for work, by what came of it",
+    ("outcome",),
+)
+FOREIGN_WAITING = Signal(
+    "spillover_foreign_waiting", "gauge", "Requests of neighbors that wait in the queue"
+)
+FOREIGN_WAITING_LIMIT = Signal(
+    "spillover_foreign_waiting_limit", "gauge", "How many requests of neighbors may wait"
+)
+HOME_LOAD = Signal(
+    "spillover_home_load",
+    "gauge",
+    "What the own clients bring, as a share of what the cluster can do",
+)
+NEIGHBOR_LOAD_AGE = Signal(
+    "spillover_neighbor_load_age_seconds",
+    "gauge",
+    "Time since a neighbor told its load, in a report or with anything else",
+    ("neighbor",),
+)
+SHADOW_DECISIONS = Signal(
+    "spillover_shadow_decisions_total",
+    "counter",
+    "Decisions at which a shadow was asked along, by whether it would have done the same",
+    ("shadow", "same"),
+)
+SHADOW_SECONDS = Signal(
+    "spillover_shadow_seconds_total",
+    "counter",
+    "Estimated seconds by which its other choices are sooner (saved) or later (lost)",
+    ("shadow", "estimate"),
+)
 RECEIVED = Signal(
     "spillover_received_total",
     "counter",

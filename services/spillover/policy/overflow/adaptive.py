@@ -140,6 +140,19 @@ def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     )
 
 
+def estimate_s(own: OwnLoad, near: NeighborLoads, choice: int) -> float:
+    """Returns how long a request is expected to be on the way and to wait if this is chosen."""
+    if choice == KEEP:
+        return wait_here_s(own)
+    return near.delays_s[choice] + wait_there_s(own, near, choice)
+
+
+def trust(age: float) -> float:
+    """Returns with what probability a home request goes by what is known, by its mean age in
+    departures; else it goes by the paper's draw."""
+    return exp(-age / TRUST)
+
+
 def price_of_the_way(own: OwnLoad) -> float:
     """Returns omega: how much of the way a request pays. One that was handed on before pays all of
     it, so that work does not wander."""
@@ -161,23 +174,23 @@ def choose(
     With knowledge that is old, a home request goes by the paper's draw, to where even an idle
     server would be worth the way. One draw serves all stages.
     """
-    age = _write_ages(own, near, eligible, weights)
+    age = write_ages(own, near, eligible, weights)
     if age < 0.0:
         return KEEP
     here_s = wait_here_s(own)
     price = price_of_the_way(own)
     if own.hops == 0:
-        trust = exp(-age / TRUST)
-        if draw >= trust:
+        known = trust(age)
+        if draw >= known:
             for y in range(len(weights)):
                 weights[y] = 0.0
-            rest = (draw - trust) / (1.0 - trust)
+            rest = (draw - known) / (1.0 - known)
             return _as_the_paper(own, near, eligible, weights, rest, here_s, price)
-        draw /= trust
+        draw /= known
     return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
 
 
-def _write_ages(
+def write_ages(
     own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], ages_s: list[float]
 ) -> float:
     """Writes how old what is known of each eligible neighbor is; 0 for the others. Returns the mean

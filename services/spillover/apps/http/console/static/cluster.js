@@ -142,14 +142,27 @@ function figures(state, flow) {
     ["with neighbors, R", share(state.neighborhood_accept_probability)],
     ["own requests", `${rate(flow?.arrived)}/s`],
     ["handed on", `${rate(out)}/s`],
+    ["of these, asked for", `${rate(flow?.pulled)}/s`],
     ["failed", `${rate(flow?.failed)}/s`],
     ["refused", `${rate(flow?.refused)}/s`],
     ["work that fails", percent(state.failed_share)],
     ["p50, p99", `${milliseconds(state.recent.p50_ms)}, ${milliseconds(state.recent.p99_ms)}`],
     ["mean system time", milliseconds(flow?.system_ms)],
     ["policy", state.policy],
+    ["home load", share(state.home_load)],
+    ["neighbors’ requests waiting", state.foreign_waiting],
   ];
+  if (state.shadow) rows.push([`shadow ${state.shadow.policy}`, shadow(state.shadow)]);
   if (state.rejected > 0) rows.push(["rejected", `${rate(flow?.rejected)}/s, their clients’ fault`]);
   if (state.stuck > 0) rows.push(["stuck servers", state.stuck]);
   return rows;
+}
+
+/** How often it would have chosen otherwise, and by how much sooner that would have been. */
+function shadow({ same, other, saved_ms, lost_ms }) {
+  if (same + other === 0) return "not asked yet";
+  const differs = `differs in ${percent(other / (same + other))}`;
+  if (other === 0) return differs;
+  const gain = (saved_ms - lost_ms) / other;
+  return `${differs}, there ${milliseconds(Math.abs(gain))} ${gain >= 0 ? "sooner" : "later"}`;
 }

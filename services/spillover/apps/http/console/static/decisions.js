@@ -12,6 +12,8 @@ const REASONS = {
   forwarded: "Handed on to",
   refused: "Refused.",
 };
+const EVENTS = { pulled_by: "handed on to a neighbor that had an idle server and asked for work:" };
+const BY_LOAD = ["load told", "ahead", "sent since", "home load", "wait there", "in all"];
 const KEPT_ALL_THE_SAME = "It could not be kept, and no neighbor would take it: it waits all the same.";
 
 export class Decisions {
@@ -174,12 +176,16 @@ function decision(one, at_ms) {
     ["hops so far", one.hops],
   ];
   parts.push(el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })])));
+  for (const told of [one.by_load, one.shadow]) {
+    if (told?.words) parts.push(el("p", { text: told.words }));
+  }
   if (one.neighbors?.length > 0) parts.push(neighbors(one));
   return el("section", { class: "decision" }, parts);
 }
 
 function neighbors(one) {
-  const titles = ["neighbor", "N", "P", "R", "age", "delay", "weight"];
+  const byLoad = one.neighbors.some((row) => "in_all_ms" in row);
+  const titles = ["neighbor", "N", "P", "R", "age", "delay", "weight", ...(byLoad ? BY_LOAD : [])];
   const rows = one.neighbors.map((row) => {
     const known = row.alive;
     const weight = row.eligible ? Number(row.weight).toFixed(3) : row.eligible === false ? "not eligible" : "";
@@ -190,6 +196,7 @@ function neighbors(one) {
       known ? milliseconds(row.age_ms) : "unknown",
       milliseconds(row.delay_ms),
       weight,
+      ...(byLoad ? load(row) : []),
     ];
     const chosen = row.id === one.neighbor;
     return el("tr", { class: chosen ? "chosen" : null }, el("th", { scope: "row", text: row.id }), cells.map((text) => el("td", { text })));
@@ -198,8 +205,15 @@ function neighbors(one) {
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows)));
 }
 
+/** What was known of a neighbor's load, and what that was taken to mean: the wait, and with the way. */
+function load(row) {
+  if (row.load_age_ms === null) return ["never", "", "", "", "", ""];
+  const { load_age_ms, ahead, unreported, wait_ms, in_all_ms } = row;
+  return [`${milliseconds(load_age_ms)} ago`, ahead, unreported, share(row.load), milliseconds(wait_ms), milliseconds(in_all_ms)];
+}
+
 function event(record) {
-  const words = [String(record.event).replaceAll("_", " "), record.neighbor, record.outcome].filter(Boolean);
+  const words = [EVENTS[record.event] ?? String(record.event).replaceAll("_", " "), record.neighbor, record.outcome].filter(Boolean);
   if (record.problem) words.push(`(${record.problem})`);
   if (record.upstream_status) words.push(`with ${record.upstream_status} from the upstream`);
   const way = record.path?.length > 1 ? `, by way of ${record.path.join(" → ")}` : "";

@@ -26,7 +26,7 @@ export class Flows {
     this.#draw(byId);
   }
 
-  /** {arrived, done, failed, rejected, refused, system_ms, forwards: Map} of a cluster, per second;
+  /** {arrived, done, failed, rejected, refused, pulled, system_ms, forwards: Map} of a cluster, per second;
    *  null where not known. What expired has failed its client. */
   of(id) {
     if (!this.now.has(id)) this.now.set(id, this.#reckon(id));
@@ -55,6 +55,7 @@ export class Flows {
       refused: (now.refused - old.refused) / seconds,
       system_ms: answered > 0 ? (now.system_time_sum_ms - old.system_time_sum_ms) / answered : null,
       forwards: new Map(forwards),
+      pulled: (now.pulls - old.pulls) / seconds,
     };
   }
 

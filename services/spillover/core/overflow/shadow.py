@@ -1,0 +1,59 @@
+"""A policy that is asked along and has no say: how often it would have chosen otherwise, and what
+that would have gained by the estimate of `policy.overflow.adaptive`.
+
+It is given what the policy in force is given, the draw too, so that it draws nothing of its own.
+Nothing that it says is read by any decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spillover.policy.overflow.adaptive import estimate_s
+from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
+from spillover.policy.overflow.choosers import CHOOSERS
+
+
+@dataclass(slots=True)
+class ShadowChoice:
+    """What it would have chosen, by position as in `Decision`."""
+
+    policy: str
+    choice: int
+    gain_s: float | None
+    """How much sooner a server would have had the request, by estimate; below 0, later. None where
+    only one of the two would have kept what may not be kept."""
+
+
+class Shadow:
+    """One such policy, and the sums over all that it was asked."""
+
+    __slots__ = ("_choose", "lost_s", "other", "policy", "same", "saved_s")
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self._choose = CHOOSERS[policy]
+        self.same = 0
+        """Choices like those that were made."""
+        self.other = 0
+        self.saved_s = 0.0
+        """The sum of the gains above 0."""
+        self.lost_s = 0.0
+        """Of those below."""
+
+    def ask(
+        self, own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], draw: float, made: int
+    ) -> ShadowChoice:
+        """Returns what it would have chosen where `made` was."""
+        choice = self._choose(own, near, eligible, [0.0] * len(eligible), draw)
+        if choice == made:
+            self.same += 1
+            return ShadowChoice(self.policy, choice, 0.0)
+        self.other += 1
+        if not own.may_keep and KEEP in {choice, made}:
+            return ShadowChoice(self.policy, choice, None)
+        gain_s = estimate_s(own, near, made) - estimate_s(own, near, choice)
+        self.saved_s += max(0.0, gain_s)
+        self.lost_s += max(0.0, -gain_s)
+        return ShadowChoice(self.policy, choice, gain_s)

@@ -1,0 +1,161 @@
+"""What a node shows of pushes, pulls and shadows: `/state`, `/federation`, `/explain`, `/metrics`,
+the console. On nodes that really push and pull."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from spillover.apps.node.console_view import cluster_view
+from spillover.apps.node.views import NodeState
+
+SERVICE_MS = 150
+REQUESTS = 6
+
+
+async def metrics(node):
+    """`metrics[name, *labels]`, the labels in the order of their names, the cluster left out."""
+    response = await node.client.request("GET", "/metrics", timeout_s=5)
+    told = {}
+    for family in text_string_to_metric_families(response.body.decode()):
+        for sample in family.samples:
+            labels = sorted(sample.labels.items())
+            values = (value for name, value in labels if name != "cluster")
+            told[(sample.name.removesuffix("_total"), *values)] = sample.value
+    return told
+
+
+@asynccontextmanager
+async def pulled(nodes):
+    """Six requests wait at a, which keeps all, until it goes by load: then b, which is idle, asks.
+    (The federation, the names of the requests) once all are done."""
+    topology = nodes.topology_of("a", "b", policy="adaptive")
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        await a.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
+        names = [f"r{i}" for i in range(REQUESTS)]
+        sent = [a.post({"service_ms": SERVICE_MS}, id=name) for name in names]
+        await nodes.until(lambda: a.machine.queue_length == REQUESTS - 1)
+        assert b.machine.ledger.foreign["received"] == 0
+        await a.send("PUT", "/admin/policy", b'{"policy": "adaptive"}')
+        await asyncio.gather(*sent)
+        assert {answer.result().status for answer in sent} == {200}
+        await nodes.until(lambda: b.machine.pulling.coming == 0)
+        yield federation, names
+
+
+def test_pulls_are_counted_where_they_happen(nodes):
+    """Who gave counts pulls, who asked counts its questions, and both tell the same in states, in
+    metrics and in the flows of the federation."""
+
+    async def main():
+        async with pulled(nodes) as (federation, _):
+            a, b = federation["a"], federation["b"]
+            _, state = await a.get("/state")
+            (neighbor,) = state["neighbors"]
+            count = neighbor["pulls"]
+            assert 0 < count == state["pulls"] == state["forwards"] == neighbor["forwards"]
+            ends = {"answered": count, "refused": 0, "lost": 0, "recalled": 0}
+            assert neighbor["came_back"] == ends
+            _, asking = await b.get("/state")
+            assert asking["asks"]["work"] == count
+            assert asking["asks"]["under_way"] == asking["pulls"] == 0
+
+            told = await metrics(a)
+            assert told["spillover_handed", "pull", "b"] == count
+            assert told["spillover_handed", "push", "b"] == 0
+            asked = await metrics(b)
+            for end in ("work", "nothing", "no_answer"):
+                assert asked["spillover_asks", end] == asking["asks"][end]
+
+            for node in (a, b):
+                flows = (await node.get("/federation"))[1]["flows"]
+                assert flows == [
+                    {"cluster": "a", "neighbor": "b", "pushed": 0, "pulled": count, **ends},
+                    {"cluster": "b", "neighbor": "a", "pushed": 0, "pulled": 0}
+                    | dict.fromkeys(ends, 0),
+                ]
+
+    nodes.run(main)
+
+
+def test_a_pulled_request_tells_by_whom(nodes):
+    """Its story: kept, then handed on to the neighbor that had asked, then ended there."""
+
+    async def main():
+        async with pulled(nodes) as (federation, names):
+            stories = [(await federation["a"].get(f"/explain/{name}"))[1] for name in names]
+            came = [
+                [(record["event"], record.get("neighbor")) for record in told["story"]]
+                for told in stories
+            ]
+            assert [("decided", None), ("pulled_by", "b"), ("ended", None)] in came
+
+    nodes.run(main)
+
+
+def test_what_is_known_of_loads_is_shown(nodes):
+    """The own load, the bound on foreign requests, and for each neighbor what it told and when."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", policy="adaptive")
+        async with nodes.Federation(topology) as federation:
+            a = federation["a"]
+            await a.send("PUT", "/admin/policy", b'{"policy": "isolated"}')
+            sent = [a.post({"service_ms": SERVICE_MS}) for _ in range(4)]
+            b_of_a = federation["b"].machine.neighbors
+            await nodes.until(lambda: b_of_a.by_handle[b_of_a.index["a"]].load > 0.0)
+            _, state = await federation["b"].get("/state")
+            (row,) = state["neighbors"]
+            assert row["load"] > 0.0
+            assert row["ahead"] == 3
+            assert 0.0 <= row["load_age_ms"] <= row["age_ms"] + 1.0
+            assert state["foreign_waiting_limit"] == 2
+            told = await metrics(federation["b"])
+            assert told["spillover_foreign_waiting_limit",] == 2
+            assert told["spillover_foreign_waiting",] == 0
+            assert told["spillover_neighbor_load_age_seconds", "a"] < 5.0
+            assert (await metrics(a))["spillover_home_load",] > 0.0
+            assert (await a.get("/state"))[1]["foreign_waiting_limit"] == 9000  # of the queue
+            await asyncio.gather(*sent)
+
+    nodes.run(main)
+
+
+def test_a_shadow_is_shown_and_counted(nodes):
+    """How often it differs and what it would have gained, wherever one looks; and what is asked
+    only along asks nobody for work."""
+
+    async def main():
+        topology = nodes.topology_of("a", "b", policy="isolated", shadow="adaptive")
+        async with nodes.Federation(topology) as federation:
+            a = federation["a"]
+            sent = [a.post({"service_ms": 60}, id=f"r{i}") for i in range(4)]
+            await asyncio.gather(*sent)
+            assert {json.loads(one.result().body)["cluster"] for one in sent} == {"a"}
+            _, state = await a.get("/state")
+            shadow = state["shadow"]
+            assert shadow["policy"] == "adaptive"
+            assert shadow["same"] + shadow["other"] == 3
+            assert shadow["other"] >= 1
+            assert shadow["saved_ms"] > 0.0 == shadow["lost_ms"]
+            told = await metrics(a)
+            assert told["spillover_shadow_decisions", "false", "adaptive"] == shadow["other"]
+            assert told["spillover_shadow_decisions", "true", "adaptive"] == shadow["same"]
+            saved_s = told["spillover_shadow_seconds", "saved", "adaptive"]
+            assert round(saved_s * 1e3, 3) == shadow["saved_ms"]
+            assert told["spillover_shadow_decisions", "false", "paper"] == 0
+            _, why = await a.get("/explain/r3")
+            decision = why["decisions"][0]
+            assert (decision["policy"], decision["shadow"]["policy"]) == ("isolated", "adaptive")
+            assert decision["shadow"]["words"].startswith("adaptive, asked along, would have ")
+            assert decision["neighbors"][0]["load_age_ms"] >= 0.0
+            view = cluster_view("a", NodeState.model_validate(state))
+            assert view["shadow"] == shadow
+            _, other = await federation["b"].get("/state")
+            assert set(other["asks"].values()) == {0}
+
+    nodes.run(main)

@@ -1,0 +1,32 @@
+"""Simulated federations with a shadow are those without it, to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spillover.inputs.fault_file import load_faults
+from spillover.inputs.topology_file import load_topology
+from spillover.sim.overflow.run import run_overflow
+from spillover_loadgen.workloads import bursts
+
+
+@pytest.mark.parametrize(
+    ("policy", "shadow"),
+    [("paper", "adaptive"), ("two-choice", "adaptive"), ("adaptive", "paper")],
+)
+@pytest.mark.parametrize("faults", [None, "random:3"])
+def test_a_shadow_changes_no_request(policy, shadow, faults):
+    """Neither without faults nor with them, where messages draw too."""
+    topology = load_topology("ring5").with_policy(policy)
+    schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=3)
+    times = []
+    for with_shadow in (None, shadow):
+        asked = replace(topology, shadow=with_shadow)
+        happens = None if faults is None else load_faults(faults, asked, 12.0)
+        run = run_overflow(asked, schedule, 7, faults=happens)
+        told = run.as_dict()
+        assert told.pop("requests_per_s") > 0
+        times.append((run.system_time_ms, told))
+    assert times[0] == times[1]
