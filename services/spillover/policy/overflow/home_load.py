@@ -14,6 +14,7 @@ LOAD_WINDOW = 32.0
 STEPS = 64
 """A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
 
+
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
     """Returns the rate after these arrivals in the time since it was `rate_hz`.
 
