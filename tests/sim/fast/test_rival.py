@@ -63,7 +63,7 @@ def with_toy(tmp_path):
     """Runs a script where the two files have been written; what it prints, as an object."""
     (tmp_path / "toy.py").write_text(TOY)
     registry = Path(choosers.__file__).read_text()
-    imported = registry.replace("import isolated, paper,", "import isolated, paper, toy,")
+    imported = registry.replace("isolated, paper,", "isolated, paper, toy,")
     listed = imported.replace("\n}\n", '\n    "toy": toy.choose,\n}\n')
     assert listed.count("toy") == 3
     (tmp_path / "choosers.py").write_text(listed)

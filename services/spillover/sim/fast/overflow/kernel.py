@@ -7,6 +7,9 @@ see `run` for what is modeled. Each handler says which of the core's it stands f
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from spillover.policy.overflow.base import KEEP
 from spillover.sim.fast.compile import inlined, inner, kernel
@@ -40,6 +43,7 @@ from spillover.sim.fast.overflow.queue import (
     start,
     take_slot,
     unqueue,
+    where,
 )
 from spillover.sim.fast.overflow.reporting import hear, hear_first, publish
 from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
@@ -96,7 +100,7 @@ def problem_at(s: KernelState, slot: int, x: int) -> int:
 def arrive_home(s: KernelState, request: int) -> None:
     """`_arrived` and `_place_new`, from a client."""
     run = s.run[0]
-    x = s.requests.home[request]
+    x: Any = np.int64(s.requests.home[request])
     s.clusters[x].came += 1
     slot = take_slot(s, request, run.now_s + run.deadline_s)
     if s.clusters[x].free > 0:
@@ -127,24 +131,27 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     """`_arrived` and `_place_new`, from a neighbor."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
-    x = under.path[slot, one.depth]
+    x = where(s, slot)
     if run.by_load:
         heard_with(s, slot)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
-    elif s.clusters[x].free > 0:
+        return
+    if s.clusters[x].free > 0:
         under.network_s[slot, one.depth] = 0.0
         start(s, slot, x)
-    elif problem_at(s, slot, x) != FREE:
+        return
+    problem = problem_at(s, slot, x)
+    if problem != FREE:
         one.state = TURNED_AWAY
         if run.by_load:
             tell(s, x, under.told[slot])
         push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
-    else:
-        under.network_s[slot, one.depth] = 0.0
-        under.tried[slot, :] = 0
-        if not hand_on(s, slot, x, FREE):
-            enqueue(s, slot, x)
+        return
+    under.network_s[slot, one.depth] = 0.0
+    under.tried[slot, :] = 0
+    if not hand_on(s, slot, x, problem):
+        enqueue(s, slot, x)
 
 
 @inlined
@@ -152,12 +159,13 @@ def come_back(s: KernelState, slot: int) -> int:
     """Takes what was away back to the cluster before in the path, and returns that cluster."""
     one = s.under.slots[slot]
     if s.run[0].by_load and one.outcome != EXPIRED:
-        hear(s, s.under.legs[slot, one.depth - 1], s.under.told[slot])
+        link: Any = np.int64(s.under.legs[slot, one.depth - 1])
+        hear(s, link, s.under.told[slot])
     one.depth -= 1
     one.away = one.depth
-    x = s.under.path[slot, one.depth]
+    x = where(s, slot)
     s.clusters[x].away -= 1
-    return int(x)
+    return x
 
 
 @inlined
@@ -186,7 +194,7 @@ def place_again(s: KernelState, slot: int) -> None:
 @inner
 def give_work(s: KernelState, link: int) -> None:
     """`_work_asked`: hand on the oldest request that is better off with the neighbor."""
-    run, x = s.run[0], s.links[link].owner
+    x = s.links[link].owner
     hear(s, link, s.asks[link])
     slot = better_off_there(s, link)
     if slot == NOBODY:
@@ -233,7 +241,7 @@ def go_on(s: KernelState, slot: int) -> None:
 
 @inlined
 def over_link(s: KernelState, number: int) -> None:
-    """What has come over a link besides requests: see `first_heard`, `work_asked`, `no_work_there`."""
+    """What has come over a link besides requests: `first_heard`, `work_asked`, `no_work_there`."""
     links = len(s.links)
     if number < links:
         hear_first(s, number)
@@ -247,12 +255,12 @@ def over_link(s: KernelState, number: int) -> None:
 def expire(s: KernelState, request: int) -> None:
     """`_woke`, for the deadline of one request: at its home and wherever else it is held."""
     under = s.under
-    slot = s.requests.slot[request]
+    slot: Any = np.int64(s.requests.slot[request])
     one = under.slots[slot]
     end(s, request, EXPIRED, s.run[0].now_s)
     for depth in range(one.away):
         s.clusters[under.path[slot, depth]].away -= 1
-    x = under.path[slot, one.depth]
+    x = where(s, slot)
     if one.state == QUEUED:
         unqueue(s, slot, x)
         give_back(s, slot)

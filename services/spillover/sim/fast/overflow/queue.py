@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.loads import tell
@@ -36,7 +38,7 @@ def take_slot(s: KernelState, request: int, deadline_s: float) -> int:
     """Takes a slot for a request that has come to its home, and returns it."""
     run, under = s.run[0], s.under
     run.slots_free -= 1
-    slot = under.free[run.slots_free]
+    slot = np.int64(under.free[run.slots_free])
     one = under.slots[slot]
     one.request = request
     one.deadline_s = deadline_s
@@ -49,7 +51,16 @@ def take_slot(s: KernelState, request: int, deadline_s: float) -> int:
     under.path[slot, 0] = s.requests.home[request]
     under.network_s[slot, 0] = 0.0
     s.requests.slot[request] = slot
-    return int(slot)
+    return slot  # type: ignore[return-value]
+
+
+@inlined
+def where(s: KernelState, slot: int) -> int:
+    """Returns the cluster at the present depth of the path.
+
+    This and slots are widened where they are read: else what is given them is compiled twice.
+    """
+    return np.int64(s.under.path[slot, s.under.slots[slot].depth])  # type: ignore[return-value]
 
 
 @inlined
@@ -160,7 +171,7 @@ def finish(s: KernelState, slot: int) -> None:
     """A service has ended: answer, learn from it, serve the next, or ask for one."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
-    x = under.path[slot, one.depth]
+    x = where(s, slot)
     cluster = s.clusters[x]
     delivery_s = cluster.delivery_s
     one.hops = one.depth
@@ -189,7 +200,7 @@ def answer(s: KernelState, slot: int, at_s: float) -> None:
     if one.depth > 0:
         one.state = ANSWERED
         if s.run[0].by_load and one.outcome == DONE:
-            tell(s, s.under.path[slot, one.depth], s.under.told[slot])
+            tell(s, where(s, slot), s.under.told[slot])
         push(s, at_s, slot)
         return
     if one.outcome == DONE:

@@ -41,7 +41,8 @@ TRIED_MASK = 31
 
 RUN = np.dtype(
     [
-        ("policy", "i8"), ("by_load", "?"), ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
+        ("policy", "i8"), ("by_load", "?"),
+        ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
         ("next_arrival", "i8"), ("next_expiry", "i8"), ("ended", "i8"), ("end_s", "f8"),
         ("heap_size", "i8"), ("made", "i8"), ("slots_free", "i8"),
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
@@ -79,8 +80,9 @@ LINK = np.dtype(
 )  # fmt: skip
 """`mirror` is the same link at the peer, `seen` the number of the peer's report held, and
 `hears_from` the first own report that says this peer is heard. `told` is the number of what has
-told the peer's load, `sends_from` the place in `sends` of the oldest. `asked` for work, the peer has
-had nothing `empty` times in a row, and is not asked again before `ask_s`."""
+told the peer's load, `sends_from` the place in `sends` of the oldest. `asked` says that a question
+for work is not answered yet; there was nothing `empty` times in a row, and the next question does
+not leave before `ask_s`."""
 
 REPORT = np.dtype(
     [

@@ -1,0 +1,125 @@
+"""The compiled engine plays `adaptive` as the full one does: loads that ride on messages, questions
+for work, and the bound of foreign requests that wait, each request to the last bit."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from spillover.core.overflow.history import PULLED_BY
+from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.inputs.topology_file import load_topology
+from spillover.model.schedule import Arrival
+from spillover.model.topology import Cluster, Link, Topology
+from spillover_loadgen.workloads import bursts
+from support.engines import assert_alike, each_in_full
+
+
+@pytest.fixture(scope="module")
+def fast(require):
+    """The engine, where numba is installed."""
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+    from spillover.sim.fast.overflow import run as overflow
+
+    return overflow
+
+
+def constant(_, mean_ms):
+    return mean_ms
+
+
+def exponential(random, mean_ms):
+    return random.expovariate(1.0 / mean_ms)
+
+
+def hyperexponential(random, mean_ms):
+    """Of squared coefficient of variation 4, balanced means."""
+    short = random.random() < 0.8873
+    return random.expovariate((1.7746 if short else 0.2254) / mean_ms)
+
+
+def unlike_sites(**settings):
+    """Four sites of 1, 2, 4 and 8 servers in a ring with a chord, all services 200 ms."""
+    servers = {"a": 1, "b": 2, "c": 4, "d": 8}
+    delay_ms = settings.pop("delay_ms", 20.0)
+    pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("a", "c")]
+    return Topology(
+        name="sites",
+        policy="adaptive",
+        clusters=tuple(Cluster(id=i, servers=m, service_ms=200.0) for i, m in servers.items()),
+        links=tuple(Link(between=pair, delay_ms=delay_ms) for pair in pairs),
+        **settings,
+    )
+
+
+def arrivals(topology, load, work, *, seed, duration_s=12.0):
+    """Poisson arrivals at each cluster that bring this load, with work drawn by a law."""
+    random = Random(seed)
+    schedule = []
+    for cluster in topology.clusters:
+        time_s, rate_hz = 0.0, load * cluster.servers / (cluster.service_ms / 1e3)
+        while (time_s := time_s + random.expovariate(rate_hz)) < duration_s:
+            schedule.append(Arrival(time_s, cluster.id, work(random, cluster.service_ms)))
+    return sorted(schedule, key=lambda arrival: arrival.time_s)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.9, 1.5])
+@pytest.mark.parametrize("work", [constant, exponential, hyperexponential])
+@pytest.mark.parametrize(
+    ("delay_ms", "gossip_period_ms"), [(2.0, 10_000.0), (20.0, 50.0), (150.0, 1000.0)]
+)
+def test_loads_and_laws_give_the_same(fast, load, work, delay_ms, gossip_period_ms):
+    """From a quarter idle to overload, near and far, with state of 50 ms and of 10 s."""
+    topology = unlike_sites(delay_ms=delay_ms, gossip_period_ms=gossip_period_ms)
+    found = assert_alike(fast, topology, arrivals(topology, load, work, seed=4), 4)
+    assert any(hops for _, _, hops in found), "nothing was handed on"
+
+
+@pytest.mark.parametrize(("name", "duration_s"), [("ring5", 12.0), ("chord10", 8.5)])
+@pytest.mark.parametrize("gossip_period_ms", [7.0, 50.0, 10_000.0])
+def test_bursts_give_the_same(fast, name, duration_s, gossip_period_ms):
+    """As in the paper, with state of any age."""
+    topology = load_topology(name).with_policy("adaptive")
+    topology = replace(topology, gossip_period_ms=gossip_period_ms)
+    schedule = bursts(topology.cluster_ids, duration_s=duration_s, seed=2)
+    assert_alike(fast, topology, schedule, 2)
+
+
+@pytest.mark.parametrize("max_hops", [0, 1, 2, 3])
+def test_deadlines_and_hops_give_the_same(fast, max_hops):
+    """At twice what all can do: half of it expires, on its way and where it waits."""
+    topology = unlike_sites(delay_ms=60.0, max_hops=max_hops, default_deadline_ms=700.123)
+    found = assert_alike(fast, topology, arrivals(topology, 2.0, exponential, seed=6), 6)
+    ends = [outcome for outcome, _, _ in found]
+    assert min(ends.count("expired") + ends.count("refused"), ends.count("done")) > 500
+
+
+def test_work_that_is_asked_for_gives_the_same(fast):
+    """Only the smallest site has clients, and reports are as rare as they can be."""
+    topology = unlike_sites(gossip_period_ms=10_000.0)
+    schedule = arrivals(topology, 0.7, exponential, seed=8, duration_s=30.0)
+    schedule = [replace(arrival, cluster="a") for arrival in schedule]
+    assert_alike(fast, topology, schedule, 8)
+    _, clusters = each_in_full(topology, schedule, 8)
+    logs = [cluster.machine.decider.log for cluster in clusters]
+    told = [one for log in logs for n in range(len(schedule)) for one in log.tell(f"sim-{n}")]
+    assert sum(one["event"] == PULLED_BY for one in told) > 50
+
+
+def test_more_sends_than_are_counted_give_the_same(fast):
+    """To a quick site far away, which has not told its load for more than SENDS_MAX of them."""
+    topology = Topology(
+        name="far",
+        policy="adaptive",
+        clusters=(
+            Cluster(id="slow", servers=1, service_ms=1000.0),
+            Cluster(id="quick", servers=200, service_ms=10.0),
+        ),
+        links=(Link(between=("slow", "quick"), delay_ms=400.0),),
+    )
+    schedule = [Arrival(1.0 + k / 10_000, "slow") for k in range(2 * SENDS_MAX)]
+    found = assert_alike(fast, topology, schedule, 1)
+    assert sum(hops == 1 for _, _, hops in found) > SENDS_MAX
