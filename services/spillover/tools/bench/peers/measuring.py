@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from spillover.model.schedule import Schedule
 from spillover.tools.bench.load_process import LoadProcess
 from spillover.tools.bench.model import Figure, Row
-from spillover.tools.bench.peers.outcome import best_threshold, values_of
+from spillover.tools.bench.peers.outcome import Fates, best_threshold, values_of
 from spillover.tools.bench.peers.sides import (
     Federation,
     Played,
@@ -86,7 +86,7 @@ async def measure(workload: Workload, session: Session) -> None:
 
 
 def _values(
-    workload: Workload, schedules: Sequence[Schedule], fates: Sequence[object]
+    workload: Workload, schedules: Sequence[Schedule], fates: Sequence[Fates]
 ) -> list[Values]:
     return [values_of(workload, s, f) for s, f in zip(schedules, fates, strict=True)]
 

@@ -72,7 +72,7 @@ async def running_sites(
     Raises InputError without HAProxy, RunError if something does not start.
     """
     async with AsyncExitStack() as stack:
-        servers = Child("the emulated servers", emulated_servers.serve, topology.clusters)
+        servers = Child("the emulated servers", emulated_servers.serve, topology)
         stack.enter_context(servers)
         server_ports = await servers.receive(READY_WITHIN_S)
         doors = {c: stack.enter_context(bind_socket(HOST, 0)) for c in topology.cluster_ids}
