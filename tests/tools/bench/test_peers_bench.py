@@ -23,7 +23,7 @@ from spillover.tools.bench import haproxy
 from spillover.tools.bench.load_process import LoadProcess
 from spillover.tools.bench.model import BenchPlan, Row
 from spillover.tools.bench.peers.outcome import Done, best_threshold, fates_of, values_of
-from spillover.tools.bench.peers.sides import ThresholdSites, simulate
+from spillover.tools.bench.peers.sides import ThresholdSites, Turn, simulate
 from spillover.tools.bench.peers.sites import running_sites
 from spillover.tools.bench.peers.workloads import SYSTEM_TIMES, WORKLOADS, Workload, jobs, mesh
 from spillover_loadgen import driver
@@ -103,7 +103,8 @@ def test_servers_behind_haproxy_are_as_fast_as_a_nodes():
 
     async def play():
         with LoadProcess() as load:
-            return await ThresholdSites(never).play(load, BURSTS, schedule, 1)
+            turn = Turn(BURSTS, schedule, 1, load, asyncio.Barrier(1))
+            return await ThresholdSites(never).play(turn)
 
     live = values_of(BURSTS, schedule, asyncio.run(play()).fates)
     virtual = values_of(BURSTS, schedule, simulate(BURSTS, "isolated", schedule, 1))

@@ -1,10 +1,13 @@
-"""The order of it all: each seed's schedule is played by every side in turn, HAProxy with every
-threshold; then the best threshold is chosen, and each policy stands beside it.
+"""The order of it all: each seed's schedule is played by every side, HAProxy with every threshold;
+then the best threshold is chosen, and each policy stands beside it.
+
+Sides play in turn where they need the processors, else at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +20,7 @@ from spillover.tools.bench.peers.sides import (
     Played,
     PlayingSide,
     ThresholdSites,
+    Turn,
     simulate,
 )
 from spillover.tools.bench.peers.workloads import Workload
@@ -44,13 +48,13 @@ async def measure(workload: Workload, session: Session) -> None:
     seeds = range(plan.seed, plan.seed + plan.runs)
     schedules = [workload.schedule(plan, seed) for seed in seeds]
     plays: dict[str, list[Played]] = {side.name: [] for side in sides}
-    with LoadProcess() as load:
-        for run, (seed, schedule) in enumerate(zip(seeds, schedules, strict=True)):
-            session.say_run(workload.name, run)
-            # Turned round on every other one: who goes first may find it harder.
-            for side in reversed(sides) if run % 2 else sides:
-                session.say(f"{workload.name}: {side.name}")
-                plays[side.name].append(await side.play(load, workload, schedule, seed))
+    for run, (seed, schedule) in enumerate(zip(seeds, schedules, strict=True)):
+        session.say_run(workload.name, run)
+        # Turned round on every other one: who goes first may find it harder.
+        order = sides[::-1] if run % 2 else sides
+        played = await _play_all(workload, order, schedule, seed, session.say)
+        for side, play in zip(order, played, strict=True):
+            plays[side.name].append(play)
     values = {
         name: _values(workload, schedules, [play.fates for play in played])
         for name, played in plays.items()
@@ -83,6 +87,31 @@ async def measure(workload: Workload, session: Session) -> None:
     )
     if plan.runs < SEEDS_MIN:
         session.note(f"Too few seeds to claim anything: take --runs {SEEDS_MIN} or more.")
+
+
+async def _play_all(
+    workload: Workload,
+    sides: Sequence[PlayingSide],
+    schedule: Schedule,
+    seed: int,
+    say: Callable[[str], None],
+) -> list[Played]:
+    ready = asyncio.Barrier(len(sides) if workload.together else 1)
+
+    async def play(side: PlayingSide) -> Played:
+        say(f"{workload.name}: {side.name}")
+        with LoadProcess() as load:
+            return await side.play(Turn(workload, schedule, seed, load, ready))
+
+    if not workload.together:
+        return [await play(side) for side in sides]
+    tasks = [asyncio.create_task(play(side)) for side in sides]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:  # nobody waits for one that has failed
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _values(

@@ -5,6 +5,7 @@ Each is made anew for each schedule, so that none knows anything of the one befo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,8 +22,6 @@ from spillover.tools.bench.peers.sites import LONG_S, running_sites
 from spillover.tools.bench.peers.workloads import Workload
 from spillover.tools.bench.usage import cpu_s
 
-GENERATOR = "generator"
-
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -35,6 +34,18 @@ class Played:
     """How late the generator sent: p99."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a side is to play, who asks, and who begins at the same time."""
+
+    workload: Workload
+    schedule: Schedule
+    seed: int
+    load: LoadProcess
+    ready: asyncio.Barrier
+    """Passed once all processes of all sides run that play together."""
+
+
 class PlayingSide(Protocol):
     """One of those compared, live."""
 
@@ -42,9 +53,7 @@ class PlayingSide(Protocol):
     def name(self) -> str:
         """Returns what it is called."""
 
-    async def play(
-        self, load: LoadProcess, workload: Workload, schedule: Schedule, seed: int
-    ) -> Played:
+    async def play(self, turn: Turn) -> Played:
         """Plays it, from the start of all processes to their end."""
 
 
@@ -58,15 +67,12 @@ class Federation:
     def name(self) -> str:
         return self.policy
 
-    async def play(
-        self, load: LoadProcess, workload: Workload, schedule: Schedule, seed: int
-    ) -> Played:
-        topology = workload.topology.with_policy(self.policy)
-        async with running_nodes(topology, seed) as nodes:
+    async def play(self, turn: Turn) -> Played:
+        topology = turn.workload.topology.with_policy(self.policy)
+        async with running_nodes(topology, turn.seed) as nodes:
             urls = {ClusterId(cluster): node.url for cluster, node in nodes.items()}
             processes = {"nodes": [node.pid for node in nodes.values()]}
-            job = workload.job(urls, schedule, seed)
-            return await _play(self.name, load, workload, job, processes)
+            return await _play(self.name, turn, urls, processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +85,15 @@ class ThresholdSites:
     def name(self) -> str:
         return f"HAProxy, queue {self.threshold}"
 
-    async def play(
-        self, load: LoadProcess, workload: Workload, schedule: Schedule, seed: int
-    ) -> Played:
+    async def play(self, turn: Turn) -> Played:
         # Who has waited half the deadline has time for nearly every job left: any longer, and
         # where all sites are overloaded every answer would be late.
+        workload = turn.workload
         deadline_ms = workload.deadline_ms
         queue_within_s = LONG_S if deadline_ms is None else deadline_ms / 2e3
         async with running_sites(workload.topology, self.threshold, queue_within_s) as sites:
             processes = {"HAProxy": sites.haproxies, "servers and relays": sites.emulation}
-            job = workload.job(sites.urls, schedule, seed)
-            return await _play(self.name, load, workload, job, processes)
+            return await _play(self.name, turn, sites.urls, processes)
 
 
 def simulate(workload: Workload, policy: str, schedule: Schedule, seed: int) -> Fates:
@@ -106,12 +110,16 @@ def simulate(workload: Workload, policy: str, schedule: Schedule, seed: int) -> 
 
 async def _play(
     name: str,
-    load: LoadProcess,
-    workload: Workload,
-    job: Replayed,
+    turn: Turn,
+    urls: Mapping[ClusterId, str],
     processes: Mapping[str, Sequence[int]],
 ) -> Played:
-    processes = {**processes, GENERATOR: [load.pid]}
+    workload, load = turn.workload, turn.load
+    job = Replayed(
+        targets=urls, schedule=turn.schedule, seed=turn.seed, deadline_ms=workload.deadline_ms
+    )
+    processes = {**processes, "generator": [load.pid]}
+    await turn.ready.wait()
     before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
     records = await load.records(job)
     used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}

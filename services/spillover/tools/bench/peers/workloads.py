@@ -6,7 +6,7 @@ Who plays them is not known here.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import attrgetter
@@ -15,7 +15,6 @@ from spillover.inputs.builtin import builtin_topology
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.tools.bench.load_process import Replayed
 from spillover.tools.bench.model import BenchPlan, Figure
 from spillover.tools.bench.nodes import DEADLINE_MS
 from spillover_loadgen import workloads
@@ -50,6 +49,8 @@ class Workload:
     quick_s: float
     figures: tuple[Figure, ...]
     """The first is that by which HAProxy's threshold is chosen."""
+    together: bool = False
+    """Whether all sides play it at the same time: where they leave the processors idle."""
     deadline_ms: float | None = None
     """Of each request. Without one all must be answered; with one, what is late does not count."""
 
@@ -57,10 +58,6 @@ class Workload:
         """Returns the requests of one seed, for as long as the plan says."""
         own_s = plan.of(self.full_s, self.quick_s)
         return self.draw(own_s if plan.duration_s is None else plan.duration_s, seed)
-
-    def job(self, urls: Mapping[ClusterId, str], schedule: Schedule, seed: int) -> Replayed:
-        """Returns what the generator is to do with a schedule of it."""
-        return Replayed(targets=urls, schedule=schedule, seed=seed, deadline_ms=self.deadline_ms)
 
 
 def mesh(name: str, sizes: Iterable[int], *, deadline_ms: float = DEADLINE_MS) -> Topology:
@@ -116,6 +113,7 @@ def _jobs(name: str, sizes: Iterable[int]) -> Workload:
         full_s=120.0,
         quick_s=4.0,
         figures=WAITS,
+        together=True,
     )
 
 
@@ -128,6 +126,7 @@ def _overload() -> Workload:
         full_s=60.0,
         quick_s=4.0,
         figures=GOODPUT,
+        together=True,
         deadline_ms=OVERLOAD_DEADLINE_MS,
     )
 
