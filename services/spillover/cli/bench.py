@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--duration-s", type=whole_number_in(1, DURATION_S_MAX), metavar="S",
-        help="of peers: the length of each schedule (default: 45, of jobs 120, of overload 60)",
+        help="of peers: the length of each schedule (default: 45, of jobs 120, of overload 80)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 

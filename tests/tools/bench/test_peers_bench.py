@@ -234,10 +234,19 @@ def test_waits_are_what_is_left_without_the_own_service():
 def test_goodput_is_what_was_done_in_time_of_all_that_came():
     late = Done(OVERLOAD.deadline_ms + 1, 0)
     schedule = [Arrival(0.0, ClusterId("a"))] * 4
-    values = values_of(OVERLOAD, schedule, [Done(1000.0, 1), late, None, None])
-    assert [values[figure] for figure in OVERLOAD.figures] == [25.0, 50.0, 50.0]
+    fates = [Done(1000.0, 1), late, None, None]
+    assert list(values_of(OVERLOAD, schedule, fates).values()) == [25.0, 50.0, 50.0]
     with pytest.raises(RunError, match="not one request was done"):
         values_of(OVERLOAD, schedule, [None] * 4)
+
+
+def test_overload_counts_once_queues_are_full():
+    """Else who lets them grow longer would seem to do more."""
+    schedule = [Arrival(time_s, ClusterId("a")) for time_s in (0.0, 19.9, 20.0, 60.0)]
+    fates = [Done(1.0, 0), Done(1.0, 0), Done(1.0, 1), None]
+    assert list(values_of(OVERLOAD, schedule, fates).values()) == [50.0, 100.0, 100.0]
+    short = [Arrival(time_s, ClusterId("a")) for time_s in (0.0, 3.9, 4.0, 8.0)]
+    assert list(values_of(OVERLOAD, short, fates).values()) == [50.0, 100.0, 100.0]
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def run_overflow(
     With `faults` things go wrong; without a key (`keyed` False) requests whose fate is unknown are
     not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
-    repeats the run. `observe` may set what it looks at when, and `on_answer` is told each answer by
-    the request's place in the schedule; neither where there are faults. Raises InputError for
-    faults that do not fit the topology, and as `check_length`.
+    repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
+    the schedule; not where there are faults. Raises InputError for faults that do not fit, and as
+    `check_length`.
     """
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     if faults is not None or check:
@@ -95,9 +95,8 @@ def run_overflow(
             keyed=keyed,
             replay=replay,
         )
-    world = World()
+    world, run = World(), new_run(topology)
     clusters = build_federation(topology, world, seed)
-    run = new_run(topology)
     started_s = time.perf_counter()
     _schedule_arrivals(world, clusters, schedule, run, on_progress, on_answer, keyed=keyed)
     if observe is not None:

@@ -50,13 +50,31 @@ def fates_of(side: str, workload: Workload, records: Sequence[Record]) -> Fates:
 
 def values_of(workload: Workload, schedule: Schedule, fates: Fates) -> dict[Figure, float]:
     """Returns the workload's figures. Raises RunError if nothing was done."""
-    done = [fate for fate in fates if fate is not None]
+    from_s = min(workload.settled_s, schedule[-1].time_s / 2)
+    counted = [
+        (arrival, fate)
+        for arrival, fate in zip(schedule, fates, strict=True)
+        if arrival.time_s >= from_s
+    ]
+    done = [(arrival, fate) for arrival, fate in counted if fate is not None]
     if not done:
         raise RunError(f"{workload.name}: not one request was done")
-    moved = 100 * sum(fate.hops > 0 for fate in done) / len(done)
-    hops = 100 * sum(fate.hops for fate in done) / len(done)
-    times = _times(workload, schedule, fates)
-    return dict(zip(workload.figures, (*times, moved, hops), strict=True))
+    moved = 100 * sum(fate.hops > 0 for _, fate in done) / len(done)
+    hops = 100 * sum(fate.hops for _, fate in done) / len(done)
+    if workload.figures == GOODPUT:
+        deadline_ms = workload.deadline_ms or 0.0
+        in_time = sum(fate.system_time_ms <= deadline_ms for _, fate in done)
+        firsts = [100 * in_time / len(counted)]
+    else:
+        less_service = workload.figures == WAITS
+        summary = summarize(
+            [
+                fate.system_time_ms - (arrival.service_ms or 0.0) * less_service
+                for arrival, fate in done
+            ]
+        )
+        firsts = [summary[name] or 0.0 for name in ("mean", "p99", "max")]
+    return dict(zip(workload.figures, (*firsts, moved, hops), strict=True))
 
 
 def best_threshold(
@@ -70,19 +88,3 @@ def best_threshold(
     }
     best = max if figure in GOODPUT else min
     return best(sorted(means), key=lambda threshold: means[threshold]), means
-
-
-def _times(workload: Workload, schedule: Schedule, fates: Fates) -> tuple[float, ...]:
-    if workload.figures == GOODPUT:
-        in_time = (f for f in fates if f and f.system_time_ms <= (workload.deadline_ms or 0.0))
-        return (100 * sum(1 for _ in in_time) / len(fates),)
-    own_ms = (
-        [arrival.service_ms or 0.0 for arrival in schedule] if workload.figures == WAITS else ()
-    )
-    times_ms = [
-        fate.system_time_ms - (own_ms[number] if own_ms else 0.0)
-        for number, fate in enumerate(fates)
-        if fate is not None
-    ]
-    summary = summarize(times_ms)
-    return tuple(summary[name] or 0.0 for name in ("mean", "p99", "max"))
