@@ -3,12 +3,7 @@ for."""
 
 from __future__ import annotations
 
-import math
-
-from spillover.policy.overflow.home_load import home_rate
-
-STEPS = 64
-"""A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
+from spillover.policy.overflow.home_load import home_rate, load_of
 
 
 class HomeLoad:
@@ -22,10 +17,9 @@ class HomeLoad:
         self._at_s = now_s
 
     def at(self, now_s: float, departure_s: float) -> float:
-        """Returns the load: as a share of what the cluster can do, which has one departure each
-        `departure_s`."""
+        """Returns the load of a cluster that has one departure each `departure_s`."""
         since_s = now_s - self._at_s
         self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)
         self._at_s = now_s
         self.arrivals = 0
-        return math.floor(self._rate_hz * departure_s * STEPS + 0.5) / STEPS
+        return load_of(self._rate_hz, departure_s)

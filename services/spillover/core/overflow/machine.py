@@ -556,6 +556,8 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.AskForWork(handle, self._gossip.load_now(self, now_s)))
 
     def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
+        if event.neighbor not in self.neighbors.by_handle:
+            return
         self.neighbors.heard_load(event.neighbor, event.load, now_s)
         self.pulling.had_nothing(event.neighbor, self.servers.departure_s, now_s)
         if self._by_load:

@@ -8,6 +8,12 @@ LOAD_WINDOW = 32.0
 """Departures over which it is measured. A window of W arrivals knows a load to sqrt(load / 2 W),
 12 % at load 1, and a burst is seen within it."""
 
+STEPS = 64
+"""A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
+
+INSTANT = 1e-9
+"""Of the window: in so little time nothing fades, and a rate of arrivals would be mostly rounding."""
+
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
     """Returns the rate after these arrivals in the time since it was `rate_hz`.
@@ -16,7 +22,13 @@ def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float)
     time, so that none costs more than one to count.
     """
     window_s = LOAD_WINDOW * max(departure_s, 1e-6)
-    if since_s <= 0.0:
+    if since_s <= INSTANT * window_s:
         return rate_hz + arrivals / window_s
     kept = math.exp(-since_s / window_s)
     return rate_hz * kept + arrivals / since_s * (1.0 - kept)
+
+
+def load_of(rate_hz: float, departure_s: float) -> float:
+    """Returns the load that so many arrivals are: as a share of what the cluster can do, which has
+    one departure each `departure_s`."""
+    return math.floor(rate_hz * departure_s * STEPS + 0.5) / STEPS

@@ -13,6 +13,10 @@ DOUBLINGS_MAX = 6
 JITTER = 0.5
 """Of a pause, up and down: who is idle at once must not ask at once."""
 
+PAUSE_S_MIN = 0.001
+"""However quick services are: where they take no time, the question would follow its own answer
+for as long as there is something that may not come."""
+
 
 def worth_s(ahead: int, age_s: float, delay_s: float, departure_s: float) -> float:
     """Returns how much longer the queue there may be than the way from there, in seconds: only
@@ -29,7 +33,7 @@ def pause_s(row: int, departure_s: float, draw: float) -> float:
     """Returns how long a neighbor is left alone that has had nothing `row` times in a row, at least
     once. `departure_s` is the own one."""
     longer = 1.0 - JITTER + 2.0 * JITTER * draw
-    return departure_s * 2.0 ** min(row - 1, DOUBLINGS_MAX) * longer
+    return max(departure_s, PAUSE_S_MIN) * 2.0 ** min(row - 1, DOUBLINGS_MAX) * longer
 
 
 def first_place(there_s: float, departure_s: float) -> int:

@@ -12,6 +12,14 @@ from spillover.policy.overflow.base import KEEP
 from spillover.sim.fast.compile import inlined, inner, kernel
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import pop, push
+from spillover.sim.fast.overflow.loads import note_send, tell
+from spillover.sim.fast.overflow.pulling import (
+    ask_for_work,
+    better_off_there,
+    came,
+    have_nothing,
+    say_nothing,
+)
 from spillover.sim.fast.overflow.queue import (
     ANSWERED,
     EXPIRED,
@@ -33,9 +41,15 @@ from spillover.sim.fast.overflow.queue import (
     take_slot,
     unqueue,
 )
-from spillover.sim.fast.overflow.reporting import hear_first, report_in_turn
+from spillover.sim.fast.overflow.reporting import hear, hear_first, publish
 from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
-from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
+from spillover.sim.fast.overflow.state import (
+    NEVER,
+    NOBODY,
+    TRIED_MASK,
+    TRIED_SHIFT,
+    KernelState,
+)
 
 GOES_ON = 0
 NEEDS_ROOM = 1
@@ -43,11 +57,10 @@ OVER = 2
 
 
 @inlined
-def forward(s: KernelState, slot: int, x: int, y: int) -> None:
-    """Hand it to the neighbor at place y."""
+def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:  # noqa: FBT001
+    """Hand it to the neighbor at the far end of this link."""
     run, under = s.run[0], s.under
     one, cluster = under.slots[slot], s.clusters[x]
-    link = cluster.links_from + y
     under.legs[slot, one.depth] = link
     under.path[slot, one.depth + 1] = s.links[link].peer
     one.depth += 1
@@ -55,6 +68,9 @@ def forward(s: KernelState, slot: int, x: int, y: int) -> None:
     one.state = FORWARDED
     one.since_s = run.now_s
     cluster.away += 1
+    if run.by_load:
+        under.pulled[slot, one.depth] = pulled
+        tell(s, x, under.told[slot])
     push(s, run.now_s + s.table.delays_s[link], slot)
 
 
@@ -64,7 +80,7 @@ def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
     choice = choose(s, slot, x, problem)
     if choice == KEEP:
         return False
-    forward(s, slot, x, choice)
+    forward(s, slot, x, s.clusters[x].links_from + choice, pulled=False)
     return True
 
 
@@ -72,7 +88,8 @@ def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
 def problem_at(s: KernelState, slot: int, x: int) -> int:
     """Returns what speaks against joining the queue of cluster x, or FREE."""
     one = s.under.slots[slot]
-    return objection(s.clusters[x], one.depth, one.deadline_s - s.run[0].now_s)
+    pulled = s.under.pulled[slot, one.depth]
+    return objection(s.clusters[x], one.depth == 0, pulled, one.deadline_s - s.run[0].now_s)
 
 
 @inlined
@@ -80,6 +97,7 @@ def arrive_home(s: KernelState, request: int) -> None:
     """`_arrived` and `_place_new`, from a client."""
     run = s.run[0]
     x = s.requests.home[request]
+    s.clusters[x].came += 1
     slot = take_slot(s, request, run.now_s + run.deadline_s)
     if s.clusters[x].free > 0:
         start(s, slot, x)
@@ -95,11 +113,23 @@ def arrive_home(s: KernelState, request: int) -> None:
 
 
 @inlined
+def heard_with(s: KernelState, slot: int) -> None:
+    """`_heard_with`: a neighbor's request, also one that has expired, has brought its load."""
+    under = s.under
+    depth = under.slots[slot].depth
+    link = s.links[under.legs[slot, depth - 1]].mirror
+    hear(s, link, under.told[slot])
+    came(s, link, under.pulled[slot, depth])
+
+
+@inlined
 def arrive_forwarded(s: KernelState, slot: int) -> None:
     """`_arrived` and `_place_new`, from a neighbor."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
     x = under.path[slot, one.depth]
+    if run.by_load:
+        heard_with(s, slot)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
     elif s.clusters[x].free > 0:
@@ -107,6 +137,8 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
         start(s, slot, x)
     elif problem_at(s, slot, x) != FREE:
         one.state = TURNED_AWAY
+        if run.by_load:
+            tell(s, x, under.told[slot])
         push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
     else:
         under.network_s[slot, one.depth] = 0.0
@@ -119,6 +151,8 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
 def come_back(s: KernelState, slot: int) -> int:
     """Takes what was away back to the cluster before in the path, and returns that cluster."""
     one = s.under.slots[slot]
+    if s.run[0].by_load and one.outcome != EXPIRED:
+        hear(s, s.under.legs[slot, one.depth - 1], s.under.told[slot])
     one.depth -= 1
     one.away = one.depth
     x = s.under.path[slot, one.depth]
@@ -149,6 +183,30 @@ def place_again(s: KernelState, slot: int) -> None:
                 enqueue(s, slot, x)
 
 
+@inner
+def give_work(s: KernelState, link: int) -> None:
+    """`_work_asked`: hand on the oldest request that is better off with the neighbor."""
+    run, x = s.run[0], s.links[link].owner
+    hear(s, link, s.asks[link])
+    slot = better_off_there(s, link)
+    if slot == NOBODY:
+        say_nothing(s, link)
+        return
+    unqueue(s, slot, x)
+    note_send(s, link)
+    forward(s, slot, x, link, pulled=True)
+
+
+@inner
+def report_in_turn(s: KernelState, x: int) -> None:
+    """`_woke`, for the periodic report of cluster x, which orders the next."""
+    run = s.run[0]
+    publish(s, x)
+    if run.by_load:
+        ask_for_work(s, x)
+    push(s, run.now_s + run.period_s, -1 - x)
+
+
 @inlined
 def go_on(s: KernelState, slot: int) -> None:
     """The event that a request under way has waited for."""
@@ -156,6 +214,8 @@ def go_on(s: KernelState, slot: int) -> None:
     one = under.slots[slot]
     state = one.state
     if one.expired:
+        if s.run[0].by_load and state == FORWARDED:
+            heard_with(s, slot)
         give_back(s, slot)
     elif state == RUNNING:
         finish(s, slot)
@@ -169,6 +229,18 @@ def go_on(s: KernelState, slot: int) -> None:
     else:
         come_back(s, slot)
         answer(s, slot, s.run[0].now_s)
+
+
+@inlined
+def over_link(s: KernelState, number: int) -> None:
+    """What has come over a link besides requests: see `first_heard`, `work_asked`, `no_work_there`."""
+    links = len(s.links)
+    if number < links:
+        hear_first(s, number)
+    elif number < 2 * links:
+        give_work(s, number - links)
+    else:
+        have_nothing(s, number - 2 * links)
 
 
 @inlined
@@ -192,6 +264,8 @@ def expire(s: KernelState, request: int) -> None:
         if one.state == RUNNING:
             free_server(s, slot, x)
             serve_queue(s, x)
+            if s.run[0].by_load:
+                ask_for_work(s, x)
 
 
 @kernel
@@ -231,9 +305,9 @@ def advance(s: KernelState, events: int) -> int:
             elif what >= -len(s.clusters):
                 report_in_turn(s, -1 - what)
             else:
-                hear_first(s, -1 - len(s.clusters) - what)
+                over_link(s, -1 - len(s.clusters) - what)
         else:
-            run.now_s = expiry_s
+            run.now_s, run.now_made = expiry_s, NEVER
             run.next_expiry += 1
             expire(s, run.next_expiry - 1)
     return GOES_ON

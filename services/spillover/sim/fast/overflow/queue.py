@@ -8,6 +8,8 @@ import math
 
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
+from spillover.sim.fast.overflow.loads import tell
+from spillover.sim.fast.overflow.pulling import ask_for_work
 from spillover.sim.fast.overflow.rules import learn
 from spillover.sim.fast.overflow.state import NOBODY, KernelState
 
@@ -117,12 +119,13 @@ def enqueue(s: KernelState, slot: int, x: int) -> None:
         slots[cluster.last].next = slot
     cluster.last = slot
     cluster.waiting += 1
+    cluster.waiting_foreign += one.depth > 0
     cluster.longest = max(cluster.longest, cluster.waiting)
 
 
 @inlined
 def unqueue(s: KernelState, slot: int, x: int) -> None:
-    """Leave the queue, from any place in it."""
+    """Leave the queue, from any place in it; the time there counts."""
     slots, cluster = s.under.slots, s.clusters[x]
     one = slots[slot]
     if one.before == NOBODY:
@@ -133,7 +136,9 @@ def unqueue(s: KernelState, slot: int, x: int) -> None:
         cluster.last = one.before
     else:
         slots[one.next].before = one.before
+    one.queued_s += s.run[0].now_s - one.since_s
     cluster.waiting -= 1
+    cluster.waiting_foreign -= one.depth > 0
 
 
 @inner
@@ -144,7 +149,6 @@ def serve_queue(s: KernelState, x: int) -> None:
         slot = cluster.first
         unqueue(s, slot, x)
         one = s.under.slots[slot]
-        one.queued_s += run.now_s - one.since_s
         if one.deadline_s <= run.now_s:
             one.state = OVERDUE
         else:
@@ -153,7 +157,7 @@ def serve_queue(s: KernelState, x: int) -> None:
 
 @inner
 def finish(s: KernelState, slot: int) -> None:
-    """A service has ended: answer, learn from it, serve the next."""
+    """A service has ended: answer, learn from it, serve the next, or ask for one."""
     run, under = s.run[0], s.under
     one = under.slots[slot]
     x = under.path[slot, one.depth]
@@ -174,6 +178,8 @@ def finish(s: KernelState, slot: int) -> None:
     answer(s, slot, run.now_s + delivery_s)
     learn(cluster, service_s)
     serve_queue(s, x)
+    if run.by_load:
+        ask_for_work(s, x)
 
 
 @inlined
@@ -182,6 +188,8 @@ def answer(s: KernelState, slot: int, at_s: float) -> None:
     one = s.under.slots[slot]
     if one.depth > 0:
         one.state = ANSWERED
+        if s.run[0].by_load and one.outcome == DONE:
+            tell(s, s.under.path[slot, one.depth], s.under.told[slot])
         push(s, at_s, slot)
         return
     if one.outcome == DONE:

@@ -1,4 +1,4 @@
-"""Reports between the clusters of a kernel.
+"""Reports between the clusters of a kernel, and loads that come with all else.
 
 A report is made at its instant and put into the sender's ring; no event carries it to a neighbor.
 The neighbor looks into the ring when it needs to know, and takes the newest whose way has ended:
@@ -12,10 +12,13 @@ report on.
 
 from __future__ import annotations
 
-from spillover.policy.overflow.admission import takes_foreign
+from typing import Any
+
 from spillover.policy.overflow.base import accept_probability, neighborhood_reject_probability
+from spillover.policy.overflow.estimate import residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
+from spillover.sim.fast.overflow.loads import accepts, departure_s, measure, take_load
 from spillover.sim.fast.overflow.state import KernelState
 
 
@@ -46,20 +49,37 @@ def refresh(s: KernelState, link: int) -> None:
         newest += 1
     if newest > end.seen:
         end.seen = newest
-        _believe(s, link, newest)
+        _believe(s, link, s.reports[sender.ring_from + (newest & sender.ring_mask)])
 
 
 @inlined
-def _believe(s: KernelState, link: int, number: int) -> None:
+def hears_us(s: KernelState, link: int) -> bool:
+    """Returns whether the report held says that the neighbor hears the owner of the link."""
+    end = s.links[link]
+    return bool(end.seen >= s.links[end.mirror].hears_from)
+
+
+@inlined
+def _believe(s: KernelState, link: int, report: Any) -> None:
     """One that does not hear us accepts nothing from us, whatever it says of itself."""
-    end, table = s.links[link], s.table
-    sender = s.clusters[end.peer]
-    report = s.reports[sender.ring_from + (number & sender.ring_mask)]
-    hears_us = number >= s.links[end.mirror].hears_from
+    table, is_heard = s.table, hears_us(s, link)
     table.lengths[link] = report.waiting
-    table.accepting[link] = report.accepting and hears_us
-    table.accept[link] = report.accept if hears_us else 0.0
-    table.reject_near[link] = 1.0 - (report.near if hears_us else 0.0)
+    table.departure_s[link] = report.departure_s
+    table.residual[link] = report.residual
+    if report.told > s.links[link].told:
+        take_load(s, link, report, report.at_s + table.delays_s[link])
+    table.accepting[link] = report.accepting and is_heard
+    table.accept[link] = report.accept if is_heard else 0.0
+    table.reject_near[link] = 1.0 - (report.near if is_heard else 0.0)
+
+
+@inner
+def hear(s: KernelState, link: int, message: Any) -> None:
+    """A message that came over this link tells the neighbor's load: `Neighbors.heard_load`."""
+    refresh(s, link)
+    if s.table.known[link] and message.told > s.links[link].told:
+        take_load(s, link, message, s.run[0].now_s)
+        s.table.accepting[link] = message.accepting and hears_us(s, link)
 
 
 @inner
@@ -69,7 +89,9 @@ def publish(s: KernelState, x: int) -> None:
     start, stop = cluster.links_from, cluster.links_to
     for link in range(start, stop):
         refresh(s, link)
-    accepting = takes_foreign(cluster.free, cluster.waiting, cluster.foreign_limit)
+    if run.by_load:
+        measure(s, x)
+    accepting = accepts(cluster)
     accept = accept_probability(cluster.waiting, cluster.servers) if accepting else 0.0
     reject = neighborhood_reject_probability(
         accept, table.accept[start:stop], table.known[start:stop]
@@ -82,6 +104,12 @@ def publish(s: KernelState, x: int) -> None:
     report.near = 1.0 - reject
     report.waiting = cluster.waiting
     report.accepting = accepting
+    cluster.told += 1
+    report.told = cluster.told
+    report.ahead = cluster.waiting - cluster.free
+    report.load = cluster.load
+    report.departure_s = departure_s(cluster)
+    report.residual = residual(cluster.service_s, cluster.variance_s2)
     run.reports += stop - start
     if cluster.sequence > 1:
         run.made += stop - start
@@ -104,11 +132,3 @@ def hear_first(s: KernelState, link: int) -> None:
     s.table.known[link] = True
     s.links[link].hears_from = s.clusters[x].sequence + 1
     publish(s, x)
-
-
-@inner
-def report_in_turn(s: KernelState, x: int) -> None:
-    """The periodic report of cluster x, which orders the next."""
-    run = s.run[0]
-    publish(s, x)
-    push(s, run.now_s + run.period_s, -1 - x)

@@ -13,9 +13,10 @@ from typing import Any
 from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
 from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
-from spillover.policy.overflow.estimate import learned
+from spillover.policy.overflow.estimate import learned, residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
+from spillover.sim.fast.overflow.loads import departure_s, measure, note_send
 from spillover.sim.fast.overflow.reporting import refresh
 from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
 
@@ -26,12 +27,12 @@ TOO_LATE = 2
 
 
 @inlined
-def objection(cluster: Any, depth: int, left_s: float) -> int:
-    """Returns why a request with `left_s` seconds left should not join the queue, or FREE. Depth 0
-    is its home."""
-    is_home = depth == 0
+def objection(cluster: Any, is_home: bool, pulled: bool, left_s: float) -> int:  # noqa: FBT001
+    """Returns why a request with `left_s` seconds left should not join the queue, or FREE."""
     waiting = cluster.waiting
     if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):
+        return QUEUE_FULL
+    if not (is_home or pulled) and cluster.waiting_foreign >= cluster.foreign_waiting_max:
         return QUEUE_FULL
     if tells_wait(waiting, cluster.servers):
         spread_s = math.sqrt(cluster.variance_s2)
@@ -58,15 +59,37 @@ def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callab
     """
 
     @inlined
-    def by_number(wanted: int, s: KernelState, x: int, problem: int, drawn: float) -> int:
+    def by_number(
+        wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
+    ) -> int:
         if wanted != number:
-            return others(wanted, s, x, problem, drawn)
-        cluster, table = s.clusters[x], s.table
+            return others(wanted, s, x, hops, problem, drawn)
+        cluster, table, run = s.clusters[x], s.table, s.run[0]
         start, stop = cluster.links_from, cluster.links_to
         return choose(
-            OwnLoad(cluster.waiting, cluster.servers, problem == FREE, cluster.service_s),
+            OwnLoad(
+                cluster.waiting,
+                cluster.servers,
+                problem == FREE,
+                cluster.service_s,
+                departure_s(cluster),
+                residual(cluster.service_s, cluster.variance_s2),
+                cluster.load,
+                hops,
+                run.now_s,
+                table.unreported[start:stop],
+            ),
             NeighborLoads(
-                table.reject_near[start:stop], table.lengths[start:stop], table.delays_s[start:stop]
+                table.reject_near[start:stop],
+                table.lengths[start:stop],
+                table.delays_s[start:stop],
+                table.servers[start:stop],
+                table.ahead[start:stop],
+                table.load[start:stop],
+                table.departure_s[start:stop],
+                table.residual[start:stop],
+                table.told_s[start:stop],
+                run.period_s,
             ),
             table.eligible[start:stop],
             table.weights[start:stop],
@@ -83,7 +106,7 @@ def _nobody(*_: Any) -> int:
 
 
 by_policy: Callable[..., int] = _nobody
-"""by_policy(number, s, x, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
+"""by_policy(number, s, x, hops, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
 
 A chain of comparisons, since a kernel can call no function that it finds at run time."""
 for _number, _chooser in enumerate(CHOOSERS.values()):
@@ -114,12 +137,18 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
     cluster, table, run = s.clusters[x], s.table, s.run[0]
     start, stop = cluster.links_from, cluster.links_to
     room = cluster.queue_limit + cluster.away_limit
+    hops = s.under.slots[slot].depth
+    if run.by_load:
+        measure(s, x)
     if (
-        s.under.slots[slot].depth < run.max_hops
+        hops < run.max_hops
         and cluster.away < cluster.away_limit
         and cluster.waiting + cluster.away < room
     ):
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    return by_policy(run.policy, s, x, problem, draw(s, x))
+    choice = by_policy(run.policy, s, x, hops, problem, draw(s, x))
+    if choice != KEEP:
+        note_send(s, start + choice)
+    return choice

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from spillover.core.overflow.admission import UNLIMITED
+from spillover.core.overflow.neighbors import SENDS_MAX
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.policy.overflow.choosers import POLICY_NAMES
+from spillover.policy.overflow.admission import foreign_waiting_max
+from spillover.policy.overflow.choosers import BY_LOAD, POLICY_NAMES
 from spillover.sim.engine.world import stream
 
 Records: TypeAlias = NDArray[Any]
@@ -38,42 +41,57 @@ TRIED_MASK = 31
 
 RUN = np.dtype(
     [
-        ("policy", "i8"), ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
+        ("policy", "i8"), ("by_load", "?"), ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
         ("next_arrival", "i8"), ("next_expiry", "i8"), ("ended", "i8"), ("end_s", "f8"),
         ("heap_size", "i8"), ("made", "i8"), ("slots_free", "i8"),
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
     ]
 )  # fmt: skip
-"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `now_made` the number of
-the event that is handled."""
+"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `by_load` whether it is
+one of BY_LOAD, `now_made` the number of the event that is handled."""
 
 CLUSTER = np.dtype(
     [
         ("servers", "i8"), ("free", "i8"),
         ("waiting", "i8"), ("first", "i8"), ("last", "i8"), ("longest", "i8"), ("away", "i8"),
+        ("waiting_foreign", "i8"),
         ("queue_limit", "i8"), ("foreign_limit", "i8"), ("away_limit", "i8"),
+        ("foreign_waiting_max", "i8"),
         ("work_s", "f8"), ("delivery_s", "f8"),
         ("service_s", "f8"), ("variance_s2", "f8"), ("served", "i8"),
         ("links_from", "i8"), ("links_to", "i8"),
         ("sequence", "i8"), ("ring_from", "i8"), ("ring_mask", "i8"), ("twister_at", "i8"),
+        ("told", "i8"), ("came", "i8"), ("rate_hz", "f8"), ("rated_s", "f8"), ("load", "f8"),
+        ("asking", "i8"),
     ]
 )  # fmt: skip
 """`work_s` is what a service takes, `service_s` and `variance_s2` what has been seen of it;
 `sequence` numbers the last report made, the newest `ring_mask` + 1 of which, a
-power of two, are in a ring of `reports`."""
+power of two, are in a ring of `reports`. `told` numbers all that has told the load, reports
+included; `came` counts home requests since `rated_s`, when `rate_hz` was last brought up to date,
+and `load` with it; `asking` is how many neighbors are asked for work."""
 
 LINK = np.dtype(
-    [("owner", "i8"), ("peer", "i8"), ("mirror", "i8"), ("seen", "i8"), ("hears_from", "i8")]
-)
+    [
+        ("owner", "i8"), ("peer", "i8"), ("mirror", "i8"), ("seen", "i8"), ("hears_from", "i8"),
+        ("told", "i8"), ("sends_from", "i8"), ("asked", "?"), ("empty", "i8"), ("ask_s", "f8"),
+    ]
+)  # fmt: skip
 """`mirror` is the same link at the peer, `seen` the number of the peer's report held, and
-`hears_from` the first own report that says this peer is heard."""
+`hears_from` the first own report that says this peer is heard. `told` is the number of what has
+told the peer's load, `sends_from` the place in `sends` of the oldest. `asked` for work, the peer has
+had nothing `empty` times in a row, and is not asked again before `ask_s`."""
 
 REPORT = np.dtype(
     [
         ("at_s", "f8"), ("made", "i8"), ("accept", "f8"), ("near", "f8"),
         ("waiting", "i8"), ("accepting", "?"),
+        ("told", "i8"), ("ahead", "i8"), ("load", "f8"), ("departure_s", "f8"), ("residual", "f8"),
     ]
 )  # fmt: skip
+
+LOAD = np.dtype([("told", "i8"), ("ahead", "i8"), ("load", "f8"), ("accepting", "?")])
+"""What a message tells of its sender's load: `model.load.LoadNow`."""
 
 SLOT = np.dtype(
     [
@@ -102,6 +120,13 @@ class Table(NamedTuple):
     accept: Any
     reject_near: Any
     lengths: Any
+    servers: Any
+    ahead: Any
+    load: Any
+    departure_s: Any
+    residual: Any
+    told_s: Any
+    unreported: Any
     eligible: Any
     weights: Any
 
@@ -118,6 +143,10 @@ class Under(NamedTuple):
     """[slot, depth]: what refusals have cost the visit there."""
     tried: NDArray[np.int64]
     """[slot, word]: a bit for each neighbor that has refused the present visit."""
+    pulled: NDArray[np.bool_]
+    """[slot, depth]: whether that cluster has asked for it."""
+    told: Records
+    """What comes with it, where it is on its way."""
     free: NDArray[np.int32]
     heap: Records
 
@@ -149,6 +178,12 @@ class KernelState(NamedTuple):
     kind_s: NDArray[np.float64]
     """Service times of unlike servers behind one queue, shortest first; empty where alike."""
     kind_free: NDArray[np.int64]
+    sends: NDArray[np.float64]
+    """[link, place]: a ring of when requests left by that link, `Table.unreported` of them."""
+    asks: Records
+    """By link of who is asked: what the question tells."""
+    nothings: Records
+    """By link of who has asked: what the answer tells that there is nothing."""
 
 
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
@@ -156,6 +191,7 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
     from."""
     run = np.zeros(1, RUN)
     run["policy"] = POLICY_NAMES.index(topology.policy)
+    run["by_load"] = topology.policy in BY_LOAD
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
     run["deadline_s"] = topology.default_deadline_ms / 1e3
     run["period_s"] = topology.gossip_period_ms / 1e3
@@ -167,6 +203,13 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
         accept=np.zeros(len(links)),
         reject_near=np.ones(len(links)),
         lengths=np.zeros(len(links), np.int64),
+        servers=clusters["servers"][links["peer"]],
+        ahead=np.zeros(len(links), np.int64),
+        load=np.zeros(len(links)),
+        departure_s=np.zeros(len(links)),
+        residual=np.ones(len(links)),
+        told_s=np.full(len(links), -np.inf),
+        unreported=np.zeros(len(links), np.int64),
         eligible=np.zeros(len(links), np.bool_),
         weights=np.zeros(len(links)),
     )
@@ -178,18 +221,37 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
         clusters["twister_at"][x] = state[-1]
     degree_max = int((clusters["links_to"] - clusters["links_from"]).max())
     run["slots_free"] = SLOTS_AT_FIRST
-    events_besides = len(clusters) + len(links)
+    events_besides = _events_besides(clusters, links)
     depths, words = int(run["max_hops"][0]) + 2, 1 + (degree_max >> TRIED_SHIFT)
     under = _make_under(SLOTS_AT_FIRST, depths, words, events_besides)
-    nothing = np.empty(0), np.empty(0, np.int64)
-    return KernelState(run, clusters, links, table, reports, twisters, under, requests, *nothing)
+    return KernelState(
+        run,
+        clusters,
+        links,
+        table,
+        reports,
+        twisters,
+        under,
+        requests,
+        kind_s=np.empty(0),
+        kind_free=np.empty(0, np.int64),
+        sends=np.zeros((len(links), SENDS_MAX)),
+        asks=np.zeros(len(links), LOAD),
+        nothings=np.zeros(len(links), LOAD),
+    )
+
+
+def _events_besides(clusters: Records, links: Records) -> int:
+    """Returns how much can be to come besides requests: reports, and over each link its first, a
+    question for work and the answer that there is none."""
+    return len(clusters) + 3 * len(links)
 
 
 def grown(state: KernelState) -> KernelState:
     """Returns the same state with room for twice as many requests under way."""
     run, old = state.run, state.under
     had = len(old.slots)
-    events_besides = len(state.clusters) + len(state.links)
+    events_besides = _events_besides(state.clusters, state.links)
     new = _make_under(2 * had, old.path.shape[1], old.tried.shape[1], events_besides)
     of_new: Any  # arrays, of several types
     for of_old, of_new in zip(old[:-2], new[:-2], strict=True):
@@ -210,6 +272,8 @@ def _make_under(slots: int, depths: int, words: int, events_besides: int) -> Und
         legs=np.zeros((slots, depths), np.int32),
         network_s=np.zeros((slots, depths)),
         tried=np.zeros((slots, words), np.int64),
+        pulled=np.zeros((slots, depths), np.bool_),
+        told=np.zeros(slots, LOAD),
         free=np.arange(slots, dtype=np.int32),
         heap=np.zeros(slots + events_besides, EVENT),
     )
@@ -233,6 +297,8 @@ def _federation(topology: Topology) -> tuple[Records, Records, NDArray[np.float6
         row["queue_limit"] = settings.queue_limit
         row["foreign_limit"] = settings.foreign_limit
         row["away_limit"] = settings.away_limit
+        by_load = settings.policy in BY_LOAD
+        row["foreign_waiting_max"] = foreign_waiting_max(settings.servers) if by_load else UNLIMITED
         row["work_s"] = row["service_s"] = settings.service_s
         row["delivery_s"] = settings.delivery_s
         row["links_from"], row["links_to"] = len(place), len(place) + len(own)
@@ -241,7 +307,9 @@ def _federation(topology: Topology) -> tuple[Records, Records, NDArray[np.float6
         place |= {(x, y): len(place) + index for index, (y, _) in enumerate(own)}
     links = np.zeros(len(place), LINK)
     for (x, y), at in place.items():
-        links[at] = (x, y, place[y, x], 0, NEVER)
+        row = links[at]
+        row["owner"], row["peer"], row["mirror"] = x, y, place[y, x]
+        row["hears_from"] = NEVER
     delays_s = np.array([delay_s for own in ends for _, delay_s in own], np.float64)
     return clusters, links, delays_s, np.zeros(ring_from, REPORT)
 

@@ -1,0 +1,87 @@
+"""The load of the clusters of a kernel: measured, told with all that is sent, and taken over.
+
+It stands for `core.overflow.home_load`, `Gossip.load_now` and the loads of
+`core.overflow.neighbors`. What the own clients bring is measured only where the policy goes by the
+load (`choosers.BY_LOAD`), and is 0 otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.policy.overflow.admission import takes_foreign
+from spillover.policy.overflow.home_load import home_rate, load_of
+from spillover.sim.fast.compile import inlined, inner
+from spillover.sim.fast.overflow.state import KernelState
+
+
+@inlined
+def departure_s(cluster: Any) -> float:
+    """Returns how long the queue takes, on average, to become one shorter."""
+    return cluster.service_s / cluster.servers  # type: ignore[no-any-return]
+
+
+@inlined
+def accepts(cluster: Any) -> bool:
+    """Returns whether a neighbor's request would be accepted now."""
+    free = cluster.free
+    return takes_foreign(free, cluster.waiting, cluster.foreign_limit) and (
+        free > 0 or cluster.waiting_foreign < cluster.foreign_waiting_max
+    )
+
+
+@inner
+def measure(s: KernelState, x: int) -> None:
+    """Bring the load of cluster x up to date. How often that is done changes its last bits."""
+    run, cluster = s.run[0], s.clusters[x]
+    one_s = departure_s(cluster)
+    since_s = run.now_s - cluster.rated_s
+    cluster.rate_hz = home_rate(cluster.rate_hz, cluster.came, since_s, one_s)
+    cluster.rated_s = run.now_s
+    cluster.came = 0
+    cluster.load = load_of(cluster.rate_hz, one_s)
+
+
+@inner
+def tell(s: KernelState, x: int, message: Any) -> None:
+    """Put into a message what it tells of the load of cluster x."""
+    measure(s, x)
+    cluster = s.clusters[x]
+    cluster.told += 1
+    message.told = cluster.told
+    message.ahead = cluster.waiting - cluster.free
+    message.load = cluster.load
+    message.accepting = accepts(cluster)
+
+
+@inlined
+def take_load(s: KernelState, link: int, message: Any, heard_s: float) -> None:
+    """Take over what is newer than the load held."""
+    table = s.table
+    s.links[link].told = message.told
+    table.told_s[link] = heard_s
+    table.ahead[link] = message.ahead
+    table.load[link] = message.load
+    unknown_s = heard_s - 2.0 * table.delays_s[link]
+    while table.unreported[link] > 0 and s.sends[link, s.links[link].sends_from] <= unknown_s:
+        _drop_send(s, link)
+
+
+@inlined
+def _drop_send(s: KernelState, link: int) -> None:
+    """Forget the oldest. The ring begins anew when it is empty, so that little of it is touched."""
+    end, unreported = s.links[link], s.table.unreported
+    unreported[link] -= 1
+    end.sends_from = (end.sends_from + 1) % SENDS_MAX if unreported[link] > 0 else 0
+
+
+@inlined
+def note_send(s: KernelState, link: int) -> None:
+    """A request leaves by this link, about which all that was heard is taken over."""
+    unreported = s.table.unreported
+    if unreported[link] == SENDS_MAX:
+        _drop_send(s, link)
+    place = (s.links[link].sends_from + unreported[link]) % SENDS_MAX
+    s.sends[link, place] = s.run[0].now_s
+    unreported[link] += 1

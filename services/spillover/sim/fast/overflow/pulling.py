@@ -1,0 +1,130 @@
+"""Asking neighbors for work that waits, in the kernel: `core.overflow.pulling`, and what the
+machine makes of it but the forward.
+
+Exactness: an answer always comes, two ways after the question, which is sooner than the core gives
+it up. So at most one question and one answer are under way over each link.
+"""
+
+from __future__ import annotations
+
+from spillover.core.overflow.machine import LOOKS_MAX
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
+from spillover.policy.overflow.pull import first_place, pause_s, worth_s
+from spillover.sim.fast.compile import inlined, inner
+from spillover.sim.fast.overflow.draws import draw
+from spillover.sim.fast.overflow.heap import push
+from spillover.sim.fast.overflow.loads import departure_s, tell
+from spillover.sim.fast.overflow.reporting import hear, hears_us, refresh
+from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, KernelState
+
+
+@inlined
+def work_asked(s: KernelState, link: int) -> int:
+    """Returns the number of the event that a question has come over this link."""
+    return -1 - len(s.clusters) - len(s.links) - link
+
+
+@inlined
+def no_work_there(s: KernelState, link: int) -> int:
+    """Returns the number of the event that a question was answered: there is nothing."""
+    return work_asked(s, link) - len(s.links)
+
+
+@inner
+def ask_for_work(s: KernelState, x: int) -> None:
+    """`_ask_for_work`: idle servers of cluster x, as far as they are not waiting for an answer."""
+    cluster = s.clusters[x]
+    if cluster.waiting > 0 or cluster.free <= cluster.asking:
+        return
+    for link in range(cluster.links_from, cluster.links_to):
+        refresh(s, link)
+    while cluster.free > cluster.asking:
+        link = _whom_to_ask(s, x)
+        if link == NOBODY:
+            return
+        s.links[link].asked = True
+        cluster.asking += 1
+        mirror = s.links[link].mirror
+        tell(s, x, s.asks[mirror])
+        push(s, s.run[0].now_s + s.table.delays_s[link], work_asked(s, mirror))
+
+
+@inlined
+def _whom_to_ask(s: KernelState, x: int) -> int:
+    """Returns the link to whose queue is most worth the way, or NOBODY."""
+    run, cluster, table = s.run[0], s.clusters[x], s.table
+    best, best_s = NOBODY, 0.0
+    for link in range(cluster.links_from, cluster.links_to):
+        end = s.links[link]
+        if end.asked or run.now_s < end.ask_s or not hears_us(s, link):
+            continue
+        age_s = known_age_s(run.now_s - table.told_s[link], run.period_s)
+        one_s = max(table.departure_s[link], DEPARTURE_S_MIN)
+        worth = worth_s(table.ahead[link], age_s, table.delays_s[link], one_s)
+        if worth > best_s:
+            best, best_s = link, worth
+    return best
+
+
+@inlined
+def came(s: KernelState, link: int, pulled: bool) -> None:  # noqa: FBT001 - as all arguments
+    """A request has come from that neighbor, because it was asked or by itself."""
+    s.links[link].empty = 0
+    if pulled:
+        _answered(s, link)
+
+
+@inlined
+def _answered(s: KernelState, link: int) -> None:
+    end = s.links[link]
+    end.asked = False
+    s.clusters[end.owner].asking -= 1
+
+
+@inner
+def have_nothing(s: KernelState, link: int) -> None:
+    """`_no_work_there`: that neighbor, which was asked, is left alone for a while."""
+    end = s.links[link]
+    x = end.owner
+    hear(s, link, s.nothings[link])
+    _answered(s, link)
+    end.empty += 1
+    end.ask_s = s.run[0].now_s + pause_s(end.empty, departure_s(s.clusters[x]), draw(s, x))
+    ask_for_work(s, x)
+
+
+@inlined
+def say_nothing(s: KernelState, link: int) -> None:
+    """Tell the neighbor that has asked that there is nothing for it."""
+    end = s.links[link]
+    tell(s, end.owner, s.nothings[end.mirror])
+    push(s, s.run[0].now_s + s.table.delays_s[link], no_work_there(s, end.mirror))
+
+
+@inner
+def better_off_there(s: KernelState, link: int) -> int:
+    """`_better_off_with`: the slot of the oldest request that is, or NOBODY."""
+    run, under, table, end = s.run[0], s.under, s.table, s.links[link]
+    cluster = s.clusters[end.owner]
+    there_s = table.delays_s[link] + max(table.ahead[link], 0) * table.departure_s[link]
+    first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))
+    if not table.accepting[link] or first >= cluster.waiting or cluster.away >= cluster.away_limit:
+        return NOBODY
+    slot = cluster.first
+    for _ in range(first):
+        slot = under.slots[slot].next
+    y = link - cluster.links_from
+    for _ in range(LOOKS_MAX):
+        if slot == NOBODY:
+            break
+        one = under.slots[slot]
+        may_go = one.depth < run.max_hops and one.deadline_s > run.now_s + there_s
+        if (under.tried[slot, y >> TRIED_SHIFT] >> (y & TRIED_MASK)) & 1:
+            may_go = False
+        for back in range(one.depth):
+            if under.path[slot, back] == end.peer:
+                may_go = False
+        if may_go:
+            return int(slot)
+        slot = one.next
+    return NOBODY
