@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from spillover.cli import main
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
@@ -289,3 +289,5 @@ def test_the_plan_says_how_long_schedules_are():
     assert 44 < ends_s(BURSTS) < 45
     assert ends_s(BURSTS, quick=True) < 5
     assert 8 < ends_s(UNLIKE, quick=True, duration_s=9) < 9
+    with pytest.raises(InputError, match="--duration-s: expected longer: no request of unlike"):
+        ends_s(UNLIKE, duration_s=1)

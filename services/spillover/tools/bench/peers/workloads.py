@@ -12,6 +12,7 @@ from itertools import combinations
 from operator import attrgetter
 
 from spillover.inputs.builtin import builtin_topology
+from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Cluster, Link, Topology
@@ -62,9 +63,15 @@ class Workload:
     lets them grow longer does more."""
 
     def schedule(self, plan: BenchPlan, seed: int) -> Schedule:
-        """Returns the requests of one seed, for as long as the plan says."""
+        """Returns the requests of one seed, for as long as the plan says. Raises InputError if that
+        is too short for any to come."""
         own_s = plan.of(self.full_s, self.quick_s)
-        return self.draw(own_s if plan.duration_s is None else plan.duration_s, seed)
+        duration_s = own_s if plan.duration_s is None else plan.duration_s
+        schedule = self.draw(duration_s, seed)
+        if not schedule:
+            expected = f"expected longer: no request of {self.name} comes in {duration_s:g} s"
+            raise InputError("--duration-s", "", expected)
+        return schedule
 
 
 def mesh(name: str, sizes: Iterable[int], *, deadline_ms: float = DEADLINE_MS) -> Topology:
