@@ -6,14 +6,17 @@ import argparse
 import json
 import signal
 
-from spillover.cli.parsing import whole_number_in
+from spillover.cli.parsing import some_of, whole_number_in
+from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.bench.catalog import BENCHES, run_bench
 from spillover.tools.bench.display import Display
 from spillover.tools.bench.model import BenchPlan
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5
+RUNS_OF_PEERS = 6
 RUNS_MAX = 1000
+DURATION_S_MAX = 3600
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +25,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the load")
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
-        help=f"of each side; medians are shown (default {RUNS}, 1 with --quick)",
+        help="of each side, each with a seed of its own; medians are shown "
+        f"(default {RUNS}, {RUNS_OF_PEERS} of peers, 1 with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="short runs, to see that it works: under 40 s"
-    )
+        "--quick", action="store_true",
+        help="short runs, to see that it works: under 40 s, a minute of peers",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",
+        help="of peers: these policies of ours, each in turn (default: paper)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--duration-s", type=whole_number_in(1, DURATION_S_MAX), metavar="S",
+        help="of peers: the length of each schedule (default: 45, of jobs 120, of overload 80)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -37,8 +50,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     # As Ctrl-C, which cancels what runs in good order.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    runs = options.runs or (1 if options.quick else RUNS)
-    plan = BenchPlan(runs=runs, seed=options.seed, case=options.case, quick=options.quick)
+    runs_full = RUNS_OF_PEERS if options.name == "peers" else RUNS
+    plan = BenchPlan(
+        runs=options.runs or (1 if options.quick else runs_full),
+        seed=options.seed,
+        case=options.case,
+        quick=options.quick,
+        policies=options.policy and tuple(options.policy),
+        duration_s=options.duration_s,
+    )
     display = Display()
     result = run_bench(options.name, plan, display.say)
     display.show(result)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from spillover.apps.http.sites import origin_of
 from spillover.model.addresses import is_plain_url
 from spillover.model.lease_times import LeaseTimes
+from spillover.model.nearest import did_you_mean
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
@@ -66,6 +67,21 @@ def whole_number_in(least: int, most: int) -> Callable[[str], int]:
             expected = f"expected a whole number from {least} to {most}, got {text!r}"
             raise argparse.ArgumentTypeError(expected)
         return value
+
+    return read
+
+
+def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Returns an argument type: some of these names, with commas, once each."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known or names.count(name) > 1:
+                hint = "" if name in known else did_you_mean(name, known)
+                expected = f"expected some of {', '.join(known)}, once each; got {name!r}{hint}"
+                raise argparse.ArgumentTypeError(expected)
+        return names
 
     return read
 

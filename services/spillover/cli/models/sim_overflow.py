@@ -15,9 +15,9 @@ from rich.console import Console
 
 from spillover.cli.models import Answer
 from spillover.cli.models.progress import OnProgress, progress_bars
+from spillover.cli.parsing import some_of
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
-from spillover.model.nearest import did_you_mean
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import Topology
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
     parser.add_argument("--policy", choices=POLICIES, help="instead of the topology's own")
     parser.add_argument(
-        "--compare", type=_policies, metavar="P,P,...",
+        "--compare", type=some_of(POLICIES), metavar="P,P,...",
         help=f"these policies side by side on the same schedule: {', '.join(POLICIES)}",
     )  # fmt: skip
     parser.add_argument(
@@ -70,16 +70,6 @@ def run(options: argparse.Namespace) -> Answer:
         plot(runs)
     one = _as_one(topology, results, compared=bool(options.compare))
     return Answer(one, partial(_print, results))
-
-
-def _policies(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in POLICIES or names.count(name) > 1:
-            hint = "" if name in POLICIES else did_you_mean(name, POLICIES)
-            expected = f"expected some of {', '.join(POLICIES)}, once each; got {name!r}{hint}"
-            raise argparse.ArgumentTypeError(expected)
-    return names
 
 
 def _engine(

@@ -28,6 +28,7 @@ REPORTS_MAX = 1e9
 """Of one run. Federations report whether or not anything comes: a schedule that is silent for years
 would take hours, and more often is a trace with the time of day in it."""
 
+OnAnswer: TypeAlias = Callable[[int, Answer], None]
 Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]
 
 
@@ -68,14 +69,16 @@ def run_overflow(
     keyed: bool = True,
     replay: str = "",
     observe: Observe | None = None,
+    on_answer: OnAnswer | None = None,
 ) -> OverflowRun:
     """Send the schedule into the federation and wait until every request has its answer.
 
     With `faults` things go wrong; without a key (`keyed` False) requests whose fate is unknown are
     not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
-    repeats the run. `observe` may set what it looks at when; not where there are faults. Raises
-    InputError for faults that do not fit the topology, and as `check_length`.
+    repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
+    the schedule; not where there are faults. Raises InputError for faults that do not fit, and as
+    `check_length`.
     """
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     if faults is not None or check:
@@ -92,11 +95,10 @@ def run_overflow(
             keyed=keyed,
             replay=replay,
         )
-    world = World()
+    world, run = World(), new_run(topology)
     clusters = build_federation(topology, world, seed)
-    run = new_run(topology)
     started_s = time.perf_counter()
-    _schedule_arrivals(world, clusters, schedule, run, on_progress, keyed=keyed)
+    _schedule_arrivals(world, clusters, schedule, run, on_progress, on_answer, keyed=keyed)
     if observe is not None:
         observe(world, clusters)
     count = len(schedule)
@@ -150,6 +152,7 @@ def _schedule_arrivals(
     schedule: Schedule,
     run: OverflowRun,
     on_progress: Callable[[int], None] | None,
+    on_answer: OnAnswer | None,
     *,
     keyed: bool,
 ) -> None:
@@ -167,6 +170,8 @@ def _schedule_arrivals(
 
         def answered(answer: Answer) -> None:
             ended(answer.outcome)
+            if on_answer is not None:
+                on_answer(number, answer)
             if answer.outcome is Outcome.DONE:
                 run.system_time_ms[home].append(answer.total_s * 1e3)
                 run.hops[home][len(answer.path) - 1] += 1

@@ -9,7 +9,9 @@ import asyncio
 import importlib
 from collections.abc import Callable
 
+from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
+from spillover.tools.bench.haproxy import check_haproxy
 from spillover.tools.bench.machine import describe_machine
 from spillover.tools.bench.model import BenchPlan, BenchResult, Stage
 from spillover.tools.bench.session import Session
@@ -17,6 +19,7 @@ from spillover.tools.bench.session import Session
 BENCHES = {
     "leases": "spillover.tools.bench.leases",
     "node": "spillover.tools.bench.node",
+    "peers": "spillover.tools.bench.peers",
     "sim": "spillover.tools.bench.sim",
 }
 """Name to module, loaded only when it is run."""
@@ -24,6 +27,7 @@ BENCHES = {
 _MEASURED = {
     "leases": ("redis", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
+    "peers": ("httptools", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
 }
 """Packages whose versions a reader of the figures wants to know."""
@@ -37,8 +41,14 @@ _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchResult:
-    """Run one of `BENCHES`. Raises InputError if a package is missing or `plan.case` names
-    nothing, RunError if something that is measured fails."""
+    """Run one of `BENCHES`. Raises InputError if a package or program is missing, if `plan.case`
+    names nothing, or for an option of another benchmark; RunError if something that is measured
+    fails."""
+    for option, value in (("--policy", plan.policies), ("--duration-s", plan.duration_s)):
+        if value is not None and name != "peers":
+            raise InputError(option, "", "expected with bench peers alone")
+    if name == "peers":
+        check_haproxy()
     check_extra("a benchmark", "bench", *_PACKAGES)
     for extra, packages in _MORE_PACKAGES.get(name, {}).items():
         check_extra(f"bench {name}", extra, *packages)

@@ -7,8 +7,9 @@ is not known here.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
@@ -22,6 +23,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
 from spillover.tools.processes.child import Child
 from spillover_loadgen import driver
+from spillover_loadgen.record import Record
 
 ANSWER_WITHIN_S = 30.0
 JOB_EXTRA_S = 90.0
@@ -60,6 +62,17 @@ class Scheduled:
     seed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """Requests at their instants, each to the target of its cluster, whatever the answers are.
+    Gives the records."""
+
+    targets: Mapping[ClusterId, str]
+    schedule: Schedule
+    seed: int
+    deadline_ms: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """Of each request, in ms and in the order of the schedule: until the client had the answer,
@@ -89,7 +102,7 @@ class Queued:
     connections: int = 32
 
 
-Job: TypeAlias = Closed | Scheduled | Held | Queued
+Job: TypeAlias = Closed | Scheduled | Replayed | Held | Queued
 
 
 class LoadProcess(Child):
@@ -108,6 +121,11 @@ class LoadProcess(Child):
         """Does the job. Raises RunError if a request failed."""
         times: Times = await self._do(job, job.schedule[-1].time_s)
         return times
+
+    async def records(self, job: Replayed) -> list[Record]:
+        """Does the job. What became of the requests is told by the records alone."""
+        records: list[Record] = await self._do(job, job.schedule[-1].time_s)
+        return records
 
     async def _do(self, job: Job, duration_s: float) -> Any:
         self.send(job)
@@ -142,6 +160,8 @@ class _Worker:
                 return await self._closed(job)
             case Scheduled():
                 return await self._scheduled(job)
+            case Replayed():
+                return await _replayed(job)
             case Held():
                 return await self._held(job)
             case Queued():
@@ -185,6 +205,14 @@ class _Worker:
         ]
         self._kept.append((client, futures))
         return len(futures)
+
+
+async def _replayed(job: Replayed) -> list[Record]:
+    gc.collect()
+    gc.freeze()  # the schedule stays, and need not be walked while requests are sent
+    return await driver.run(
+        job.schedule, job.targets, seed=job.seed, keyed=False, deadline_ms=job.deadline_ms
+    )
 
 
 async def _queued(job: Queued) -> int:

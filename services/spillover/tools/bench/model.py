@@ -25,6 +25,10 @@ class BenchPlan:
     """Run only the cases whose name contains this."""
     quick: bool = False
     """Shorter runs of fewer requests: to see that it works, not to quote."""
+    policies: tuple[str, ...] | None = None
+    """Overflow policies that are measured in turn; None for the benchmark's own."""
+    duration_s: float | None = None
+    """Of each schedule; None for the benchmark's own lengths."""
 
     def of(self, full: float, quick: float) -> float:
         """Returns the one of two lengths that this plan takes."""
@@ -70,6 +74,8 @@ class Row:
     """Ours, run by run."""
     peer: str | None = None
     peer_values: tuple[float, ...] = ()
+    paired: bool = False
+    """Whether both had the same load in each run: then runs are compared one by one."""
 
     @property
     def value(self) -> float:
@@ -81,8 +87,13 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Returns ours to the peer's: of the two medians shown. None without a peer, or where its
-        value is not above 0, as small differences may come out."""
+        """Returns ours to the peer's: of the two medians shown, or the median of the ratios of
+        paired runs. None without a peer, or where its value is not above 0, as small differences
+        may come out."""
+        if self.paired:
+            pairs = zip(self.values, self.peer_values, strict=True)
+            ratios = [ours / theirs for ours, theirs in pairs if theirs > 0]
+            return statistics.median(ratios) if ratios else None
         peer_value = self.peer_value
         return self.value / peer_value if peer_value is not None and peer_value > 0 else None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from spillover.model.errors import RunError
+from spillover.tools.bench.haproxy import find_haproxy, haproxy_relay
 from spillover.tools.bench.load_process import ASYNCHRONOUS, Closed, Held, LoadProcess
 from spillover.tools.bench.model import Figure, Side, Stage
 from spillover.tools.bench.nodes import (
@@ -24,7 +25,7 @@ from spillover.tools.bench.nodes import (
     topology_of,
     until_state,
 )
-from spillover.tools.bench.servers import Bare, Relay, Server, haproxy, haproxy_installed, running
+from spillover.tools.bench.servers import Bare, Relay, Server, running
 from spillover.tools.bench.usage import cpu_s
 from spillover_loadgen.record import Answer
 
@@ -127,8 +128,8 @@ async def measure_forwarded(session: Session) -> None:
         peers = {
             AIOHTTP_RELAY: await stack.enter_async_context(running(Relay(upstream=upstream.url)))
         }
-        if haproxy_installed():
-            peers[HAPROXY] = await stack.enter_async_context(haproxy(upstream.url))
+        if find_haproxy() is not None:
+            peers[HAPROXY] = await stack.enter_async_context(haproxy_relay(upstream.url))
         else:
             session.note("HAProxy is not installed: no row beside it")
         asker = _Asker(session, stack.enter_context(LoadProcess()))
