@@ -8,7 +8,7 @@ import math
 import pytest
 
 from spillover.core.overflow.home_load import STEPS, HomeLoad
-from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.model.load import LoadNow, LoadReport
 from support.loads import neighbors_of
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
-from spillover.live.overflow import wire
+from spillover.live.overflow import report_lines, wire
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import CLUSTER_ID
@@ -133,7 +133,7 @@ MESSAGES = [
     (wire.decode_answer, {"outcome": "done", "path": ["b"], "held_ms": 5.0}),
     (wire.decode_cancel_answer, {"found": True}),
     (
-        wire.decode_report,
+        report_lines.decode_line,
         {
             "epoch": 1,
             "sequence": 2,
@@ -174,24 +174,24 @@ heard = st.just(()) | routes
 def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers, accepting, hears):
     """A report is one line, and is read back as it was."""
     report = LoadReport(epoch, sequence, accept, near, length, servers, accepting, hears)
-    line = wire.encode_report(report)
+    line = report_lines.encode_report(report)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
-    assert wire.decode_report(line[:-1]) == report
+    assert report_lines.decode_line(line[:-1]) == report
 
 
 def test_a_heartbeat_is_no_report():
     """A sign of life without a report."""
-    assert wire.decode_report(wire.HEARTBEAT.strip()) is None
+    assert report_lines.decode_line(report_lines.HEARTBEAT.strip()) is None
 
 
-REPORT = wire.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
+REPORT = report_lines.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
 
 
 def test_a_report_may_leave_out_whom_its_sender_hears():
     """It then hears nobody."""
     assert b"hears" not in REPORT
-    assert wire.decode_report(REPORT[:-1]).hears == ()
+    assert report_lines.decode_line(REPORT[:-1]).hears == ()
 
 
 @pytest.mark.parametrize("bad", [None, "a", [1], [""], ["a\n"], ["x" * 64], ["a"] * 1001])
@@ -199,7 +199,7 @@ def test_a_report_names_the_clusters_that_its_sender_hears(bad):
     """Ids as in a topology, a bounded number of them."""
     hears = b',"hears":' + json.dumps(bad).encode() + b"}"
     with pytest.raises(wire.MalformedMessage):
-        wire.decode_report(REPORT[:-2] + hears)
+        report_lines.decode_line(REPORT[:-2] + hears)
 
 
 @given(clusters, printable, st.booleans())
@@ -228,7 +228,7 @@ def test_a_status_has_three_digits(status):
 DECODERS = [
     wire.decode_forward,
     wire.decode_answer,
-    wire.decode_report,
+    report_lines.decode_line,
     wire.decode_cancel,
     wire.decode_cancel_answer,
 ]

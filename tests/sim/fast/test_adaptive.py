@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from spillover.core.overflow.history import PULLED_BY
-from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology

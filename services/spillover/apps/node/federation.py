@@ -27,7 +27,7 @@ from spillover.apps.node.views import (
     Unreachable,
     node_state,
 )
-from spillover.core.overflow.neighbors import Neighbor
+from spillover.core.overflow.neighbor import Neighbor
 from spillover.live.http.client import Response
 from spillover.live.overflow.metrics import FORWARD_ENDS
 from spillover.live.overflow.shell import NodeShell

@@ -41,9 +41,10 @@ from spillover.core.overflow.history import (
     Note,
 )
 from spillover.core.overflow.home_load import HomeLoad
-from spillover.core.overflow.neighbors import Neighbor, Neighbors
+from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pulling import Pulling
+from spillover.core.overflow.pulling import LOOKS_MAX, Pulling, better_off_with
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -52,17 +53,12 @@ from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
-from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN
 from spillover.policy.overflow.admission import foreign_waiting_max
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD
-from spillover.policy.overflow.pull import first_place
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
-
-LOOKS_MAX = 256
-"""How much of the queue is looked through for requests that have not been at that neighbor yet."""
 
 EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
 """Ends that tell whether work fails: what was stopped says nothing."""
@@ -582,24 +578,10 @@ class NodeMachine(NodeFacts):
         self._place(visit, neighbor.handle, now_s, pulled=True)
 
     def _better_off_with(self, neighbor: Neighbor, now_s: float) -> Visit | None:
-        """The oldest that waits here longer than the way there and the wait there are."""
-        servers, settings = self.servers, self.settings
-        departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
-        there_s = neighbor.delay_s + max(neighbor.ahead, 0) * neighbor.departure_s
-        first = first_place(there_s, departure_s)
-        gives = self._by_load and neighbor.accepting and not neighbor.degraded
-        if not gives or first >= servers.waiting or self.register.away >= settings.away_limit:
+        """What to give to a neighbor that asks."""
+        if not self._by_load or self.register.away >= self.settings.away_limit:
             return None
-        for visit in islice(servers, first, first + LOOKS_MAX):
-            request = visit.request
-            if (
-                request.hops < settings.max_hops
-                and neighbor.id not in request.path
-                and neighbor.handle not in visit.tried
-                and visit.deadline_s > now_s + there_s
-            ):
-                return visit
-        return None
+        return better_off_with(neighbor, self.servers, self.settings.max_hops, now_s)
 
     # --- neighbors, time, operators -----------------------------------------------------------
 

@@ -8,11 +8,15 @@ federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 
-from spillover.core.overflow.neighbors import Neighbor, Neighbors
+from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.neighbors import Neighbors
+from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
-from spillover.policy.overflow.pull import pause_s, worth_s
+from spillover.policy.overflow.pull import first_place, pause_s, worth_s
 
 WORK = "work"
 NOTHING = "nothing"
@@ -22,6 +26,32 @@ NO_ANSWER = "no_answer"
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0
 """No answer within so long, and within so many times the way, counts as nothing."""
+
+
+LOOKS_MAX = 256
+"""How much of the queue is looked through for requests that may go to a certain neighbor."""
+
+
+def better_off_with(
+    neighbor: Neighbor, servers: ServerPool, max_hops: int, now_s: float
+) -> Visit | None:
+    """Returns the oldest that waits here longer than the way to a neighbor and the wait there are,
+    and may go there; None if there is none."""
+    departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
+    there_s = neighbor.delay_s + max(neighbor.ahead, 0) * neighbor.departure_s
+    first = first_place(there_s, departure_s)
+    if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
+        return None
+    for visit in islice(servers, first, first + LOOKS_MAX):
+        request = visit.request
+        if (
+            request.hops < max_hops
+            and neighbor.id not in request.path
+            and neighbor.handle not in visit.tried
+            and visit.deadline_s > now_s + there_s
+        ):
+            return visit
+    return None
 
 
 class _Asked:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from spillover.core.overflow.events import HOME
-from spillover.core.overflow.neighbors import Neighbor
+from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 

@@ -36,6 +36,7 @@ from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
+from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.faults import GIVEN_UP_AFTER_S
@@ -341,7 +342,7 @@ class PeerLink:
 
     def _hear(self, calls: Calls, line: bytes) -> None:
         try:
-            said = wire.decode_line(line)
+            said = decode_line(line)
         except wire.MalformedMessage as malformed:
             self._complain("reports", malformed)
             return
@@ -368,13 +369,11 @@ class PeerLink:
         self._malformed = True
 
 
-def _event_of(
-    neighbor: int, said: LoadReport | wire.Question | wire.NothingToDo | None
-) -> ev.Event:
+def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -> ev.Event:
     """What the machine hears of a line."""
-    if isinstance(said, wire.Question):
+    if isinstance(said, Question):
         return ev.WorkAsked(neighbor, said.load)
-    if isinstance(said, wire.NothingToDo):
+    if isinstance(said, NothingToDo):
         return ev.NoWorkThere(neighbor, said.load)
     return ev.ReportReceived(neighbor, said)
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from spillover.live.overflow import wire
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.report_lines import encode_report
 from spillover.live.overflow.report_repeats import Repeats
 from spillover.model.load import LoadReport
 
@@ -91,7 +91,7 @@ class ReportStreams:
         ):
             self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
-            self.publish(wire.encode_report(report))
+            self.publish(encode_report(report))
 
     def publish(self, line: bytes) -> None:
         """Put a line in all streams, on each link when it leaves there. One instant for all: what

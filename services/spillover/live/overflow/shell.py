@@ -31,7 +31,7 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
 from spillover.live.handlers.make import make_workers
 from spillover.live.http.client import Response
-from spillover.live.overflow import wire
+from spillover.live.overflow import report_lines
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
@@ -232,12 +232,12 @@ class NodeShell:
             ev.Reply: self._reply,
             ev.Publish: self._publish,
             ev.AskForWork: lambda command: self.streams.say(
-                command.neighbor, wire.encode_ask(command.load)
+                command.neighbor, report_lines.encode_ask(command.load)
             ),
             ev.NoWork: lambda command: self.streams.say(
-                command.neighbor, wire.encode_no_work(command.load)
+                command.neighbor, report_lines.encode_no_work(command.load)
             ),
-            ev.Heartbeat: lambda _: self.streams.publish(wire.HEARTBEAT),
+            ev.Heartbeat: lambda _: self.streams.publish(report_lines.HEARTBEAT),
             ev.Connect: self._connect,
             ev.JoinRefused: self._join_refused,
             ev.Disconnect: self._disconnect,

@@ -15,7 +15,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.ids import ClusterId, RequestId
-from spillover.model.load import LoadNow, LoadReport
+from spillover.model.load import LoadNow
 from spillover.model.request import (
     DONE,
     NAME_LENGTH_MAX,
@@ -28,8 +28,6 @@ from spillover.model.request import (
 )
 from spillover.model.topology import CLUSTER_ID
 
-HEARTBEAT = b"{}\n"
-
 LOAD = b"spillover-load"
 """A header of refusals between nodes: the load of the one that refuses."""
 
@@ -41,14 +39,12 @@ _NO_PAYLOAD = _PAYLOAD + b"null"
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
-Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Ahead = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
 BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
-BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 
@@ -143,33 +139,6 @@ class CancelAnswer(msgspec.Struct):
     found: bool
 
 
-class ReportLine(msgspec.Struct, omit_defaults=True):
-    """A load report. A line without fields is a sign of life alone."""
-
-    epoch: int
-    sequence: int
-    accept_probability: Probability
-    neighborhood_accept_probability: Probability
-    queue_length: Count
-    servers: Count
-    accepting: bool
-    hears: BoundedClusters = []
-    degraded: bool = False
-    failed_share: Probability = 0.0
-    ahead: Ahead | None = None
-    load: Amount = 0.0
-    departure_ms: Amount = 0.0
-    residual: Amount = 1.0
-
-
-class AskLine(msgspec.Struct, omit_defaults=True):
-    """On the stream of reports, for one neighbor: a question for work, or that there is none for
-    who has asked. With the load of the node that says so. Only for those that tell `ahead`."""
-
-    ask: LoadBody | None = None
-    no_work: LoadBody | None = None
-
-
 class Forwarded(NamedTuple):
     """A forward as it is read: `caller` if the message says who that is, `remaining_s` of the
     deadline."""
@@ -179,18 +148,6 @@ class Forwarded(NamedTuple):
     remaining_s: float
     load: LoadNow | None
     pulled: bool
-
-
-class Question(NamedTuple):
-    """A line of a report stream: the neighbor asks for work."""
-
-    load: LoadNow
-
-
-class NothingToDo(NamedTuple):
-    """A line of a report stream: the neighbor, which was asked for work, has none for us."""
-
-    load: LoadNow
 
 
 class Stay(NamedTuple):
@@ -206,17 +163,13 @@ class Stay(NamedTuple):
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
-_decode_report = msgspec.json.Decoder(ReportLine).decode
-_decode_ask = msgspec.json.Decoder(AskLine).decode
 _decode_load = msgspec.json.Decoder(LoadBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
 
 
-_ASKS = (b'{"ask"', b'{"no_work"')
-
-
-def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
+def decoded(decode: Callable[[bytes], T], message: bytes) -> T:
+    """Returns what is read of a message. Raises MalformedMessage."""
     try:
         return decode(message)
     except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
@@ -257,7 +210,7 @@ def encode_forward(
 
 def decode_forward(body: bytes) -> Forwarded:
     """Raises MalformedMessage."""
-    forward = _decoded(_decode_forward, body)
+    forward = decoded(_decode_forward, body)
     _check_forward(forward)
     traceparent = forward.traceparent or ""
     request = Request(
@@ -271,13 +224,12 @@ def decode_forward(body: bytes) -> Forwarded:
         size_bytes=len(body),
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
-    load = _load_of(forward.load)
+    load = None if forward.load is None else load_of(forward.load)
     return Forwarded(caller, request, forward.remaining_ms / 1e3, load, forward.pulled)
 
 
-def _load_of(load: LoadBody | None) -> LoadNow | None:
-    if load is None:
-        return None
+def load_of(load: LoadBody) -> LoadNow:
+    """Returns what such a body says."""
     return LoadNow(load.epoch, load.sequence, load.ahead, load.load, load.accepting)
 
 
@@ -291,19 +243,9 @@ def decode_load(told: bytes | None) -> LoadNow | None:
     if told is None:
         return None
     try:
-        return _load_of(_decode_load(told))
+        return load_of(_decode_load(told))
     except ValueError:
         return None
-
-
-def encode_ask(load: LoadNow) -> bytes:
-    """Returns a line of a report stream that asks for work, its end included."""
-    return _encode(AskLine(ask=LoadBody(*load))) + b"\n"
-
-
-def encode_no_work(load: LoadNow) -> bytes:
-    """Returns a line of a report stream that says there is none, its end included."""
-    return _encode(AskLine(no_work=LoadBody(*load))) + b"\n"
 
 
 def _check_forward(forward: ForwardBody) -> None:
@@ -311,7 +253,7 @@ def _check_forward(forward: ForwardBody) -> None:
     _check_id(forward.id)
     if not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
-    _check_clusters("path", forward.path)
+    check_clusters("path", forward.path)
     if not math.isfinite(forward.remaining_ms):
         raise MalformedMessage("remaining_ms: expected a number of milliseconds")
     forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
@@ -322,7 +264,8 @@ def _check_id(name: str) -> None:
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
 
 
-def _check_clusters(field: str, clusters: Iterable[str]) -> None:
+def check_clusters(field: str, clusters: Iterable[str]) -> None:
+    """Raises MalformedMessage where these are not all ids of clusters."""
     if not all(map(CLUSTER_ID.fullmatch, clusters)):
         raise MalformedMessage(f"{field}: expected cluster ids")
 
@@ -358,7 +301,7 @@ def _ms(duration_s: float | None) -> float | None:
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
     """Returns an answer, and the request's stay at the neighbor. Raises MalformedMessage."""
-    message = _decoded(_decode_answer, body)
+    message = decoded(_decode_answer, body)
     answer = Answer(
         Outcome.REJECTED if message.rejected else message.outcome,
         message.path,
@@ -370,7 +313,7 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         message.return_ms / 1e3,
     )
     if message.load is not None:
-        answer.load = _load_of(message.load)
+        answer.load = load_of(message.load)
     if message.outcome is not DONE:
         answer.upstream_status = message.upstream_status
         if message.upstream_body != NOTHING:
@@ -389,7 +332,7 @@ def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
 
 def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
     """(caller if it is said, id). Raises MalformedMessage."""
-    cancel = _decoded(_decode_cancel, body)
+    cancel = decoded(_decode_cancel, body)
     _check_id(cancel.id)
     caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
     return caller, RequestId(cancel.id)
@@ -402,59 +345,4 @@ def encode_cancel_answer(*, found: bool) -> bytes:
 
 def decode_cancel_answer(body: bytes) -> bool:
     """Returns whether there was such a request under way. Raises MalformedMessage."""
-    return _decoded(_decode_cancel_answer, body).found
-
-
-def encode_report(report: LoadReport) -> bytes:
-    """Returns a line of a report stream, its end included."""
-    line = ReportLine(
-        epoch=report.epoch,
-        sequence=report.sequence,
-        accept_probability=report.accept_probability,
-        neighborhood_accept_probability=report.neighborhood_accept_probability,
-        queue_length=report.queue_length,
-        servers=report.servers,
-        accepting=report.accepting,
-        hears=list(report.hears),
-        degraded=report.degraded,
-        failed_share=report.failed_share,
-        ahead=report.ahead,
-        load=report.load,
-        departure_ms=report.departure_s * 1e3,
-        residual=report.residual,
-    )
-    return _encode(line) + b"\n"
-
-
-def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
-    """Returns what a line of a report stream says; None for a mere sign of life. Raises
-    MalformedMessage."""
-    if line == HEARTBEAT[:-1]:
-        return None
-    if line.startswith(_ASKS):
-        message = _decoded(_decode_ask, line)
-        if message.ask is not None:
-            return Question(LoadNow(*msgspec.structs.astuple(message.ask)))
-        if message.no_work is not None:
-            return NothingToDo(LoadNow(*msgspec.structs.astuple(message.no_work)))
-    return _report_of(_decoded(_decode_report, line))
-
-
-def _report_of(message: ReportLine) -> LoadReport:
-    _check_clusters("hears", message.hears)
-    return LoadReport(
-        epoch=message.epoch,
-        sequence=message.sequence,
-        accept_probability=message.accept_probability,
-        neighborhood_accept_probability=message.neighborhood_accept_probability,
-        queue_length=message.queue_length,
-        servers=message.servers,
-        accepting=message.accepting,
-        hears=tuple(ClusterId(cluster) for cluster in message.hears),
-        degraded=message.degraded,
-        failed_share=message.failed_share,
-        ahead=message.ahead,
-        load=message.load,
-        departure_s=message.departure_ms / 1e3,
-        residual=message.residual,
-    )
+    return decoded(_decode_cancel_answer, body).found

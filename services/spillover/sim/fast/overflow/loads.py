@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.policy.overflow.admission import takes_foreign
 from spillover.policy.overflow.home_load import home_rate, load_of
 from spillover.sim.fast.compile import inlined, inner

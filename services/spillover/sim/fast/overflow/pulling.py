@@ -7,7 +7,7 @@ it up. So at most one question and one answer are under way over each link.
 
 from __future__ import annotations
 
-from spillover.core.overflow.machine import LOOKS_MAX
+from spillover.core.overflow.pulling import LOOKS_MAX
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
 from spillover.policy.overflow.pull import first_place, pause_s, worth_s
 from spillover.sim.fast.compile import inlined, inner

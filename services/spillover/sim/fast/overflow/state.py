@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillover.core.overflow.admission import UNLIMITED
-from spillover.core.overflow.neighbors import SENDS_MAX
+from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology

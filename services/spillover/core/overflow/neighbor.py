@@ -1,0 +1,153 @@
+"""One neighbor, and what is believed of it: its newest report, the newest load that it told, and
+what it cannot have known of then. Who there is at all is in `neighbors`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadNow, LoadReport
+
+SILENCE_S_MAX = 1.0
+"""A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
+0.45 s; over longer ones within BEATS_MISSED_MIN signs of life and the link's delay."""
+
+SILENCE_MARGIN_S = 0.05
+"""Left for timers and a busy machine, so that the promise above is kept and not just aimed at."""
+
+BEATS_MISSED_MIN = 2
+"""However long the link, this many signs of life must be missing before a neighbor is unknown."""
+
+SENDS_MAX = 1024
+"""Own requests to one neighbor that are counted as not yet told of. More count as so many."""
+
+
+class Neighbor:
+    """One neighbor, and what is believed of it."""
+
+    __slots__ = (
+        "accept",
+        "accepting",
+        "ahead",
+        "degraded",
+        "delay_s",
+        "departure_s",
+        "failed_share",
+        "handle",
+        "heard_s",
+        "hears_us",
+        "id",
+        "invited",
+        "known",
+        "load",
+        "queue_length",
+        "reject_near",
+        "report",
+        "reported_s",
+        "residual",
+        "said",
+        "sent_s",
+        "servers",
+        "silence_s",
+        "told",
+        "told_s",
+        "willing",
+    )
+
+    def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
+        self.handle = handle
+        self.id = cluster
+        self.delay_s = delay_s
+        """One way, of its link."""
+        self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
+        """How long it may say nothing."""
+        self.report: LoadReport | None = None
+        """The newest; None after its link has gone down."""
+        self.reported_s = -math.inf
+        self.heard_s = -math.inf
+        self.known = False
+        self.hears_us = False
+        self.willing = False
+        """What it said last of whether it accepts, in a report or, where that counts, otherwise."""
+        self.said = 0
+        """Number of what said so, as `told`."""
+        self.accepting = False
+        """known, hears us, and neither draining nor full: what is eligible for a forward."""
+        self.accept = 0.0
+        self.reject_near = 1.0
+        self.queue_length = 0
+        self.degraded = False
+        self.failed_share = 0.0
+        """Of the work that ended there lately, as last reported."""
+        self.invited = False
+        """degraded, and takes one probe."""
+        self.servers = 1
+        self.ahead = 0
+        self.load = 0.0
+        self.departure_s = 0.0
+        self.residual = 1.0
+        self.told = 0
+        """Number of what told `ahead` and `load`, of the report's epoch."""
+        self.told_s = -math.inf
+        """When that was heard."""
+        self.sent_s: deque[float] = deque(maxlen=SENDS_MAX)
+        """When own requests left that it could not know of by then, oldest first."""
+
+    @property
+    def tells_load(self) -> bool:
+        """Returns whether it tells what is needed to ask it for work."""
+        return self.report is not None and self.report.ahead is not None
+
+    def take_report(self, report: LoadReport, now_s: float) -> None:
+        """It is newer than the one held."""
+        is_another_life = self.report is None or self.report.epoch != report.epoch
+        self.report = report
+        self.reported_s = now_s
+        self.queue_length = report.queue_length
+        self.servers = max(1, report.servers)
+        self.departure_s = report.departure_s
+        self.residual = report.residual
+        if is_another_life or report.sequence > self.said:
+            self.said, self.willing = report.sequence, report.accepting
+        if is_another_life or report.sequence > self.told:
+            ahead = report.queue_length if report.ahead is None else report.ahead
+            self._take_load(report.sequence, ahead, report.load, now_s)
+
+    def take_load(self, load: LoadNow, now_s: float, counts: bool) -> bool:  # noqa: FBT001
+        """Something else has brought its load. Returns whether that is news. `counts`: also what it
+        says of accepting."""
+        held = self.report
+        if held is None or load.epoch != held.epoch or load.sequence <= self.told:
+            return False
+        self._take_load(load.sequence, load.ahead, load.load, now_s)
+        if counts:
+            self.said, self.willing = load.sequence, load.accepting
+            self.accepting = self.willing and self.hears_us
+            self.invited = self.invited and self.accepting
+        return True
+
+    def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
+        self.told, self.told_s = number, now_s
+        self.ahead, self.load = ahead, load
+        sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.delay_s
+        while sent_s and sent_s[0] <= unknown_s:
+            sent_s.popleft()
+
+    def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
+        """One that does not hear us accepts nothing from us, whatever it says of itself."""
+        self.known = True
+        self.hears_us = hears_us
+        self.accepting = self.willing and hears_us
+        self.accept = report.accept_probability if hears_us else 0.0
+        near = report.neighborhood_accept_probability if hears_us else 0.0
+        self.reject_near = 1.0 - near
+        self.degraded = report.degraded
+        self.failed_share = report.failed_share
+        self.invited = report.degraded and self.accepting
+
+    def forget(self) -> None:
+        """It is unknown now."""
+        self.known = self.hears_us = self.accepting = self.degraded = self.invited = False
+        self.failed_share = 0.0

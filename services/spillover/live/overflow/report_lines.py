@@ -1,0 +1,137 @@
+"""The lines of a report stream, which are most of what an idle node says: reports, signs of life,
+and questions for work. JSON by msgspec, as in `wire`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from spillover.live.overflow.wire import (
+    Ahead,
+    Amount,
+    Count,
+    LoadBody,
+    check_clusters,
+    decoded,
+    load_of,
+)
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadNow, LoadReport
+
+HEARTBEAT = b"{}\n"
+
+Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
+
+
+class ReportLine(msgspec.Struct, omit_defaults=True):
+    """A load report. A line without fields is a sign of life alone."""
+
+    epoch: int
+    sequence: int
+    accept_probability: Probability
+    neighborhood_accept_probability: Probability
+    queue_length: Count
+    servers: Count
+    accepting: bool
+    hears: BoundedClusters = []
+    degraded: bool = False
+    failed_share: Probability = 0.0
+    ahead: Ahead | None = None
+    load: Amount = 0.0
+    departure_ms: Amount = 0.0
+    residual: Amount = 1.0
+
+
+class AskLine(msgspec.Struct, omit_defaults=True):
+    """On the stream of reports, for one neighbor: a question for work, or that there is none for
+    who has asked. With the load of the node that says so. Only for those that tell `ahead`."""
+
+    ask: LoadBody | None = None
+    no_work: LoadBody | None = None
+
+
+class Question(NamedTuple):
+    """A line of a report stream: the neighbor asks for work."""
+
+    load: LoadNow
+
+
+class NothingToDo(NamedTuple):
+    """A line of a report stream: the neighbor, which was asked for work, has none for us."""
+
+    load: LoadNow
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_report = msgspec.json.Decoder(ReportLine).decode
+_decode_ask = msgspec.json.Decoder(AskLine).decode
+
+_ASKS = (b'{"ask"', b'{"no_work"')
+
+
+def encode_ask(load: LoadNow) -> bytes:
+    """Returns a line of a report stream that asks for work, its end included."""
+    return _encode(AskLine(ask=LoadBody(*load))) + b"\n"
+
+
+def encode_no_work(load: LoadNow) -> bytes:
+    """Returns a line of a report stream that says there is none, its end included."""
+    return _encode(AskLine(no_work=LoadBody(*load))) + b"\n"
+
+
+def encode_report(report: LoadReport) -> bytes:
+    """Returns a line of a report stream, its end included."""
+    line = ReportLine(
+        epoch=report.epoch,
+        sequence=report.sequence,
+        accept_probability=report.accept_probability,
+        neighborhood_accept_probability=report.neighborhood_accept_probability,
+        queue_length=report.queue_length,
+        servers=report.servers,
+        accepting=report.accepting,
+        hears=list(report.hears),
+        degraded=report.degraded,
+        failed_share=report.failed_share,
+        ahead=report.ahead,
+        load=report.load,
+        departure_ms=report.departure_s * 1e3,
+        residual=report.residual,
+    )
+    return _encode(line) + b"\n"
+
+
+def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
+    """Returns what a line of a report stream says; None for a mere sign of life. Raises
+    MalformedMessage."""
+    if line == HEARTBEAT[:-1]:
+        return None
+    if line.startswith(_ASKS):
+        message = decoded(_decode_ask, line)
+        if message.ask is not None:
+            return Question(load_of(message.ask))
+        if message.no_work is not None:
+            return NothingToDo(load_of(message.no_work))
+    return _report_of(decoded(_decode_report, line))
+
+
+def _report_of(message: ReportLine) -> LoadReport:
+    check_clusters("hears", message.hears)
+    return LoadReport(
+        epoch=message.epoch,
+        sequence=message.sequence,
+        accept_probability=message.accept_probability,
+        neighborhood_accept_probability=message.neighborhood_accept_probability,
+        queue_length=message.queue_length,
+        servers=message.servers,
+        accepting=message.accepting,
+        hears=tuple(ClusterId(cluster) for cluster in message.hears),
+        degraded=message.degraded,
+        failed_share=message.failed_share,
+        ahead=message.ahead,
+        load=message.load,
+        departure_s=message.departure_ms / 1e3,
+        residual=message.residual,
+    )
