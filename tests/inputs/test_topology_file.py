@@ -230,10 +230,6 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, classes: []}]\n",
         "clusters[0].classes: the field classes is not available in this version",
     ),
-    "policy adaptive": (
-        "policy: adaptive\nclusters: [{id: a, servers: 1}]\n",
-        "policy: the policy adaptive is not available in this version",
-    ),
     "handler https": (
         "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",
         (

@@ -43,6 +43,45 @@ def draw_of(random):
     return random.choice((0.0, 1.0 - 2.0**-53, random.random(), random.random()))
 
 
+def own_of(random, count):
+    """What a cluster knows of itself, at time 1."""
+    import numpy as np
+
+    service_s, servers = random.choice((0.0, 0.04)), random.randrange(1, 6)
+    return OwnLoad(
+        random.randrange(12),
+        servers,
+        random.random() < 0.8,
+        service_s,
+        service_s / servers,
+        random.choice((0.5, 1.0, random.uniform(0.5, 3.0))),
+        random.choice((0.0, 1.0, random.uniform(0.0, 4.0))),
+        random.randrange(2),
+        1.0,
+        np.array([random.choice((0, 0, 1, 5)) for _ in range(count)], dtype=np.int64),
+    )
+
+
+def loads_of(random, count):
+    """What neighbors tell besides: servers, ahead, load, departure, residual, and when."""
+    import numpy as np
+
+    floats = [
+        [random.choice((0.0, 1.0, random.uniform(0.0, 4.0))) for _ in range(count)],
+        [random.choice((0.0, 0.008, 0.04, random.random())) for _ in range(count)],
+        [random.uniform(0.5, 3.0) for _ in range(count)],
+        [random.choice((1.0, 0.99, 0.7, random.random(), -20.0)) for _ in range(count)],
+    ]
+    integers = [
+        [random.randrange(1, 6) for _ in range(count)],
+        [random.randrange(-5, 9) for _ in range(count)],
+    ]
+    return (
+        *(np.array(values, dtype=np.int64) for values in integers),
+        *(np.array(values, dtype=float) for values in floats),
+    )
+
+
 def test_formulas_agree(compiled):
     """P and R, compiled and not, are the same to the last bit."""
     fast_p = compiled(base.accept_probability)
@@ -83,13 +122,14 @@ def test_choosers_agree(compiled, name):
     random = Random(3)
     for _ in range(ROUNDS):
         _, reject_near, lengths, delays_s, eligible = knowledge(random)
-        numbers = random.randrange(12), random.randrange(1, 6), random.random() < 0.8
-        own, draw = OwnLoad(*numbers, random.choice((0.0, 0.04))), draw_of(random)
+        own, near, draw = own_of(random, len(lengths)), loads_of(random, len(lengths)), draw_of(random)
         fast_weights, weights = np.full(len(lengths), 7.0), [7.0] * len(lengths)
-        known = reject_near, lengths, delays_s
-        choice = fast(own, NeighborLoads(*known), eligible, fast_weights, draw)
-        near = NeighborLoads(*(tuple(array.tolist()) for array in known))
-        assert choice == CHOOSERS[name](own, near, tuple(eligible.tolist()), weights, draw)
+        known = reject_near, lengths, delays_s, *near
+        choice = fast(own, NeighborLoads(*known, 0.05), eligible, fast_weights, draw)
+        plain = NeighborLoads(*(tuple(array.tolist()) for array in known), 0.05)
+        plain_own = own._replace(unreported=tuple(own.unreported.tolist()))
+        told = tuple(eligible.tolist())
+        assert choice == CHOOSERS[name](plain_own, plain, told, weights, draw)
         assert fast_weights.tolist() == weights
 
 

@@ -34,8 +34,6 @@ def _check_servers(value: object) -> object:
 
 
 def _check_policy(value: str) -> str:
-    if value == "adaptive":
-        raise fault("the policy adaptive is not available in this version")
     if value not in POLICY_NAMES:
         hint = did_you_mean(value, POLICY_NAMES)
         raise fault(f"expected one of {', '.join(POLICY_NAMES)}, got {value!r}{hint}")

@@ -14,7 +14,6 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Outcome, Request
-from spillover.policy.overflow.base import OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
 
 
@@ -22,8 +21,7 @@ def made_again(record):
     """The choice and the weights that the recorded policy comes to from the record alone."""
     known = record.knowledge
     weights = [7.0] * len(known.known)
-    own = OwnLoad(record.queue_length, record.servers, record.may_keep, record.service_s)
-    choice = CHOOSERS[record.policy](own, known.loads, record.eligible, weights, record.draw)
+    choice = CHOOSERS[record.policy](record.own, known.loads, record.eligible, weights, record.draw)
     return choice, tuple(weights)
 
 

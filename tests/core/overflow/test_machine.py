@@ -21,12 +21,26 @@ from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.core.overflow.machine import REST_S_MAX, REST_S_MIN, NodeMachine
 from spillover.core.overflow.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.core.overflow.settings import NodeSettings
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
-from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
 
+ANSWER_S = 3.0
+"""Six times the longest way here: who has been asked for work has answered by then."""
+
+EVIDENCE = {Outcome.DONE, Outcome.FAILED, Outcome.REJECTED}
 HOME_ENDS = {Outcome.UNKNOWN: "failed", Outcome.REJECTED: "failed"}
 NEIGHBORS = ("b", "c", "d", "e")
+
+
+loads = st.none() | st.builds(
+    LoadNow,
+    st.integers(1, 2),
+    st.integers(1, 20),
+    st.sampled_from([-2, -1, 0, 3, 9]),
+    st.sampled_from([0.0, 1.0, 1.5]),
+    st.booleans(),
+)
 
 
 class Known:
@@ -83,7 +97,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.refused = set()
         self.newest = dict.fromkeys(self.neighbors, (0, 0))
         self.open = dict.fromkeys(self.neighbors, False)
-        """Whether the newest report of a neighbor says, or may say, that it takes what we send."""
+        """Whether the newest word of a neighbor says, or may say, that it takes what we send."""
+        self.asked_s = {}
+        """When neighbors were asked for work that have not answered, by handle."""
         self.policy = told_settings.policy
         self.draining = False
         self.down = False
@@ -98,15 +114,23 @@ class ClusterUnderTest(RuleBasedStateMachine):
         hops=st.integers(0, 2),
         lifetime_s=st.sampled_from([math.inf, 5.0, 1.0, 0.2, 0.0, -0.1]),
         size_bytes=st.sampled_from([0, 1, 30, 100, 700, 701]),
+        load=loads,
+        pulled=st.booleans(),
     )
-    def a_request_arrives(self, *, from_neighbor, keyed, hops, lifetime_s, size_bytes):
+    def a_request_arrives(
+        self, *, from_neighbor, keyed, hops, lifetime_s, size_bytes, load=None, pulled=False
+    ):
         origin, path = ev.HOME, ()
         if from_neighbor and self.neighbors:
             origin = list(self.neighbors)[self.refs % len(self.neighbors)]
             path = (*("x", "y")[:hops], self.neighbors[origin])
+            self.hear_with(origin, load)
+        told = {} if origin == ev.HOME or load is None else {"load": load, "pulled": pulled}
+        if told and pulled:
+            self.asked_s.pop(origin, None)
         self.refs += 1
         request = Request(f"r{self.refs}", keyed, None, path, size_bytes=size_bytes)
-        self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin))
+        self.feed(ev.Arrived(self.refs, request, self.now_s + lifetime_s, origin, **told))
 
     @rule(
         count=st.integers(2, 12),
@@ -172,15 +196,40 @@ class ClusterUnderTest(RuleBasedStateMachine):
             self.cooling_s.append(self.now_s + rest_s)
 
     @precondition(lambda self: self.away())
-    @rule(data=st.data(), outcome=st.sampled_from(Outcome))
-    def a_forward_is_answered(self, data, outcome):
+    @rule(data=st.data(), outcome=st.sampled_from(Outcome), load=loads)
+    def a_forward_is_answered(self, data, outcome, load):
         ref = data.draw(st.sampled_from(self.away()))
-        self.feed(ev.ForwardAnswered(ref, Answer(outcome, ("a", "b")), 0.035, 0.035))
+        self.hear_with(self.visits[ref].asked[-1], load)
+        answer = Answer(outcome, ("a", "b"), load=load)
+        self.feed(ev.ForwardAnswered(ref, answer, 0.035, 0.035))
 
     @precondition(lambda self: self.away())
-    @rule(data=st.data(), event=st.sampled_from([ev.ForwardRefused, ev.ForwardLost]))
-    def a_forward_comes_to_nothing(self, data, event):
-        self.feed(event(data.draw(st.sampled_from(self.away()))))
+    @rule(data=st.data(), event=st.sampled_from([ev.ForwardRefused, ev.ForwardLost]), load=loads)
+    def a_forward_comes_to_nothing(self, data, event, load):
+        ref = data.draw(st.sampled_from(self.away()))
+        if event is ev.ForwardRefused:
+            self.hear_with(self.visits[ref].asked[-1], load)
+            self.feed(ev.ForwardRefused(ref, load))
+        else:
+            self.feed(event(ref))
+
+    @precondition(lambda self: self.neighbors)
+    @rule(data=st.data(), load=loads.filter(bool))
+    def a_neighbor_asks_for_work(self, data, load):
+        """It is given one request that waits, or told that there is none for it."""
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.hear_with(y, load)
+        (command,) = self.feed(ev.WorkAsked(y, load))
+        assert command.neighbor == y
+
+    @precondition(lambda self: self.neighbors)
+    @rule(data=st.data(), load=loads.filter(bool))
+    def a_neighbor_has_no_work(self, data, load):
+        """Whether it was asked or not."""
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.hear_with(y, load)
+        self.asked_s.pop(y, None)
+        self.feed(ev.NoWorkThere(y, load))
 
     @precondition(lambda self: self.refs)
     @rule(data=st.data(), event=st.sampled_from(["cancel", "answer", "refusal", "loss"]))
@@ -221,9 +270,22 @@ class ClusterUnderTest(RuleBasedStateMachine):
         beat=st.booleans(),
         degraded=st.sampled_from([False, False, True]),
         failed_share=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+        busy=st.sampled_from([(None, 0.0, 0.0), (-2, 0.5, 0.02), (9, 1.5, 0.02), (9, 0.0, 0.0)]),
     )
     def a_neighbor_is_heard(
-        self, *, data, accept, near, epoch, sequence, accepting, hears, beat, degraded, failed_share
+        self,
+        *,
+        data,
+        accept,
+        near,
+        epoch,
+        sequence,
+        accepting,
+        hears,
+        beat,
+        degraded,
+        failed_share,
+        busy,
     ):
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
         if beat:
@@ -236,15 +298,29 @@ class ClusterUnderTest(RuleBasedStateMachine):
         else:
             # Old news, but after a silence another life may be believed.
             self.open[y] = self.open[y] or opens
-        report = LoadReport(
-            epoch, sequence, accept, near, sequence, 2, accepting, hears, degraded, failed_share
-        )
-        self.feed(ev.ReportReceived(y, report))
+        told = (sequence, 2, accepting, hears, degraded, failed_share, *busy)
+        self.feed(ev.ReportReceived(y, LoadReport(epoch, sequence, accept, near, *told)))
+
+    def hear_with(self, y, load):
+        """What is about to be fed has brought this load, if any: the newest word, if it is of the
+        life that the neighbor's report is of."""
+        if load is None or y not in self.neighbors:
+            return
+        held = self.machine.neighbors.by_handle[y].report
+        if held is None or held.epoch != load.epoch:
+            return
+        opens = load.accepting and "a" in held.hears
+        if (load.epoch, load.sequence) > self.newest[y]:
+            self.newest[y] = (load.epoch, load.sequence)
+            self.open[y] = opens
+        else:
+            self.open[y] = self.open[y] or opens
 
     @precondition(lambda self: self.neighbors)
     @rule(data=st.data())
     def a_link_goes_down(self, data):
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.asked_s.pop(y, None)
         self.feed(ev.LinkDown(y))
         self.newest[y] = (0, 0)
         self.open[y] = False
@@ -262,6 +338,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """What is away there stays so until its link has said what came of it."""
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
         del self.neighbors[y]
+        self.asked_s.pop(y, None)
         away = self.away()
         disconnect, publish = self.feed(ev.Leave(y))
         assert disconnect == ev.Disconnect(y)
@@ -269,7 +346,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.away() == away
 
     @precondition(lambda self: self.issued > len(self.neighbors))
-    @rule(data=st.data(), event=st.sampled_from(["report", "beat", "down", "leave"]))
+    @rule(data=st.data(), event=st.sampled_from(["report", "beat", "down", "leave", "ask", "none"]))
     def one_that_has_left_is_heard(self, data, event):
         """Nobody listens: nothing changes."""
         y = data.draw(st.sampled_from([h for h in range(self.issued) if h not in self.neighbors]))
@@ -277,6 +354,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         before = self.machine.neighbors.knowledge()
         told = {"report": ev.ReportReceived(y, report), "beat": ev.ReportReceived(y, None)}
         told |= {"down": ev.LinkDown(y), "leave": ev.Leave(y)}
+        load = LoadNow(9, 9, -2, 0.0, True)
+        told |= {"ask": ev.WorkAsked(y, load), "none": ev.NoWorkThere(y, load)}
         assert self.feed(told[event]) == []
         assert self.machine.neighbors.knowledge() is before
 
@@ -323,6 +402,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def feed(self, event):
         """One event in; every command out is judged on its own, then the state as a whole."""
+        self.asked_s = {
+            y: since_s for y, since_s in self.asked_s.items() if self.now_s < since_s + ANSWER_S
+        }
         if isinstance(event, ev.ServiceEnded | ev.NotStarted):
             self.stuck.discard(event.ref)
             if event.ref in self.visits:
@@ -371,7 +453,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert {
             Refusal.DRAINING: self.draining,
             Refusal.NO_SERVERS: self.down or not (is_home or self.working()),
-            Refusal.QUEUE_FULL: len(self.queue) >= limit,
+            Refusal.QUEUE_FULL: len(self.queue) >= limit
+            or not (is_home or event.pulled or self.takes_more_foreign()),
             Refusal.TOO_LATE: self.may_be_too_late(event),
             Refusal.DEGRADED: self.elsewhere_first() and not is_home,
             Refusal.MEMORY_FULL: alone and not fits,
@@ -379,6 +462,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         }[command.reason]
         assert self.draining == (command.reason is Refusal.DRAINING)
         self.refused.add(command.ref)
+        self.judge_load(command.load, tells=not is_home)
 
     def on_give_back(self, command):
         """A neighbor's request goes back undone: it is here, and has run nowhere."""
@@ -391,6 +475,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if visit.state == "queued":
             self.queue.remove(command.ref)
         self.given_back.add(command.ref)
+        self.judge_load(command.load)
 
     def on_start(self, command, event):
         visit = self.visits[command.ref]
@@ -414,9 +499,14 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_forward(self, command, event):
         visit, y = self.visits[command.ref], command.neighbor
-        if visit.state == "queued":
+        assert command.pulled == isinstance(event, ev.WorkAsked)
+        if command.pulled:
+            assert (visit.state, y) == ("queued", event.neighbor), "not what was asked for"
+            self.queue.remove(command.ref)
+        elif visit.state == "queued":
             assert self.draining or self.down or self.elsewhere_first()
             self.queue.remove(command.ref)
+        self.judge_load(command.load)
         assert not visit.cancelling, "handed on although it was to be cancelled"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         assert self.policy != "isolated"
@@ -459,6 +549,43 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if visit.state == "queued":
             self.queue.remove(command.ref)
         self.ended[command.ref] = (visit.is_home, outcome)
+        self.judge_load(answer.load, tells=not visit.is_home and outcome in EVIDENCE)
+
+    def on_askforwork(self, command, event):
+        """Of a neighbor that is not being asked, for a server that no other question stands for."""
+        assert self.policy in BY_LOAD
+        assert isinstance(event, ev.ServiceEnded | ev.NoWorkThere | ev.TimerFired)
+        assert command.neighbor in self.neighbors, "asked one that has left"
+        assert command.neighbor not in self.asked_s, "asked again before it could answer"
+        assert not self.queue
+        assert not (self.draining or self.down)
+        self.asked_s[command.neighbor] = self.now_s
+        assert len(self.asked_s) <= self.settings.servers - self.busy(), "more than could begin"
+        self.judge_load(command.load)
+
+    def on_nowork(self, command, event):
+        assert isinstance(event, ev.WorkAsked)
+        assert command.neighbor == event.neighbor
+        self.judge_told(command.load)
+
+    def judge_load(self, load, *, tells=True):
+        """It rides on all that goes to a neighbor, numbered as the reports are, and is true."""
+        assert (load is not None) == (tells and self.policy in BY_LOAD)
+        if load is not None:
+            self.judge_told(load)
+
+    def judge_told(self, load):
+        self.published += 1
+        assert (load.epoch, load.sequence) == (self.settings.epoch, self.published)
+        assert load.accepting == self.takes_foreign(self.wanted_bytes)
+        self.judge_ahead(load)
+
+    def judge_ahead(self, told):
+        """How many must end before one more can begin; more while it recovers."""
+        ahead = len(self.queue) + self.busy() - self.settings.servers
+        share = self.machine.health.start_share
+        assert told.ahead == ahead if share == 1.0 else told.ahead >= ahead
+        assert told.load >= 0.0
 
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
@@ -468,6 +595,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.published += 1
         assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
+        self.judge_ahead(command.report)
         assert command.report.accepting == self.takes_foreign(self.wanted_bytes)
         assert command.report.accept_probability == self.accept_probability()
         assert set(command.report.hears) <= set(self.neighbors.values())
@@ -516,8 +644,13 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if self.elsewhere_first():
             is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
             return self.machine.admission.invites and is_free
-        has_place = len(self.queue) < self.settings.foreign_limit
+        has_place = len(self.queue) < self.settings.foreign_limit and self.takes_more_foreign()
         return has_place or self.busy() < self.settings.servers
+
+    def takes_more_foreign(self):
+        """Whether there is room for one more of those that wait for neighbors."""
+        waiting = sum(not self.visits[ref].is_home for ref in self.queue)
+        return self.policy not in BY_LOAD or waiting < 2 * self.settings.servers
 
     def accept_probability(self):
         """P, of the servers that are not stuck."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.neighbors import NEIGHBORS_MAX, Neighbors
+from spillover.core.overflow.neighbors import NEIGHBORS_MAX
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome
+from support.loads import neighbors_of
 
 D = 2
 """The next handle after those of b and c."""
@@ -48,7 +49,7 @@ def test_who_cannot_join_is_told_why(story, cluster):
 def test_there_are_only_so_many_neighbors():
     """One more is told so; where one leaves there is room again, under a handle that is new."""
     names = [f"n{number}" for number in range(NEIGHBORS_MAX)]
-    table = Neighbors("a", names, [0.0] * NEIGHBORS_MAX, 0.05)
+    table = neighbors_of(names)
     assert "as many as there can be" in table.objection_to("late")
     table.leave(7)
     assert table.objection_to("late") is None

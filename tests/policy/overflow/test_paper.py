@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
+from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.paper import choose
+from support.loads import neighbor_loads, own_load
 
 ALMOST_ONE = 1.0 - 2.0**-53
 probabilities = st.floats(0.0, 1.0)
@@ -20,8 +21,8 @@ def paper(queue_length, servers, may_keep, reject_near, eligible, draw):
     """The real function and the weights it wrote, over a buffer full of rubbish."""
     weights = [7.0] * len(reject_near)
     nothing = [0] * len(reject_near)
-    own = OwnLoad(queue_length, servers, may_keep, 0.04)
-    near = NeighborLoads(reject_near, nothing, nothing)
+    own = own_load(queue_length, servers, may_keep)
+    near = neighbor_loads(reject_near, nothing, nothing)
     choice = choose(own, near, eligible, weights, draw)
     return choice, weights
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from spillover.policy.overflow import isolated
 from spillover.policy.overflow import two_choice as rule
-from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
+from spillover.policy.overflow.base import KEEP
+from support.loads import neighbor_loads, own_load
 
 EDGE = 1e-9
 ALMOST_ONE = 1.0 - 2.0**-53
@@ -20,8 +21,8 @@ def two_choice(queue_length, servers, may_keep, service_s, lengths, delays_s, el
     """The real function and the weights it wrote, over a buffer full of rubbish."""
     weights = [7.0] * len(lengths)
     nothing = [0.0] * len(lengths)
-    own = OwnLoad(queue_length, servers, may_keep, service_s)
-    near = NeighborLoads(nothing, lengths, delays_s)
+    own = own_load(queue_length, servers, may_keep, service_s)
+    near = neighbor_loads(nothing, lengths, delays_s)
     choice = rule.choose(own, near, eligible, weights, draw)
     return choice, weights
 
@@ -137,7 +138,7 @@ def test_isolated_never_forwards(queue_length, may_keep, eligible, draw):
     """Not even where keeping is impossible."""
     count = len(eligible)
     weights = [7.0] * count
-    own = OwnLoad(queue_length, 5, may_keep, 0.04)
-    near = NeighborLoads([0.0] * count, [0] * count, [0.0] * count)
+    own = own_load(queue_length, 5, may_keep)
+    near = neighbor_loads([0.0] * count, [0] * count, [0.0] * count)
     assert isolated.choose(own, near, eligible, weights, draw) == KEEP
     assert weights == [0.0] * count

@@ -53,7 +53,11 @@ def test_the_machines_as_they_are_break_nothing(keyed):
 
 def test_work_without_a_key_that_is_run_again(monkeypatch):
     """A forward of unknown fate, decided again."""
-    monkeypatch.setattr(NodeMachine, "_forward_lost", NodeMachine._forward_refused)
+
+    def take_for_refused(machine, event, now_s):
+        machine._forward_refused(ev.ForwardRefused(event.ref), now_s)
+
+    monkeypatch.setattr(NodeMachine, "_forward_lost", take_for_refused)
     assert "has no key and is started again" in run(keyed=False, seeds=range(200))
 
 

@@ -67,7 +67,7 @@ def play(kind, *, late_s=0.0, share=0.0, seed=1):
             request,
             world.now_s + 0.4,
             lambda answer: ends.__setitem__(number, answer),
-            lambda reason: ends.__setitem__(number, reason),
+            lambda refusal: ends.__setitem__(number, refusal.reason),
         )
 
     for number in range(COUNT):

@@ -93,9 +93,9 @@ class Overload:
             end = End(sent_s, self.world.now_s, answer.outcome, answer.queued_s)
             self.ends.append(end)
 
-        def refused(reason):
+        def refused(refusal):
             retry_after_s = self.retry_after_s[home.id]
-            self.ends.append(End(sent_s, self.world.now_s, reason, 0.0, retry_after_s))
+            self.ends.append(End(sent_s, self.world.now_s, refusal.reason, 0.0, retry_after_s))
 
         request = request_of(number, None, service_s, "default")
         home.submit(request, sent_s + DEADLINE_S, answered, refused)

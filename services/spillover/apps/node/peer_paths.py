@@ -60,7 +60,7 @@ class PeerPaths:
             raise
         read_s = shell.now_s
         try:
-            caller, request, remaining_s = wire.decode_forward(body)
+            caller, request, remaining_s, load, pulled = wire.decode_forward(body)
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
         peer = peer_of(shell.peers, exchange, headers, caller)
@@ -70,7 +70,8 @@ class PeerPaths:
         unfit = shell.workers.problem_with(request.work)
         if unfit is not None:
             raise Problem("invalid", unfit, id=request.id)
-        ref, future = shell.foreign_requests.take(request, received_s + remaining_s, origin)
+        deadline_s = received_s + remaining_s
+        ref, future = shell.foreign_requests.take(request, deadline_s, origin, load, pulled)
         exchange.watch(partial(shell.foreign_requests.abandon, ref))
         try:
             settled = await future
@@ -200,4 +201,7 @@ def _refusal(request_id: str, refuse: Refuse) -> Problem:
     would be an answer."""
     if refuse.reason is Refusal.TOO_LATE:
         refuse.reason = Refusal.QUEUE_FULL
-    return problem_of(request_id, refuse)
+    problem = problem_of(request_id, refuse)
+    if refuse.load is not None:
+        problem.headers.append((wire.LOAD, wire.encode_load(refuse.load)))
+    return problem

@@ -12,6 +12,7 @@ from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pulling import Pulling
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.settings import NodeSettings
 
@@ -27,6 +28,7 @@ class NodeFacts:
     admission: Admission
     health: Health
     home_load: HomeLoad
+    pulling: Pulling
 
     @property
     def queue_length(self) -> int:

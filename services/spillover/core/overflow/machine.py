@@ -50,6 +50,7 @@ from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
+from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN
 from spillover.policy.overflow.admission import foreign_waiting_max
@@ -167,7 +168,7 @@ class NodeMachine(NodeFacts):
             if self.health.degraded:
                 self.health.came(now_s)
         elif event.load is not None:
-            self._heard_with(visit, event, now_s)
+            self._heard_with(visit, event, event.load, now_s)
         if (refusal := self.admission.refusal(visit)) is not None:
             self._refuse_untried(visit, refusal, now_s)
         elif event.deadline_s <= now_s:
@@ -539,9 +540,9 @@ class NodeMachine(NodeFacts):
             foreign_waiting_max(servers) if self._by_load else UNLIMITED
         )
 
-    def _heard_with(self, visit: Visit, event: ev.Arrived, now_s: float) -> None:
+    def _heard_with(self, visit: Visit, event: ev.Arrived, load: LoadNow, now_s: float) -> None:
         """A neighbor's request has brought its load."""
-        self.neighbors.heard_load(event.origin, event.load, now_s)
+        self.neighbors.heard_load(event.origin, load, now_s)
         self.pulling.came(event.origin, pulled=event.pulled)
         visit.pulled = event.pulled
 
@@ -555,6 +556,8 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.AskForWork(handle, self._gossip.load_now(self, now_s)))
 
     def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
+        if event.neighbor not in self.neighbors.by_handle:
+            return
         self.neighbors.heard_load(event.neighbor, event.load, now_s)
         self.pulling.had_nothing(event.neighbor, self.servers.departure_s, now_s)
         if self._by_load:

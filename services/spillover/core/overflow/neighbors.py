@@ -110,6 +110,7 @@ class Neighbor:
         "silence_s",
         "told",
         "told_s",
+        "willing",
     )
 
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
@@ -125,6 +126,8 @@ class Neighbor:
         self.heard_s = -math.inf
         self.known = False
         self.hears_us = False
+        self.willing = False
+        """What it said last of whether it accepts, in a report or otherwise."""
         self.accepting = False
         """known, hears us, and neither draining nor full: what is eligible for a forward."""
         self.accept = 0.0
@@ -163,6 +166,7 @@ class Neighbor:
         self.residual = report.residual
         if is_another_life or report.sequence > self.told:
             ahead = report.queue_length if report.ahead is None else report.ahead
+            self.willing = report.accepting
             self._take_load(report.sequence, ahead, report.load, now_s)
 
     def take_load(self, load: LoadNow, now_s: float) -> bool:
@@ -170,8 +174,10 @@ class Neighbor:
         held = self.report
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
+        self.willing = load.accepting
         self._take_load(load.sequence, load.ahead, load.load, now_s)
-        self.accepting = load.accepting and self.hears_us
+        self.accepting = self.willing and self.hears_us
+        self.invited = self.invited and self.accepting
         return True
 
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
@@ -185,7 +191,7 @@ class Neighbor:
         """One that does not hear us accepts nothing from us, whatever it says of itself."""
         self.known = True
         self.hears_us = hears_us
-        self.accepting = report.accepting and hears_us
+        self.accepting = self.willing and hears_us
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near

@@ -54,6 +54,8 @@ class Pulling:
     def next_to_ask(self, idle: int, departure_s: float, now_s: float) -> int | None:
         """Returns the handle of the neighbor to ask now, which counts as asked from then on; None
         where that is nobody. `idle` servers have no work here."""
+        if self._coming:
+            self._give_up(departure_s, now_s)
         if idle <= self._coming:
             return None
         best, best_s = None, 0.0
@@ -61,13 +63,8 @@ class Pulling:
             if not (neighbor.hears_us and neighbor.tells_load):
                 continue
             asked = self._asked.get(neighbor.handle)
-            if asked is not None:
-                if asked.since_s is not None:
-                    if now_s < asked.since_s + max(ANSWER_S_MIN, ANSWER_WAYS * neighbor.delay_s):
-                        continue
-                    self.had_nothing(neighbor.handle, departure_s, now_s)
-                if now_s < asked.next_s:
-                    continue
+            if asked is not None and (asked.since_s is not None or now_s < asked.next_s):
+                continue
             worth = self._worth_s(neighbor, now_s)
             if worth > best_s:
                 best, best_s = neighbor, worth
@@ -99,6 +96,14 @@ class Pulling:
         asked = self._asked.pop(handle, None)
         if asked is not None:
             self._answered(asked)
+
+    def _give_up(self, departure_s: float, now_s: float) -> None:
+        """Count as nothing what has not been answered for too long: else questions that were lost
+        would stand for servers that are idle, and no other would be asked."""
+        for handle, asked in self._asked.items():
+            answer_s = max(ANSWER_S_MIN, ANSWER_WAYS * self._neighbors.by_handle[handle].delay_s)
+            if asked.since_s is not None and now_s >= asked.since_s + answer_s:
+                self.had_nothing(handle, departure_s, now_s)
 
     def _answered(self, asked: _Asked) -> None:
         if asked.since_s is not None:

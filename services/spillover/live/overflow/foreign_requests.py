@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
 from spillover.live.overflow.waiters import Told, Waiters
+from spillover.model.load import LoadNow
 from spillover.model.request import Answer, Refusal, Request
 
 Settled: TypeAlias = Answer | ev.Refuse
@@ -61,7 +62,14 @@ class ForeignRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, request: Request, deadline_s: float, origin: int) -> tuple[int, Settling]:
+    def take(
+        self,
+        request: Request,
+        deadline_s: float,
+        origin: int,
+        load: LoadNow | None = None,
+        pulled: bool = False,  # noqa: FBT001, FBT002 - as `Arrived`
+    ) -> tuple[int, Settling]:
         """Take a request over. The future comes to an answer or a refusal, or is cancelled."""
         ref = self._next_ref()
         future = Settling(loop=asyncio.get_running_loop())
@@ -72,7 +80,7 @@ class ForeignRequests:
         self._open[ref] = future
         self._refs[future.key] = ref
         self._waiters.wait(ref, partial(self._send_back, ref))
-        self._feed(ev.Arrived(ref, request, deadline_s, origin))
+        self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref, future
 
     def ref_of(self, request_id: str, origin: int | None = None) -> int | None:

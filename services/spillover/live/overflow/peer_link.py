@@ -40,6 +40,7 @@ from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.faults import GIVEN_UP_AFTER_S
 from spillover.model.ids import ClusterId
+from spillover.model.load import LoadReport
 
 CONNECTIONS_WARM = 8
 
@@ -225,7 +226,8 @@ class PeerLink:
         command = way.command
         self._machine.left(command.ref)
         remaining_s = command.deadline_s - time.monotonic()
-        body = wire.encode_forward(command.request, self._caller, remaining_s)
+        load, pulled = command.load, command.pulled
+        body = wire.encode_forward(command.request, self._caller, remaining_s, load, pulled)
         came_back = partial(self._came_back, way)
         way.asked = self._client.send(
             "POST", self._calls.forward, came_back, body=body, timeout_s=None
@@ -251,7 +253,7 @@ class PeerLink:
         self, ref: int, decided_s: float, response: Response
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:
         if response.status in REFUSAL_STATUSES:
-            return link.Refused(ref)
+            return link.Refused(ref, wire.decode_load(response.headers.get(wire.LOAD)))
         if response.status != 200:
             return link.Broken(ref)
         try:
@@ -339,7 +341,7 @@ class PeerLink:
 
     def _hear(self, calls: Calls, line: bytes) -> None:
         try:
-            report = wire.decode_report(line)
+            said = wire.decode_line(line)
         except wire.MalformedMessage as malformed:
             self._complain("reports", malformed)
             return
@@ -347,7 +349,7 @@ class PeerLink:
             self._obey(link.StreamHeard())
             self._agreement.heard()
             self._speak(calls)
-        self._feed(ev.ReportReceived(self.neighbor, report))
+        self._feed(_event_of(self.neighbor, said))
 
     def _speak(self, calls: Calls) -> None:
         """Say everything in this version from now on."""
@@ -364,6 +366,17 @@ class PeerLink:
             said = Message("neighbor is not understood", neighbor=self.cluster, reason=reason)
             _log.warning(said)
         self._malformed = True
+
+
+def _event_of(
+    neighbor: int, said: LoadReport | wire.Question | wire.NothingToDo | None
+) -> ev.Event:
+    """What the machine hears of a line."""
+    if isinstance(said, wire.Question):
+        return ev.WorkAsked(neighbor, said.load)
+    if isinstance(said, wire.NothingToDo):
+        return ev.NoWorkThere(neighbor, said.load)
+    return ev.ReportReceived(neighbor, said)
 
 
 def _found(told: asyncio.Future[Response]) -> bool:

@@ -103,6 +103,12 @@ class ReportStreams:
                 emulated_link = self._emulated_links[neighbor]
                 emulated_link.send(put, _drop, waits=False, now_s=now_s)
 
+    def say(self, neighbor: int, line: bytes) -> None:
+        """Put a line in the streams of one neighbor, as `publish` does."""
+        if streams := self._streams.get(neighbor):
+            put = partial(_put_in_each, streams, line)
+            self._emulated_links[neighbor].send(put, _drop, waits=False)
+
     def close(self) -> None:
         """End all streams. Comes first when a node stops: an open one holds up the server."""
         self._closed = True

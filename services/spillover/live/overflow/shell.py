@@ -231,6 +231,12 @@ class NodeShell:
             ev.AskCancel: self._ask_cancel,
             ev.Reply: self._reply,
             ev.Publish: self._publish,
+            ev.AskForWork: lambda command: self.streams.say(
+                command.neighbor, wire.encode_ask(command.load)
+            ),
+            ev.NoWork: lambda command: self.streams.say(
+                command.neighbor, wire.encode_no_work(command.load)
+            ),
             ev.Heartbeat: lambda _: self.streams.publish(wire.HEARTBEAT),
             ev.Connect: self._connect,
             ev.JoinRefused: self._join_refused,

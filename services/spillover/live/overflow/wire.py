@@ -15,7 +15,7 @@ import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.model.ids import ClusterId, RequestId
-from spillover.model.load import LoadReport
+from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import (
     DONE,
     NAME_LENGTH_MAX,
@@ -30,6 +30,9 @@ from spillover.model.topology import CLUSTER_ID
 
 HEARTBEAT = b"{}\n"
 
+LOAD = b"spillover-load"
+"""A header of refusals between nodes: the load of the one that refuses."""
+
 NOTHING = msgspec.Raw(b"null")
 
 _PAYLOAD = b'"payload":'
@@ -40,6 +43,9 @@ DEADLINE_MS_MAX = 7 * 86_400_000.0
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Ahead = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 Path = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1)]
 BoundedPath = Annotated[tuple[ClusterId, ...], msgspec.Meta(min_length=1, max_length=1000)]
 BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
@@ -66,9 +72,19 @@ UNSAID = Caller("")
 """In messages on a connection that has said who calls."""
 
 
+class LoadBody(msgspec.Struct, array_like=True, frozen=True):
+    """What a node says of its load with another message: `model.load.LoadNow`."""
+
+    epoch: Number
+    sequence: Number
+    ahead: Ahead
+    load: Amount
+    accepting: bool
+
+
 class ForwardBody(msgspec.Struct, omit_defaults=True):
-    """A request on its way. In version 1 `sender` is the cluster that hands it on, `to` the one
-    that it means to hand it to, `federation` theirs."""
+    """A request on its way, `pulled` if the neighbor has asked for work. In version 1 `sender` is
+    the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs."""
 
     id: str
     path: BoundedPath
@@ -81,6 +97,8 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     sender: str = ""
     to: str | None = None
     federation: str | None = None
+    load: LoadBody | None = None
+    pulled: bool = False
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
@@ -105,6 +123,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     upstream_body: msgspec.Raw = NOTHING
     retry_after_ms: float | None = None
     rejected: bool = False
+    load: LoadBody | None = None
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
@@ -137,6 +156,41 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     hears: BoundedClusters = []
     degraded: bool = False
     failed_share: Probability = 0.0
+    ahead: Ahead | None = None
+    load: Amount = 0.0
+    departure_ms: Amount = 0.0
+    residual: Amount = 1.0
+
+
+class AskLine(msgspec.Struct, omit_defaults=True):
+    """On the stream of reports, for one neighbor: a question for work, or that there is none for
+    who has asked. With the load of the node that says so. Only for those that tell `ahead`."""
+
+    ask: LoadBody | None = None
+    no_work: LoadBody | None = None
+
+
+class Forwarded(NamedTuple):
+    """A forward as it is read: `caller` if the message says who that is, `remaining_s` of the
+    deadline."""
+
+    caller: Caller | None
+    request: Request
+    remaining_s: float
+    load: LoadNow | None
+    pulled: bool
+
+
+class Question(NamedTuple):
+    """A line of a report stream: the neighbor asks for work."""
+
+    load: LoadNow
+
+
+class NothingToDo(NamedTuple):
+    """A line of a report stream: the neighbor, which was asked for work, has none for us."""
+
+    load: LoadNow
 
 
 class Stay(NamedTuple):
@@ -153,8 +207,13 @@ _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
 _decode_answer = msgspec.json.Decoder(AnswerBody).decode
 _decode_report = msgspec.json.Decoder(ReportLine).decode
+_decode_ask = msgspec.json.Decoder(AskLine).decode
+_decode_load = msgspec.json.Decoder(LoadBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
+
+
+_ASKS = (b'{"ask"', b'{"no_work"')
 
 
 def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
@@ -164,7 +223,13 @@ def _decoded(decode: Callable[[bytes], T], message: bytes) -> T:
         raise MalformedMessage(str(error)) from error
 
 
-def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tuple[Buffer, ...]:
+def encode_forward(
+    request: Request,
+    caller: Caller,
+    remaining_s: float,
+    load: LoadNow | None = None,
+    pulled: bool = False,  # noqa: FBT001, FBT002 - on the way of every forward
+) -> tuple[Buffer, ...]:
     """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
     other: a large payload is sent as it lies."""
     payload = memoryview(request.work)
@@ -181,6 +246,8 @@ def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tupl
         sender=caller.cluster,
         to=caller.to,
         federation=caller.federation,
+        load=None if load is None else LoadBody(*load),
+        pulled=pulled,
     )
     if not is_large:
         return (_encode(body),)
@@ -188,9 +255,8 @@ def encode_forward(request: Request, caller: Caller, remaining_s: float) -> tupl
     return before + _PAYLOAD, payload, after
 
 
-def decode_forward(body: bytes) -> tuple[Caller | None, Request, float]:
-    """(caller if it is said, request, what remains of its deadline in seconds). Raises
-    MalformedMessage."""
+def decode_forward(body: bytes) -> Forwarded:
+    """Raises MalformedMessage."""
     forward = _decoded(_decode_forward, body)
     _check_forward(forward)
     traceparent = forward.traceparent or ""
@@ -205,7 +271,39 @@ def decode_forward(body: bytes) -> tuple[Caller | None, Request, float]:
         size_bytes=len(body),
     )
     caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
-    return caller, request, forward.remaining_ms / 1e3
+    load = _load_of(forward.load)
+    return Forwarded(caller, request, forward.remaining_ms / 1e3, load, forward.pulled)
+
+
+def _load_of(load: LoadBody | None) -> LoadNow | None:
+    if load is None:
+        return None
+    return LoadNow(load.epoch, load.sequence, load.ahead, load.load, load.accepting)
+
+
+def encode_load(load: LoadNow) -> bytes:
+    """Returns a load as the header LOAD has it."""
+    return _encode(LoadBody(*load))
+
+
+def decode_load(told: bytes | None) -> LoadNow | None:
+    """Returns what the header says; None where it says nothing that is understood."""
+    if told is None:
+        return None
+    try:
+        return _load_of(_decode_load(told))
+    except ValueError:
+        return None
+
+
+def encode_ask(load: LoadNow) -> bytes:
+    """Returns a line of a report stream that asks for work, its end included."""
+    return _encode(AskLine(ask=LoadBody(*load))) + b"\n"
+
+
+def encode_no_work(load: LoadNow) -> bytes:
+    """Returns a line of a report stream that says there is none, its end included."""
+    return _encode(AskLine(no_work=LoadBody(*load))) + b"\n"
 
 
 def _check_forward(forward: ForwardBody) -> None:
@@ -249,6 +347,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             upstream_body=NOTHING if answer.upstream_body is None else answer.upstream_body,
             retry_after_ms=_ms(answer.retry_after_s),
             rejected=rejected,
+            load=None if answer.load is None else LoadBody(*answer.load),
         )
     )
 
@@ -270,6 +369,8 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
         message.service_ms / 1e3,
         message.return_ms / 1e3,
     )
+    if message.load is not None:
+        answer.load = _load_of(message.load)
     if message.outcome is not DONE:
         answer.upstream_status = message.upstream_status
         if message.upstream_body != NOTHING:
@@ -317,15 +418,29 @@ def encode_report(report: LoadReport) -> bytes:
         hears=list(report.hears),
         degraded=report.degraded,
         failed_share=report.failed_share,
+        ahead=report.ahead,
+        load=report.load,
+        departure_ms=report.departure_s * 1e3,
+        residual=report.residual,
     )
     return _encode(line) + b"\n"
 
 
-def decode_report(line: bytes) -> LoadReport | None:
-    """Returns the report, or None for a mere sign of life. Raises MalformedMessage."""
+def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
+    """Returns what a line of a report stream says; None for a mere sign of life. Raises
+    MalformedMessage."""
     if line == HEARTBEAT[:-1]:
         return None
-    message = _decoded(_decode_report, line)
+    if line.startswith(_ASKS):
+        message = _decoded(_decode_ask, line)
+        if message.ask is not None:
+            return Question(LoadNow(*msgspec.structs.astuple(message.ask)))
+        if message.no_work is not None:
+            return NothingToDo(LoadNow(*msgspec.structs.astuple(message.no_work)))
+    return _report_of(_decoded(_decode_report, line))
+
+
+def _report_of(message: ReportLine) -> LoadReport:
     _check_clusters("hears", message.hears)
     return LoadReport(
         epoch=message.epoch,
@@ -338,4 +453,8 @@ def decode_report(line: bytes) -> LoadReport | None:
         hears=tuple(ClusterId(cluster) for cluster in message.hears),
         degraded=message.degraded,
         failed_share=message.failed_share,
+        ahead=message.ahead,
+        load=message.load,
+        departure_s=message.departure_ms / 1e3,
+        residual=message.residual,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from math import erfc, exp, sqrt
 
 from spillover.policy.overflow.base import (
     KEEP,
@@ -45,29 +46,37 @@ REPEATS_S = 0.3
 """A report that would only repeat the last ones may be left out for so long: what is not older than
 this is as old as reports are apart, at most."""
 
+DRAINS_BELOW = 0.8
+"""At this load and above, no drain is sure: `load_at_most` is 1."""
+
 DEPARTURE_S_MIN = 1e-6
 """Where services take no time."""
+
+ROOT_2 = math.sqrt(2.0)
+ROOT_2_PI = math.sqrt(2.0 * math.pi)
 
 
 def overload(load: float) -> float:
     """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
-    return min(max(load - LOAD_ERRORS * math.sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
+    if load <= 1.0:
+        return 1.0
+    return min(max(load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
 
 
 def load_at_most(load: float) -> float:
     """Returns what the load surely does not exceed, at most 1: only drain that is sure counts."""
-    capped = min(load, 1.0)
-    return min(1.0, capped + LOAD_ERRORS * math.sqrt(capped / (2.0 * LOAD_WINDOW)))
+    if load >= DRAINS_BELOW:
+        return 1.0
+    return min(1.0, load + LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)))
 
 
 def expected_excess(mean: float, spread: float) -> float:
     """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
     shorter than nothing."""
     if spread <= 0.0:
-        return max(0.0, mean)
+        return mean if mean > 0.0 else 0.0
     z = mean / spread
-    below = 0.5 * math.erfc(-z / math.sqrt(2.0))
-    return mean * below + spread * math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return 0.5 * mean * erfc(-z / ROOT_2) + spread * exp(-0.5 * z * z) / ROOT_2_PI
 
 
 def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
@@ -79,8 +88,12 @@ def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
 
 
 def known_age_s(since_s: float, period_s: float) -> float:
-    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart."""
-    return min(since_s, period_s) if since_s <= REPEATS_S else since_s
+    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart. What
+    happened a little before it was heard, and is told late, finds it new.
+    """
+    if since_s > REPEATS_S or 0.0 <= since_s <= period_s:
+        return since_s
+    return period_s if since_s > 0.0 else 0.0
 
 
 def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
@@ -88,16 +101,25 @@ def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
     return known_age_s(own.now_s - near.told_s[y], near.period_s)
 
 
-def age_on_arrival(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns the departures of y from when it told its load to the arrival there of what is sent
-    now."""
-    return (age_s(own, near, y) + 2.0 * near.delays_s[y]) / departure_s(own, near, y)
+def spread_s(age_s: float, departure_s: float) -> float:
+    """Returns the standard deviation, in seconds, of a wait that was told `age_s` ago: the queue is
+    a random walk with one arrival and one departure at each departure."""
+    return SPREAD * sqrt(2.0 * age_s * departure_s)
 
 
-def spread_on_arrival(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns the standard deviation of the queue of y around its forecast: a random walk with one
-    arrival and one departure at each departure."""
-    return SPREAD * math.sqrt(2.0 * age_on_arrival(own, near, y))
+def wait_after_s(
+    ahead: float, servers: int, load: float, residual: float, departure_s: float, age_s: float
+) -> float:
+    """Returns the expected wait in a queue of which all this was told `age_s` ago."""
+    if load < DRAINS_BELOW:
+        departures = age_s / departure_s
+        if departures > DRAIN_MAX:
+            departures = DRAIN_MAX
+        ahead -= (1.0 - load_at_most(load)) * departures
+        if ahead < -servers:
+            ahead = -float(servers)
+    spread = SPREAD * sqrt(2.0 * age_s * departure_s)
+    return expected_excess((ahead + residual) * departure_s, spread)
 
 
 def wait_here_s(own: OwnLoad) -> float:
@@ -106,12 +128,16 @@ def wait_here_s(own: OwnLoad) -> float:
 
 
 def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns the expected wait at y of a request that is sent there now."""
-    age = age_on_arrival(own, near, y)
-    drained = (1.0 - load_at_most(near.load[y])) * min(age, DRAIN_MAX)
-    ahead = max(near.ahead[y] + own.unreported[y] - drained, -float(near.servers[y]))
-    spread = SPREAD * math.sqrt(2.0 * age)
-    return departure_s(own, near, y) * expected_excess(ahead + near.residual[y], spread)
+    """Returns the expected wait at y of a request that is sent there now: its load was told twice
+    the way before that arrives."""
+    return wait_after_s(
+        near.ahead[y] + own.unreported[y],
+        near.servers[y],
+        near.load[y],
+        near.residual[y],
+        departure_s(own, near, y),
+        age_s(own, near, y) + 2.0 * near.delays_s[y],
+    )
 
 
 def price_of_the_way(own: OwnLoad) -> float:
@@ -135,23 +161,43 @@ def choose(
     With knowledge that is old, a home request goes by the paper's draw, to where even an idle
     server would be worth the way. One draw serves all stages.
     """
-    count, age = 0, 0.0
-    for y in range(len(weights)):
-        weights[y] = 0.0
-        if eligible[y]:
-            count += 1
-            age += age_s(own, near, y) / departure_s(own, near, y)
-    if count == 0:
+    age = _write_ages(own, near, eligible, weights)
+    if age < 0.0:
         return KEEP
     here_s = wait_here_s(own)
     price = price_of_the_way(own)
     if own.hops == 0:
-        trust = math.exp(-age / count / TRUST)
+        trust = exp(-age / TRUST)
         if draw >= trust:
+            for y in range(len(weights)):
+                weights[y] = 0.0
             rest = (draw - trust) / (1.0 - trust)
             return _as_the_paper(own, near, eligible, weights, rest, here_s, price)
         draw /= trust
     return _where_it_costs_least(own, near, eligible, weights, draw, here_s, price)
+
+
+def _write_ages(
+    own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], ages_s: list[float]
+) -> float:
+    """Writes how old what is known of each eligible neighbor is; 0 for the others. Returns the mean
+    in departures, and what is below 0 where nobody is eligible."""
+    now_s, period_s = own.now_s, near.period_s
+    told_s, departures_s = near.told_s, near.departure_s
+    count, age = 0, 0.0
+    for y in range(len(ages_s)):
+        ages_s[y] = 0.0
+        if eligible[y]:
+            since_s = now_s - told_s[y]
+            if not 0.0 <= since_s <= period_s:
+                since_s = known_age_s(since_s, period_s)
+            one_s = departures_s[y]
+            if one_s < DEPARTURE_S_MIN:
+                one_s = departure_s(own, near, y)
+            ages_s[y] = since_s
+            count += 1
+            age += since_s / one_s
+    return age / count if count > 0 else -1.0
 
 
 def _where_it_costs_least(
@@ -163,29 +209,42 @@ def _where_it_costs_least(
     here_s: float,
     price: float,
 ) -> int:
+    """`weights` holds the ages, then the costs, then the weights: so nothing is worked out twice
+    on the way of every request."""
+    unreported, most_s = own.unreported, here_s if own.may_keep else math.inf
+    delays_s, ahead, servers = near.delays_s, near.ahead, near.servers
+    loads, residuals, departures_s = near.load, near.residual, near.departure_s
     own_overload = overload(own.load)
     least_s = math.inf
     for y in range(len(weights)):
         if eligible[y]:
-            way_s = price * near.delays_s[y]
-            if own.may_keep and way_s >= here_s:
-                weights[y] = way_s
-            else:
-                wait_s = wait_there_s(own, near, y)
-                weights[y] = wait_s * overload(near.load[y]) / own_overload + way_s
-            least_s = min(least_s, weights[y])
-    if own.may_keep and least_s >= here_s:
-        for y in range(len(weights)):
-            weights[y] = 0.0
-        return KEEP
+            cost_s = price * delays_s[y]
+            if cost_s < most_s:
+                load, one_s = loads[y], departures_s[y]
+                if one_s < DEPARTURE_S_MIN:
+                    one_s = departure_s(own, near, y)
+                wait_s = wait_after_s(
+                    ahead[y] + unreported[y],
+                    servers[y],
+                    load,
+                    residuals[y],
+                    one_s,
+                    weights[y] + 2.0 * delays_s[y],
+                )
+                if load > 1.0:
+                    wait_s *= overload(load)
+                cost_s += wait_s / own_overload
+                if cost_s < least_s:
+                    least_s = cost_s
+            weights[y] = cost_s
     total = 0.0
     for y in range(len(weights)):
         cost_s = weights[y]
         weights[y] = 0.0
-        if eligible[y] and not (own.may_keep and cost_s >= here_s):
-            unsure_s = departure_s(own, near, y) * spread_on_arrival(own, near, y)
+        if eligible[y] and cost_s < most_s:
+            unsure_s = spread_s(age_s(own, near, y) + 2.0 * delays_s[y], departure_s(own, near, y))
             if unsure_s > 0.0:
-                weights[y] = math.exp(-(cost_s - least_s) / unsure_s)
+                weights[y] = exp(-(cost_s - least_s) / unsure_s)
             elif cost_s == least_s:
                 weights[y] = 1.0
             total += weights[y]
@@ -203,7 +262,7 @@ def _as_the_paper(
 ) -> int:
     """As `paper.choose`, but not to where the way alone is longer than the wait here."""
     accept = accept_probability(own.queue_length, own.servers) if own.may_keep else 0.0
-    if draw < accept:
+    if draw < accept or accept >= 1.0:  # what is left of a draw may round up to 1
         return KEEP
     reject, total = 1.0 - accept, 0.0
     rest = (draw - accept) / reject

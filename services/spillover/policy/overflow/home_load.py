@@ -11,6 +11,9 @@ LOAD_WINDOW = 32.0
 STEPS = 64
 """A load is told in such parts of 1: at rest it stays the same, and need not be said again."""
 
+INSTANT = 1e-9
+"""Of the window: in so little time nothing fades, and a rate of arrivals would be mostly rounding."""
+
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
     """Returns the rate after these arrivals in the time since it was `rate_hz`.
@@ -19,7 +22,7 @@ def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float)
     time, so that none costs more than one to count.
     """
     window_s = LOAD_WINDOW * max(departure_s, 1e-6)
-    if since_s <= 0.0:
+    if since_s <= INSTANT * window_s:
         return rate_hz + arrivals / window_s
     kept = math.exp(-since_s / window_s)
     return rate_hz * kept + arrivals / since_s * (1.0 - kept)

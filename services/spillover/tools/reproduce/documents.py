@@ -176,4 +176,30 @@ DOCUMENTS = (
             "servers went is not told and does not matter: they are drawn anew for each run."
         ),
     ),
+    Document(
+        prefix="policies",
+        module="policies",
+        citation="Spillover, decision record 0037 (ours, after Lai & Polak and Johnson)",
+        heading="Our rule beside the others: by what is known, and how old it is",
+        problem=(
+            "The paper's rule draws lots: it hardly minds old reports, but keeps requests although "
+            "a neighbor is idle, and leaves a quarter to a half of what one queue for all would "
+            "gain. Rules that go to the shortest queue do better while they know it, and worse "
+            "when they do not."
+        ),
+        mechanism=(
+            "A request goes where the expected wait there and the way are less than the wait here; "
+            "what was sent and is not reported yet counts, and so does what drains on the way. "
+            "Every message carries its sender's load. The older that is, the more the paper's lots "
+            "decide. And a site with an idle server asks neighbors that seem to have work waiting."
+        ),
+        reproduced=(
+            "The same requests through isolated queues, the paper's rule, two-choice and ours: on "
+            "the paper's bursts, and at even loads with services, ways and reports of every kind."
+        ),
+        left_open=(
+            "Faults are not in these figures; the services' own code under faults is what the "
+            "tests and `spillover sim overflow --faults` run."
+        ),
+    ),
 )
