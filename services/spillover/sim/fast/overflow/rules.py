@@ -12,7 +12,7 @@ from typing import Any
 
 from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
 from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
-from spillover.policy.overflow.choosers import CHOOSERS
+from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS, POLICY_NAMES
 from spillover.policy.overflow.estimate import learned, residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
@@ -51,19 +51,21 @@ def learn(cluster: Any, service_s: float) -> None:
     cluster.variance_s2 = variance_s2
 
 
+def _part(number: int) -> Callable[..., Any]:
+    """Returns how the asking of a policy is compiled."""
+    return inner if POLICY_NAMES[number] in BY_LOAD else inlined
+
+
 def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callable[..., int]:
     """A chooser by number: this one if it is asked for, else one of the others.
 
     What is known is gathered where it is used: handed through the chain, it would be copied at
-    each link, which costs as much as the choice.
+    each link, which costs as much as the choice. What goes by the load is long, and is no part of
+    the chain: all other policies would be less than half as fast.
     """
 
-    @inlined
-    def by_number(
-        wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
-    ) -> int:
-        if wanted != number:
-            return others(wanted, s, x, hops, problem, drawn)
+    @_part(number)
+    def ask(s: KernelState, x: int, hops: int, problem: int, drawn: float) -> int:
         cluster, table, run = s.clusters[x], s.table, s.run[0]
         start, stop = cluster.links_from, cluster.links_to
         return choose(
@@ -95,6 +97,14 @@ def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callab
             table.weights[start:stop],
             drawn,
         )
+
+    @inlined
+    def by_number(
+        wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
+    ) -> int:
+        if wanted != number:
+            return others(wanted, s, x, hops, problem, drawn)
+        return ask(s, x, hops, problem, drawn)  # type: ignore[no-any-return]
 
     return by_number
 
