@@ -7,9 +7,10 @@ import math
 
 import pytest
 
-from spillover.core.overflow.home_load import STEPS, HomeLoad
+from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.home_load import STEPS
 from support.loads import neighbors_of
 
 DELAY_S = 0.035

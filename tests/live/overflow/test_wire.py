@@ -55,8 +55,8 @@ def test_forwards_survive_the_way(
     request = Request(id, keyed, msgspec.Raw(payload), path, type, priority, trace)
     caller = wire.Caller(sender, *((path[0], type) if keyed else ()))
     body = b"".join(wire.encode_forward(request, caller, rest_s))
-    told, arrived, remaining_s = wire.decode_forward(body)
-    assert told == caller
+    told, arrived, remaining_s, load, pulled = wire.decode_forward(body)
+    assert (told, load, pulled) == (caller, None, False)
     assert bytes(memoryview(arrived.work)) == payload
     arrived.work = request.work
     assert arrived == request
@@ -69,8 +69,8 @@ FORWARD = {"sender": "a", "id": "x", "path": ["a"], "remaining_ms": 1, "payload"
 def test_traces_that_are_none_are_dropped():
     """As where clients send them: the request is good without."""
     for trace in ("", "nonsense", TRACE + "\n", TRACE.upper()):
-        _, request, _ = wire.decode_forward(json.dumps(FORWARD | {"traceparent": trace}).encode())
-        assert request.traceparent is None
+        told = wire.decode_forward(json.dumps(FORWARD | {"traceparent": trace}).encode())
+        assert told.request.traceparent is None
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,11 @@ def test_answers_survive_the_way(
 
 def forwarded(body):
     """What a forward says, but for how long it is."""
-    caller, request, remaining_s = wire.decode_forward(body)
+    told = wire.decode_forward(body)
+    request = told.request
     request.size_bytes, work = 0, bytes(memoryview(request.work))
     request.work = b""
-    return caller, request, work, remaining_s
+    return told, work
 
 
 MESSAGES = [

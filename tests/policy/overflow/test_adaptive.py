@@ -206,12 +206,17 @@ class Twin:
         return shares(weights)
 
     def by_draw(self):
-        """Those of the paper among the neighbors that would be worth the way if they were idle."""
+        """Those of the paper among the neighbors that would nearly be worth the way if they were
+        idle, and were not hopeless."""
         own, near = self.own, self.near
         worth = [
             y
             for y in self.eligible
-            if not own.may_keep or self.here_s > self.omega * near.delays_s[y]
+            if not own.may_keep
+            or (
+                self.here_s > 0.7 * self.omega * near.delays_s[y]
+                and near.ahead[y] * self.departure_s(y) <= 8.0 * (self.here_s + near.delays_s[y])
+            )
         ]
         reject = own.queue_length / (own.queue_length + own.servers) if own.may_keep else 1.0
         if not worth or not reject:

@@ -42,6 +42,13 @@ TRUST = 16.0
 """Departures in which what is known loses all but 1 / e of its weight; the rest of the choices are
 the paper's."""
 
+HOPE = 0.7
+"""The paper's draw goes to where the way is worth so much of the wait here: who knows nothing keeps
+too much otherwise."""
+
+HOPELESS = 8.0
+"""Nor to where the queue was told to take so many times as long as the wait here and the way."""
+
 REPEATS_S = 0.3
 """A report that would only repeat the last ones may be left out for so long: what is not older than
 this is as old as reports are apart, at most."""
@@ -280,6 +287,16 @@ def _pick_by_cost(
     return pick_by_weight(weights, total, draw)
 
 
+def _may_be_worth(own: OwnLoad, near: NeighborLoads, y: int, here_s: float, price: float) -> bool:
+    """Whether the paper's draw may go there: the way is not much longer than the wait here, and the
+    queue there was not hopeless, however old that is."""
+    if not own.may_keep:
+        return True
+    way_s = near.delays_s[y]
+    there_s = near.ahead[y] * departure_s(own, near, y)
+    return here_s > HOPE * price * way_s and there_s <= HOPELESS * (here_s + way_s)
+
+
 def _as_the_paper(
     own: OwnLoad,
     near: NeighborLoads,
@@ -289,7 +306,7 @@ def _as_the_paper(
     here_s: float,
     price: float,
 ) -> int:
-    """As `paper.choose`, but not to where the way alone is longer than the wait here."""
+    """As `paper.choose`, but only to where it may be worth it."""
     accept = accept_probability(own.queue_length, own.servers) if own.may_keep else 0.0
     if draw < accept or accept >= 1.0:  # what is left of a draw may round up to 1
         return KEEP
@@ -297,7 +314,7 @@ def _as_the_paper(
     rest = (draw - accept) / reject
     worth = 0
     for y in range(len(weights)):
-        if eligible[y] and not (own.may_keep and here_s <= price * near.delays_s[y]):
+        if eligible[y] and _may_be_worth(own, near, y, here_s, price):
             worth += 1
             if near.reject_near[y] < reject:
                 weights[y] = 1.0 - near.reject_near[y] / reject
@@ -305,6 +322,6 @@ def _as_the_paper(
     if total > 0.0:
         return pick_by_weight(weights, total, rest)
     for y in range(len(weights)):
-        if eligible[y] and not (own.may_keep and here_s <= price * near.delays_s[y]):
+        if eligible[y] and _may_be_worth(own, near, y, here_s, price):
             weights[y] = 1.0
     return pick_by_weight(weights, float(worth), rest)

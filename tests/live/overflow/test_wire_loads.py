@@ -1,0 +1,107 @@
+"""Loads on the wire: with forwards, answers and refusals, and in the lines of report streams."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.live.overflow import report_lines, wire
+from spillover.model.load import LoadNow, LoadReport
+from spillover.model.request import Answer, Outcome, Request
+
+loads = st.builds(
+    LoadNow,
+    st.integers(0, 2**53),
+    st.integers(0, 2**53),
+    st.integers(-1000, 1_000_000),
+    st.integers(0, 64_000).map(lambda steps: steps / 64),
+    st.booleans(),
+)
+STAY = wire.Stay(0.1, 0.0, 0.0)
+
+
+@given(loads, st.booleans())
+def test_a_load_rides_on_a_forward(load, pulled):
+    """And so does that it was asked for."""
+    request = Request("x", False, msgspec.Raw(b"1"), ("a",))
+    body = b"".join(wire.encode_forward(request, wire.UNSAID, 1.0, load, pulled))
+    told = wire.decode_forward(body)
+    assert (told.load, told.pulled) == (load, pulled)
+
+
+@given(loads)
+def test_a_load_rides_on_answers_and_refusals(load):
+    """In a header there: the body is a problem as clients know it."""
+    answer = Answer(Outcome.DONE, ("a",), load=load)
+    assert wire.decode_answer(wire.encode_answer(answer, STAY))[0].load == load
+    assert wire.decode_load(wire.encode_load(load)) == load
+
+
+@pytest.mark.parametrize("told", [None, b"", b"null", b"[1,2]", b"\xff", b"[1,2,3,-0.5,true]"])
+def test_a_header_that_says_no_load_is_as_none(told):
+    """It is told besides: the refusal stands."""
+    assert wire.decode_load(told) is None
+
+
+@given(loads)
+def test_work_is_asked_for_in_a_line(load):
+    """And that there is none is told in one."""
+    for line, said in (
+        (report_lines.encode_ask(load), report_lines.Question(load)),
+        (report_lines.encode_no_work(load), report_lines.NothingToDo(load)),
+    ):
+        assert line.count(b"\n") == 1
+        assert report_lines.decode_line(line[:-1]) == said
+
+
+@given(
+    st.none() | st.integers(-1000, 1_000_000),
+    st.integers(0, 640).map(lambda steps: steps / 64),
+    st.floats(0.0, 1e3),
+    st.floats(0.0, 1e3),
+)
+def test_a_report_tells_the_load(ahead, load, departure_s, residual):
+    """As it was, but for the rounding of seconds to milliseconds and back."""
+    told = {"ahead": ahead, "load": load, "residual": residual}
+    report = LoadReport(1, 1, 1.0, 1.0, 0, 1, True, departure_s=departure_s, **told)
+    heard = report_lines.decode_line(report_lines.encode_report(report)[:-1])
+    assert (heard.ahead, heard.load, heard.residual) == (ahead, load, residual)
+    assert heard.departure_s == pytest.approx(departure_s)
+
+
+def test_who_tells_no_load_is_understood():
+    """Versions before did not."""
+    line = json.dumps(
+        {
+            "epoch": 1,
+            "sequence": 2,
+            "accept_probability": 1.0,
+            "neighborhood_accept_probability": 1.0,
+            "queue_length": 3,
+            "servers": 2,
+            "accepting": True,
+        }
+    )
+    report = report_lines.decode_line(line.encode())
+    assert (report.ahead, report.load, report.departure_s) == (None, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"ask":null}',
+        b'{"ask":[1,2,3]}',
+        b'{"ask":[1,2,3,1e300,true]}',
+        b'{"no_work":[-1,2,3,0.5,true]}',
+        b'{"no_work":[1,2,3,0.5,"yes"]}',
+        b'{"ask":[1,2,99999999999,0.5,true]}',
+    ],
+)
+def test_lines_that_ask_badly_are_refused(line):
+    """Bounded numbers, of the right kinds."""
+    with pytest.raises(wire.MalformedMessage):
+        report_lines.decode_line(line)
