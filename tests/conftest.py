@@ -25,8 +25,8 @@ from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 TESTS = Path(__file__).parent
 ALONE = {"containers", "dashboards", "e2e", "soak"}
@@ -86,7 +86,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("only") == "quick":
+    is_quick = config.getoption("only") == "quick"
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "quick" if is_quick else "repeatable")
+    hypothesis.settings.load_profile(profile)
+    if is_quick:
         sys.addaudithook(_refuse_processes)
 
 
