@@ -23,7 +23,7 @@ LINE = b"2\r\na\n\r\n"
 
 def hold_up(duration_s):
     """Block the loop, as a handler may that never awaits; without the CPU that others need."""
-    time.sleep(duration_s)
+    threading.Event().wait(duration_s)
 
 
 async def step():
