@@ -8,7 +8,7 @@ ARGS ?=
 # which takes a worker longer than to run most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo testbed check test soak dashboards reference lock format clean
+.PHONY: help demo testbed check test style types quick all-tests soak dashboards reference lock format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,17 +29,25 @@ demo: .venv/.complete
 testbed:
 	@deploy/testbed.sh $(ARGS)
 
-check: .venv/.complete
+check: style
+	@$(MAKE) -j2 types quick
+
+test: style
+	@$(MAKE) -j2 types all-tests
+
+style: .venv/.complete
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Beside the tests, many of which wait: what is wrong is told where it is found, and by the status.
+types: .venv/.complete
+	$(BIN)/mypy
+
+quick: .venv/.complete
 	$(BIN)/pytest --only=quick -p no:schemathesis --numprocesses=auto --dist=worksteal $(ARGS)
 
-test: .venv/.complete
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+all-tests: .venv/.complete
 	tests/run.sh $(ARGS)
 
 soak: .venv/.complete

@@ -6,6 +6,7 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -24,8 +25,8 @@ from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 TESTS = Path(__file__).parent
 ALONE = {"containers", "dashboards", "e2e", "soak"}
@@ -85,7 +86,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("only") == "quick":
+    is_quick = config.getoption("only") == "quick"
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "quick" if is_quick else "repeatable")
+    hypothesis.settings.load_profile(profile)
+    if is_quick:
         sys.addaudithook(_refuse_processes)
 
 
@@ -102,6 +106,18 @@ def pytest_runtest_protocol() -> Iterator[object]:
         return (yield)
     finally:
         RUNS_A_TEST.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """All that is read stays until the end: to look for garbage among it costs a test that makes
+    many objects a quarter of its time, and the reading a third."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -183,10 +183,10 @@ def test_the_end_comes_while_a_node_is_to_come_back(up, until):
     assert not bed.temporary_directories()
 
 
-def test_the_first_port(tmp_path, spillover, until):
+def test_the_first_port(tmp_path, spillover, free_ports, until):
     """Given by --port; that others have it is said, with where the clusters are instead."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
         (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
         bed = spillover("up", "one.yaml", "--json", "--port", str(port), cwd=tmp_path)
         url = bed.ready()["a"]

@@ -87,6 +87,7 @@ def test_expected_moves_over_many_runs():
         )  # 300 / 9 is no whole number
 
 
+@pytest.mark.slow
 def test_uniform_after_any_sequence_of_changes():
     """Twenty random changes, 40 sequences: chi-square is that of clients placed at random, neither
     above (uneven) nor below (they would not be independent)."""
@@ -99,6 +100,7 @@ def test_uniform_after_any_sequence_of_changes():
     assert abs(total - freedom) < 3.3 * (2 * freedom) ** 0.5
 
 
+@pytest.mark.slow
 def test_stratified_stays_even_where_coins_do_not():
     """Twenty random changes, 20 seeds: within 5 clients of even, moves within a few of the least;
     coins are an order of magnitude farther off."""

@@ -66,6 +66,7 @@ def test_the_model_is_within_a_per_cent_off_load_100(load, max_hops):
     assert abs(apart["probes_mean"]) < 0.015
 
 
+@pytest.mark.slow
 def test_at_load_100_the_difference_is_that_of_finitely_many_producers():
     """Waits lie several per cent above the model at N = 100, and near it at N = 1000."""
     apart = {}

@@ -14,7 +14,7 @@ import uvloop
 
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.server import close_node
+from spillover.apps.node.server import LAST_WORDS_S, close_node
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
@@ -85,9 +85,9 @@ class Node:
         neighbors = self.machine.neighbors
         return neighbors.by_handle[neighbors.index[cluster]].accepting
 
-    async def close(self):
+    async def close(self, last_words_s=LAST_WORDS_S):
         await self.client.close()
-        await close_node(self.shell, [self.server], self.running, self.serving)
+        await close_node(self.shell, [self.server], self.running, self.serving, last_words_s)
 
 
 @dataclass
@@ -120,8 +120,8 @@ class Federation:
         return self
 
     async def __aexit__(self, kind, error, trace):
-        for node in self.nodes.values():
-            await node.close()
+        # All at once, so that there is no neighbor left for last words.
+        await asyncio.gather(*(node.close(last_words_s=0.0) for node in self.nodes.values()))
         for listening in self.sockets.values():
             listening.close()
         if error is not None:

@@ -428,4 +428,4 @@ class AnyHealth(RuleBasedStateMachine):
 
 
 TestAnyHealth = AnyHealth.TestCase
-TestAnyHealth.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestAnyHealth.settings = settings(stateful_step_count=60)

@@ -164,7 +164,7 @@ class NamesUnderTest(RuleBasedStateMachine):
 
 
 TestNamesUnderTest = NamesUnderTest.TestCase
-TestNamesUnderTest.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestNamesUnderTest.settings = settings(stateful_step_count=50)
 
 
 def test_the_same_name_finds_the_first_entry_while_it_is_under_way_and_for_a_while_after():

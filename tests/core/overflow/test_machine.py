@@ -730,4 +730,4 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
 
 TestClusterUnderTest = ClusterUnderTest.TestCase
-TestClusterUnderTest.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestClusterUnderTest.settings = settings(stateful_step_count=60)

@@ -345,4 +345,4 @@ class Twin(RuleBasedStateMachine):
 
 
 TestTwin = Twin.TestCase
-TestTwin.settings = settings(max_examples=100, stateful_step_count=40)
+TestTwin.settings = settings(stateful_step_count=40)

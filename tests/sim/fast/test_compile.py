@@ -60,12 +60,12 @@ def show(require, tmp_path):
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     write(tmp_path, TREE)
 
-    def run(cache=tmp_path / "cache"):
+    def run(cache=tmp_path / "cache", tree=tmp_path):
         # Python's own cache of the module would go by size and time, which stay the same here.
         own = {"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
         environment = {**os.environ, **own}
         environment.pop("NUMBA_CACHE_DIR", None)
-        command = [sys.executable, "-c", SHOW, str(tmp_path / "spillover")]
+        command = [sys.executable, "-c", SHOW, str(tree / "spillover")]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=True, timeout=60
         )
@@ -83,6 +83,15 @@ def test_what_is_kept_is_used_until_a_callee_changes(show, tmp_path):
     rule.write_text(TREE["spillover/sim/fast/zz_rule.py"].replace("2", "5"))
     os.utime(rule, (stamp.st_atime, stamp.st_mtime))
     assert show() == (76, 0)
+
+
+def test_what_is_kept_is_used_by_another_copy_of_the_source(show, tmp_path):
+    """A second checkout: other paths, other times, the same text."""
+    copy = tmp_path / "another"
+    write(copy, TREE)
+    os.utime(copy / "spillover/sim/fast/zz_model.py", (1e9, 1e9))
+    assert show() == (13, 0)
+    assert show(tree=copy) == (13, 1)
 
 
 def test_what_is_kept_is_not_used_where_a_registry_has_changed(show, tmp_path):

@@ -23,6 +23,7 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import SETTLE_S, Checker
 from spillover.sim.overflow.faults import Faults
 from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from support.few import few_at_first
 
 DELAYS_S = {
     ("a", "b"): 0.005,
@@ -199,12 +200,13 @@ def played(seed):
     return history.seen
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", few_at_first(range(24), 8))
 def test_promises_hold_under_faults(seed):
     """One answer from each home that lives, no unkeyed work twice, nothing left anywhere."""
     played(seed)
 
 
+@pytest.mark.slow
 def test_the_histories_are_eventful():
     """All that can happen has happened in twenty of them; else they would prove little."""
     seen = Counter()

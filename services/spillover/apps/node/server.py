@@ -100,13 +100,14 @@ async def close_node(
     servers: Sequence[HttpServer],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
+    last_words_s: float = LAST_WORDS_S,
 ) -> None:
     """End a node that runs: nothing is asked any more, then nothing taken, then nothing answered.
-    All doors stay open until the node takes nothing more."""
+    All doors stay open until the node takes nothing more, and for last words."""
     running.cancel()
     await asyncio.wait([running])
     await shell.close()
-    await asyncio.sleep(LAST_WORDS_S)
+    await asyncio.sleep(last_words_s)
     for server in servers:
         server.stop()
     await serving

@@ -119,8 +119,9 @@ def _digest(function: FunctionType, callees: list[Any]) -> str:
     function is called where one of several could be, as from a registry."""
     functions = [function, *(_plain(callee) for callee in callees)]
     digest = hashlib.sha256()
-    for path in sorted({__file__, *(f.__code__.co_filename for f in functions)}):
-        digest.update(Path(path).read_bytes())
+    paths = {__file__, *(f.__code__.co_filename for f in functions)}
+    for source in sorted(Path(path).read_bytes() for path in paths):  # wherever these lie
+        digest.update(source)
     for reader in functions:
         digest.update(f"{reader.__module__}.{reader.__qualname__}".encode())
         constants = [v for v in _values_read(reader) if isinstance(v, int | float | str | tuple)]
@@ -140,12 +141,42 @@ def _cache_directory(digest: str) -> str | None:
     return str(directory) if os.access(directory, os.W_OK) else None
 
 
+class Kept:
+    """Where numba keeps the machine code of one function: by the digest alone.
+
+    Numba's own locators add the path of the source, so that each checkout would compile anew.
+    """
+
+    def __init__(self, function: FunctionType, directory: str) -> None:
+        self._directory = directory
+        self._py_file = function.__code__.co_filename  # numba's warnings name it
+        self._first_line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: FunctionType, _: str) -> Kept | None:
+        return cls(function, config.CACHE_DIR) if config.CACHE_DIR else None
+
+    def ensure_cache_path(self) -> None:
+        Path(self._directory).mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return self._directory
+
+    def get_source_stamp(self) -> str:
+        return Path(self._directory).name
+
+    def get_disambiguator(self) -> str:
+        return str(self._first_line)
+
+
 @contextmanager
 def _caching_in(directory: str) -> Iterator[None]:
-    """Numba takes the directory from its configuration at the moment of decoration."""
-    before = config.CACHE_DIR
+    """Numba takes where to look from its configuration at the moment of decoration. One before
+    0.62 knows no locators but its own, and works all the same."""
+    before = config.CACHE_DIR, getattr(config, "CACHE_LOCATOR_CLASSES", "")
     config.CACHE_DIR = directory
+    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Kept.__name__}"
     try:
         yield
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
