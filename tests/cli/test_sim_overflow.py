@@ -70,7 +70,7 @@ def test_a_site_that_dies(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (("--compare", "paper,paper"), "expected some of isolated, paper, two-choice, shared, "),
+        (("--compare", "paper,paper"), "expected some of isolated, paper, two-choice, adaptive, "),
         (("--compare", "best"), "got 'best'"),
         (("--compare", "paper,isolted"), "got 'isolted', did you mean isolated?"),
         (("--compare", "paper", "--policy", "paper"), "--compare: expected without --policy"),

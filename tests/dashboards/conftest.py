@@ -237,7 +237,8 @@ class World:
     def _nodes(self):
         clusters = tuple(Cluster(id=c, servers=2, service_ms=40.0) for c in CLUSTERS)
         links = tuple(Link(between=pair, delay_ms=5) for pair in combinations(CLUSTERS, 2))
-        testbed = Testbed(Topology(name="watched", clusters=clusters, links=links), seed=1)
+        watched = Topology(name="watched", clusters=clusters, links=links, shadow="adaptive")
+        testbed = Testbed(watched, seed=1)
         runner = self._stack.enter_context(asyncio.Runner())
         runner.run(testbed.start())
         self._stack.callback(lambda: runner.run(testbed.stop(grace_s=1.0)))
