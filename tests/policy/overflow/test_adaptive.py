@@ -45,7 +45,7 @@ def test_the_expected_excess_is_that_of_a_normal_queue(mean, spread):
 def test_the_expected_excess_lies_between_its_bounds(mean, spread):
     """At least what there is for sure, at most that and what chance adds to an empty queue."""
     excess = adaptive.expected_excess(mean, spread)
-    least, rounding = max(0.0, mean), 1e-12 * (abs(mean) + spread)
+    least, rounding = max(0.0, mean), 1e-300 + 1e-12 * (abs(mean) + spread)
     assert least - rounding <= excess <= least + spread / math.sqrt(2.0 * math.pi) + rounding
 
 

@@ -45,6 +45,8 @@ class NeighborState(BaseModel):
     alive: bool
     delay_ms: Milliseconds = 0.0
     """One way, as the topology has it."""
+    way_ms: Milliseconds = 0.0
+    """How long a request takes there, as measured; `delay_ms` until one was answered."""
     forwards: Count = 0
     """Requests handed to it since the start, whatever came back."""
     pulls: Count = 0
@@ -324,6 +326,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
             age_ms=None if view.age_s is None else view.age_s * 1e3,
             alive=view.alive,
             delay_ms=round(view.delay_s * 1e3, 6),
+            way_ms=round(max(0.0, view.way_s) * 1e3, 6),
             forwards=shell.metrics.forwards_left[view.handle],
             pulls=shell.metrics.pulls_left[view.handle],
             came_back=shell.metrics.came_back(view.id),

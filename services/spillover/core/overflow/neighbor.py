@@ -9,6 +9,7 @@ from collections import deque
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.way import is_news, learned_way_s
 
 SILENCE_S_MAX = 1.0
 """A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
@@ -28,6 +29,7 @@ class Neighbor:
     """One neighbor, and what is believed of it."""
 
     __slots__ = (
+        "_way_mean_s",
         "accept",
         "accepting",
         "ahead",
@@ -53,6 +55,7 @@ class Neighbor:
         "silence_s",
         "told",
         "told_s",
+        "way_s",
         "willing",
     )
 
@@ -60,6 +63,9 @@ class Neighbor:
         self.handle = handle
         self.id = cluster
         self.delay_s = delay_s
+        self.way_s = delay_s
+        """How long a request takes there: the delay, until some were answered."""
+        self._way_mean_s: float | None = None
         """One way, of its link."""
         self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
         """How long it may say nothing."""
@@ -100,6 +106,17 @@ class Neighbor:
         """Returns whether it tells what is needed to ask it for work."""
         return self.report is not None and self.report.ahead is not None
 
+    def took(self, way_s: float) -> bool:
+        """A request there took so long on its way. Returns whether the way is another than was
+        believed."""
+        mean_s = self._way_mean_s
+        mean_s = max(0.0, way_s) if mean_s is None else learned_way_s(mean_s, way_s)
+        self._way_mean_s = mean_s
+        if not is_news(self.way_s, mean_s):
+            return False
+        self.way_s = mean_s
+        return True
+
     def take_report(self, report: LoadReport, now_s: float) -> None:
         """It is newer than the one held."""
         is_another_life = self.report is None or self.report.epoch != report.epoch
@@ -131,7 +148,7 @@ class Neighbor:
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
         self.told, self.told_s = number, now_s
         self.ahead, self.load = ahead, load
-        sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.delay_s
+        sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.way_s
         while sent_s and sent_s[0] <= unknown_s:
             sent_s.popleft()
 

@@ -60,6 +60,7 @@ class NeighborView:
     handle: int
     id: ClusterId
     delay_s: float
+    way_s: float
     accept_probability: float
     neighborhood_accept_probability: float
     queue_length: int
@@ -171,7 +172,7 @@ class Neighbors:
                 NeighborLoads(
                     tuple([row.reject_near for row in rows]),
                     tuple([row.queue_length for row in rows]),
-                    tuple([row.delay_s for row in rows]),
+                    tuple([row.way_s for row in rows]),
                     tuple([row.servers for row in rows]),
                     tuple([row.ahead for row in rows]),
                     tuple([row.load for row in rows]),
@@ -220,6 +221,11 @@ class Neighbors:
         """Take what something else than a report has brought."""
         neighbor = self.by_handle.get(handle)
         if neighbor is not None and neighbor.take_load(load, now_s, self.loads_count):
+            self._knowledge = None
+
+    def took(self, neighbor: Neighbor, way_s: float) -> None:
+        """A request to a neighbor, which was answered, took so long on its way."""
+        if neighbor.took(way_s):
             self._knowledge = None
 
     def unreported(self) -> tuple[int, ...]:
@@ -295,6 +301,7 @@ class Neighbors:
                 handle=neighbor.handle,
                 id=neighbor.id,
                 delay_s=neighbor.delay_s,
+                way_s=neighbor.way_s,
                 accept_probability=neighbor.accept,
                 neighborhood_accept_probability=1.0 - neighbor.reject_near,
                 queue_length=neighbor.queue_length,

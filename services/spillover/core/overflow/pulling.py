@@ -38,7 +38,7 @@ def better_off_with(
     """Returns the oldest that waits here longer than the way to a neighbor and the wait there are,
     and may go there; None if there is none."""
     departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
-    there_s = neighbor.delay_s + max(neighbor.ahead, 0) * neighbor.departure_s
+    there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
     first = first_place(there_s, departure_s)
     if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
         return None
@@ -140,7 +140,7 @@ class Pulling:
         """Count as nothing what has not been answered for too long: else questions that were lost
         would stand for servers that are idle, and no other would be asked."""
         for handle, asked in self._asked.items():
-            answer_s = max(ANSWER_S_MIN, ANSWER_WAYS * self._neighbors.by_handle[handle].delay_s)
+            answer_s = max(ANSWER_S_MIN, ANSWER_WAYS * self._neighbors.by_handle[handle].way_s)
             if asked.since_s is not None and now_s >= asked.since_s + answer_s:
                 self._left_alone(asked, NO_ANSWER, departure_s, now_s)
 
@@ -153,7 +153,7 @@ class Pulling:
     def _worth_s(self, neighbor: Neighbor, now_s: float) -> float:
         age_s = known_age_s(now_s - neighbor.told_s, self._period_s)
         departure_s = max(neighbor.departure_s, DEPARTURE_S_MIN)
-        return worth_s(neighbor.ahead, age_s, neighbor.delay_s, departure_s)
+        return worth_s(neighbor.ahead, age_s, neighbor.way_s, departure_s)
 
     def check(self) -> None:
         assert self._coming == sum(one.since_s is not None for one in self._asked.values())

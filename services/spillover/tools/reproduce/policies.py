@@ -233,10 +233,10 @@ def claim_grid(data: dict[str, Any]) -> list[Claim]:
             Claim(
                 f"Round trip {rtt:g} services: cells of {len(cells)} in which the mean wait is "
                 "more than 1 % above that of the best of the paper's rule, two-choice and isolated",
-                "none",
+                "none, beyond half-widths",
                 f"{len(lost)}, {len(surely)} of them beyond their half-widths; the worst "
                 f"{worst.ratio:.3f} ± {worst.half_width:.3f} of {best} ({where})",
-                not lost,
+                not surely,
             )
         )
     return claims
@@ -312,8 +312,8 @@ def claim_fairness(data: dict[str, Any]) -> list[Claim]:
     for cell in data["cells"]:
         wait = {policy: fmean(own) for policy, own in cell["cold_wait"].items()}
         done = {policy: fmean(own) for policy, own in cell["hot_done"].items()}
-        # What is found running has a service left, at most, and then come the foreign ones.
-        limit = wait["isolated"] + FOREIGN_WAITING + 1.0 + 1.0 / servers
+        # Each home request before it has waited for foreign ones, too.
+        limit = wait["isolated"] + (FOREIGN_WAITING + 1.0 / servers) / (1.0 - cell["cold"])
         claims.append(
             Claim(
                 f"One site at load {cell['hot']:g}, three at {cell['cold']:g}: mean wait of the "

@@ -39,13 +39,14 @@ def draw_bursts(data: dict[str, Any], figure: Figure) -> None:
                 yerr=[ratios[key].half_width for key in MEASURES],
                 color=COLORS[policy],
                 label=policy,
-                error_kw={"linewidth": 1},
+                error_kw={"linewidth": 1, "ecolor": "gray"},
             )
         axes.axhline(1.0, color=COLORS["paper"], linewidth=1.5, label="paper")
         axes.set_xticks(range(len(MEASURES)), MEASURES.values())
         axes.grid(alpha=0.3, axis="y")
     panels[0].set_ylabel("share of the paper's rule")
-    panels[-1].legend(frameon=False, fontsize=8, loc="lower right")
+    panels[-1].set_ylim(0, 1.25)
+    panels[-1].legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
 
 
 def draw_gap(data: dict[str, Any], figure: Figure) -> None:
