@@ -52,6 +52,7 @@ from spillover.sim.fast.overflow.state import (
     NOBODY,
     TRIED_MASK,
     TRIED_SHIFT,
+    ByLoad,
     KernelState,
 )
 
@@ -72,9 +73,8 @@ def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:
     one.state = FORWARDED
     one.since_s = run.now_s
     cluster.away += 1
-    if run.by_load:
-        under.pulled[slot, one.depth] = pulled
-        tell(s, x, under.told[slot])
+    under.pulled[slot, one.depth] = pulled
+    tell(s, s.by_load, x, under.told[slot])
     push(s, run.now_s + s.table.delays_s[link], slot)
 
 
@@ -117,12 +117,14 @@ def arrive_home(s: KernelState, request: int) -> None:
 
 
 @inlined
-def heard_with(s: KernelState, slot: int) -> None:
+def heard_with(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
     """`_heard_with`: a neighbor's request, also one that has expired, has brought its load."""
+    if by_load is None:
+        return
     under = s.under
     depth = under.slots[slot].depth
     link = s.links[under.legs[slot, depth - 1]].mirror
-    hear(s, link, under.told[slot])
+    hear(s, by_load, link, under.told[slot])
     came(s, link, under.pulled[slot, depth])
 
 
@@ -132,8 +134,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     run, under = s.run[0], s.under
     one = under.slots[slot]
     x = where(s, slot)
-    if run.by_load:
-        heard_with(s, slot)
+    heard_with(s, s.by_load, slot)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
         return
@@ -144,8 +145,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     problem = problem_at(s, slot, x)
     if problem != FREE:
         one.state = TURNED_AWAY
-        if run.by_load:
-            tell(s, x, under.told[slot])
+        tell(s, s.by_load, x, under.told[slot])
         push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
         return
     under.network_s[slot, one.depth] = 0.0
@@ -158,9 +158,9 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
 def come_back(s: KernelState, slot: int) -> int:
     """Takes what was away back to the cluster before in the path, and returns that cluster."""
     one = s.under.slots[slot]
-    if s.run[0].by_load and one.outcome != EXPIRED:
+    if one.outcome != EXPIRED:
         link: Any = np.int64(s.under.legs[slot, one.depth - 1])
-        hear(s, link, s.under.told[slot])
+        hear(s, s.by_load, link, s.under.told[slot])
     one.depth -= 1
     one.away = one.depth
     x = where(s, slot)
@@ -192,16 +192,18 @@ def place_again(s: KernelState, slot: int) -> None:
 
 
 @inner
-def give_work(s: KernelState, link: int) -> None:
+def give_work(s: KernelState, by_load: ByLoad | None, link: int) -> None:
     """`_work_asked`: hand on the oldest request that is better off with the neighbor."""
+    if by_load is None:
+        return
     x = s.links[link].owner
-    hear(s, link, s.asks[link])
+    hear(s, by_load, link, by_load.asks[link])
     slot = better_off_there(s, link)
     if slot == NOBODY:
-        say_nothing(s, link)
+        say_nothing(s, by_load, link)
         return
     unqueue(s, slot, x)
-    note_send(s, link)
+    note_send(s, by_load, link)
     forward(s, slot, x, link, pulled=True)
 
 
@@ -210,8 +212,7 @@ def report_in_turn(s: KernelState, x: int) -> None:
     """`_woke`, for the periodic report of cluster x, which orders the next."""
     run = s.run[0]
     publish(s, x)
-    if run.by_load:
-        ask_for_work(s, x)
+    ask_for_work(s, s.by_load, x)
     push(s, run.now_s + run.period_s, -1 - x)
 
 
@@ -222,8 +223,8 @@ def go_on(s: KernelState, slot: int) -> None:
     one = under.slots[slot]
     state = one.state
     if one.expired:
-        if s.run[0].by_load and state == FORWARDED:
-            heard_with(s, slot)
+        if state == FORWARDED:
+            heard_with(s, s.by_load, slot)
         give_back(s, slot)
     elif state == RUNNING:
         finish(s, slot)
@@ -246,9 +247,9 @@ def over_link(s: KernelState, number: int) -> None:
     if number < links:
         hear_first(s, number)
     elif number < 2 * links:
-        give_work(s, number - links)
+        give_work(s, s.by_load, number - links)
     else:
-        have_nothing(s, number - 2 * links)
+        have_nothing(s, s.by_load, number - 2 * links)
 
 
 @inlined
@@ -272,8 +273,7 @@ def expire(s: KernelState, request: int) -> None:
         if one.state == RUNNING:
             free_server(s, slot, x)
             serve_queue(s, x)
-            if s.run[0].by_load:
-                ask_for_work(s, x)
+            ask_for_work(s, s.by_load, x)
 
 
 @kernel

@@ -2,7 +2,8 @@
 machine makes of it but the forward.
 
 Exactness: an answer always comes, two ways after the question, which is sooner than the core gives
-it up. So at most one question and one answer are under way over each link.
+it up. So at most one question and one answer are under way over each link. All that is given
+`by_load` does nothing where it is None (`state.KernelState`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.loads import departure_s, tell
 from spillover.sim.fast.overflow.reporting import hear, hears_us, refresh
-from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, KernelState
+from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
 
 @inlined
@@ -31,10 +32,12 @@ def no_work_there(s: KernelState, link: int) -> int:
 
 
 @inner
-def ask_for_work(s: KernelState, x: int) -> None:
+def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
     """`_ask_for_work`: idle servers of cluster x, as far as they are not waiting for an answer."""
+    if by_load is None:
+        return
     cluster = s.clusters[x]
-    if cluster.waiting > 0 or cluster.free <= cluster.asking:
+    if cluster.waiting > 0 or cluster.free <= cluster.asking or s.run[0].max_hops == 0:
         return
     for link in range(cluster.links_from, cluster.links_to):
         refresh(s, link)
@@ -45,7 +48,7 @@ def ask_for_work(s: KernelState, x: int) -> None:
         s.links[link].asked = True
         cluster.asking += 1
         mirror = s.links[link].mirror
-        tell(s, x, s.asks[mirror])
+        tell(s, by_load, x, by_load.asks[mirror])
         push(s, s.run[0].now_s + s.table.delays_s[link], work_asked(s, mirror))
 
 
@@ -82,22 +85,24 @@ def _answered(s: KernelState, link: int) -> None:
 
 
 @inner
-def have_nothing(s: KernelState, link: int) -> None:
+def have_nothing(s: KernelState, by_load: ByLoad | None, link: int) -> None:
     """`_no_work_there`: that neighbor, which was asked, is left alone for a while."""
+    if by_load is None:
+        return
     end = s.links[link]
     x = end.owner
-    hear(s, link, s.nothings[link])
+    hear(s, by_load, link, by_load.nothings[link])
     _answered(s, link)
     end.empty += 1
     end.ask_s = s.run[0].now_s + pause_s(end.empty, departure_s(s.clusters[x]), draw(s, x))
-    ask_for_work(s, x)
+    ask_for_work(s, by_load, x)
 
 
 @inlined
-def say_nothing(s: KernelState, link: int) -> None:
+def say_nothing(s: KernelState, by_load: ByLoad, link: int) -> None:
     """Tell the neighbor that has asked that there is nothing for it."""
     end = s.links[link]
-    tell(s, end.owner, s.nothings[end.mirror])
+    tell(s, by_load, end.owner, by_load.nothings[end.mirror])
     push(s, s.run[0].now_s + s.table.delays_s[link], no_work_there(s, end.mirror))
 
 

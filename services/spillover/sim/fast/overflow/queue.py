@@ -189,8 +189,7 @@ def finish(s: KernelState, slot: int) -> None:
     answer(s, slot, run.now_s + delivery_s)
     learn(cluster, service_s)
     serve_queue(s, x)
-    if run.by_load:
-        ask_for_work(s, x)
+    ask_for_work(s, s.by_load, x)
 
 
 @inlined
@@ -199,8 +198,8 @@ def answer(s: KernelState, slot: int, at_s: float) -> None:
     one = s.under.slots[slot]
     if one.depth > 0:
         one.state = ANSWERED
-        if s.run[0].by_load and one.outcome == DONE:
-            tell(s, where(s, slot), s.under.told[slot])
+        if one.outcome == DONE:
+            tell(s, s.by_load, where(s, slot), s.under.told[slot])
         push(s, at_s, slot)
         return
     if one.outcome == DONE:

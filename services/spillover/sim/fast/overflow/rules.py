@@ -12,13 +12,13 @@ from typing import Any
 
 from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
 from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
-from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS, POLICY_NAMES
+from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
 from spillover.policy.overflow.estimate import learned, residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.loads import departure_s, measure, note_send
 from spillover.sim.fast.overflow.reporting import refresh
-from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
+from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
 FREE = 0
 """No objection: the request may join the queue."""
@@ -51,20 +51,14 @@ def learn(cluster: Any, service_s: float) -> None:
     cluster.variance_s2 = variance_s2
 
 
-def _part(number: int) -> Callable[..., Any]:
-    """Returns how the asking of a policy is compiled."""
-    return inner if POLICY_NAMES[number] in BY_LOAD else inlined
+def _asked(choose: Chooser) -> Callable[..., int]:
+    """Returns the asking of a policy.
 
-
-def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callable[..., int]:
-    """A chooser by number: this one if it is asked for, else one of the others.
-
-    What is known is gathered where it is used: handed through the chain, it would be copied at
-    each link, which costs as much as the choice. What goes by the load is long, and is no part of
-    the chain: all other policies would be less than half as fast.
+    What is known is gathered where it is used: handed through the chain below, it would be copied
+    at each link, which costs as much as the choice.
     """
 
-    @_part(number)
+    @inlined
     def ask(s: KernelState, x: int, hops: int, problem: int, drawn: float) -> int:
         cluster, table, run = s.clusters[x], s.table, s.run[0]
         start, stop = cluster.links_from, cluster.links_to
@@ -98,29 +92,52 @@ def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callab
             drawn,
         )
 
+    return ask
+
+
+def _or_else(
+    number: int, ask: Callable[..., int], others: Callable[..., int]
+) -> Callable[..., int]:
+    """A chooser by number: this one if it is asked for, else one of the others."""
+
     @inlined
     def by_number(
         wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
     ) -> int:
         if wanted != number:
             return others(wanted, s, x, hops, problem, drawn)
-        return ask(s, x, hops, problem, drawn)  # type: ignore[no-any-return]
+        return ask(s, x, hops, problem, drawn)
 
     return by_number
 
 
 @inlined
 def _nobody(*_: Any) -> int:
-    """The end of the chain below: no number leads here."""
+    """The end of the chains below: no number leads here."""
     return KEEP
 
 
 by_policy: Callable[..., int] = _nobody
 """by_policy(number, s, x, hops, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
 
-A chain of comparisons, since a kernel can call no function that it finds at run time."""
-for _number, _chooser in enumerate(CHOOSERS.values()):
-    by_policy = _or_else(_number, inlined(_chooser), by_policy)
+A chain of comparisons, since a kernel can call no function that it finds at run time. What goes by
+the load has a chain of its own: it is long, and would make all others slower."""
+by_load_policy: Callable[..., int] = _nobody
+for _number, (_name, _chooser) in enumerate(CHOOSERS.items()):
+    _ask = _asked(inlined(_chooser))
+    if _name in BY_LOAD:
+        by_load_policy = _or_else(_number, _ask, by_load_policy)
+    else:
+        by_policy = _or_else(_number, _ask, by_policy)
+
+
+@inlined
+def _choice(
+    s: KernelState, by_load: ByLoad | None, x: int, hops: int, problem: int, drawn: float
+) -> int:
+    if by_load is None:
+        return by_policy(s.run[0].policy, s, x, hops, problem, drawn)
+    return by_load_policy(s.run[0].policy, s, x, hops, problem, drawn)
 
 
 @inner
@@ -148,8 +165,7 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
     start, stop = cluster.links_from, cluster.links_to
     room = cluster.queue_limit + cluster.away_limit
     hops = s.under.slots[slot].depth
-    if run.by_load:
-        measure(s, x)
+    measure(s, s.by_load, x)
     if (
         hops < run.max_hops
         and cluster.away < cluster.away_limit
@@ -158,7 +174,7 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    choice = by_policy(run.policy, s, x, hops, problem, draw(s, x))
+    choice = _choice(s, s.by_load, x, hops, problem, draw(s, x))
     if choice != KEEP:
-        note_send(s, start + choice)
+        note_send(s, s.by_load, start + choice)
     return choice

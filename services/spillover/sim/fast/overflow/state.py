@@ -41,15 +41,14 @@ TRIED_MASK = 31
 
 RUN = np.dtype(
     [
-        ("policy", "i8"), ("by_load", "?"),
-        ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
+        ("policy", "i8"), ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
         ("next_arrival", "i8"), ("next_expiry", "i8"), ("ended", "i8"), ("end_s", "f8"),
         ("heap_size", "i8"), ("made", "i8"), ("slots_free", "i8"),
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
     ]
 )  # fmt: skip
-"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `by_load` whether it is
-one of BY_LOAD, `now_made` the number of the event that is handled."""
+"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `now_made` the number of
+the event that is handled."""
 
 CLUSTER = np.dtype(
     [
@@ -166,6 +165,17 @@ class Requests(NamedTuple):
     hops: NDArray[np.int16]
 
 
+class ByLoad(NamedTuple):
+    """What only a policy needs that goes by the load (`choosers.BY_LOAD`)."""
+
+    sends: NDArray[np.float64]
+    """[link, place]: a ring of when requests left by that link, `Table.unreported` of them."""
+    asks: Records
+    """By link of who is asked: what the question tells."""
+    nothings: Records
+    """By link of who has asked: what the answer tells that there is nothing."""
+
+
 class KernelState(NamedTuple):
     """All that the kernel is given."""
 
@@ -180,12 +190,11 @@ class KernelState(NamedTuple):
     kind_s: NDArray[np.float64]
     """Service times of unlike servers behind one queue, shortest first; empty where alike."""
     kind_free: NDArray[np.int64]
-    sends: NDArray[np.float64]
-    """[link, place]: a ring of when requests left by that link, `Table.unreported` of them."""
-    asks: Records
-    """By link of who is asked: what the question tells."""
-    nothings: Records
-    """By link of who has asked: what the answer tells that there is nothing."""
+    by_load: ByLoad | None
+    """None where the policy does not go by the load. The kernel is compiled once for each type, and
+    what concerns the load is given this field as an argument: only where an argument is None does
+    numba leave out what depends on it. In one kernel for both all other policies were a third
+    slower."""
 
 
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
@@ -193,28 +202,10 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
     from."""
     run = np.zeros(1, RUN)
     run["policy"] = POLICY_NAMES.index(topology.policy)
-    run["by_load"] = topology.policy in BY_LOAD
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
     run["deadline_s"] = topology.default_deadline_ms / 1e3
     run["period_s"] = topology.gossip_period_ms / 1e3
     clusters, links, delays_s, reports = _federation(topology)
-    table = Table(
-        delays_s=delays_s,
-        known=np.zeros(len(links), np.bool_),
-        accepting=np.zeros(len(links), np.bool_),
-        accept=np.zeros(len(links)),
-        reject_near=np.ones(len(links)),
-        lengths=np.zeros(len(links), np.int64),
-        servers=clusters["servers"][links["peer"]],
-        ahead=np.zeros(len(links), np.int64),
-        load=np.zeros(len(links)),
-        departure_s=np.zeros(len(links)),
-        residual=np.ones(len(links)),
-        told_s=np.full(len(links), -np.inf),
-        unreported=np.zeros(len(links), np.int64),
-        eligible=np.zeros(len(links), np.bool_),
-        weights=np.zeros(len(links)),
-    )
     twisters = np.empty((len(clusters), TWISTER_WORDS), np.uint32)
     for x, cluster in enumerate(topology.clusters):
         # By way of an array: numpy takes several times as long for a tuple.
@@ -230,16 +221,44 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
         run,
         clusters,
         links,
-        table,
+        _make_table(delays_s, clusters["servers"][links["peer"]]),
         reports,
         twisters,
         under,
         requests,
         kind_s=np.empty(0),
         kind_free=np.empty(0, np.int64),
-        sends=np.zeros((len(links), SENDS_MAX)),
-        asks=np.zeros(len(links), LOAD),
-        nothings=np.zeros(len(links), LOAD),
+        by_load=_make_by_load(len(links)) if topology.policy in BY_LOAD else None,
+    )
+
+
+def _make_table(delays_s: NDArray[np.float64], servers: NDArray[np.int64]) -> Table:
+    """Returns what is known before anything was heard."""
+    links = len(delays_s)
+    return Table(
+        delays_s=delays_s,
+        known=np.zeros(links, np.bool_),
+        accepting=np.zeros(links, np.bool_),
+        accept=np.zeros(links),
+        reject_near=np.ones(links),
+        lengths=np.zeros(links, np.int64),
+        servers=servers,
+        ahead=np.zeros(links, np.int64),
+        load=np.zeros(links),
+        departure_s=np.zeros(links),
+        residual=np.ones(links),
+        told_s=np.full(links, -np.inf),
+        unreported=np.zeros(links, np.int64),
+        eligible=np.zeros(links, np.bool_),
+        weights=np.zeros(links),
+    )
+
+
+def _make_by_load(links: int) -> ByLoad:
+    return ByLoad(
+        sends=np.zeros((links, SENDS_MAX)),
+        asks=np.zeros(links, LOAD),
+        nothings=np.zeros(links, LOAD),
     )
 
 
