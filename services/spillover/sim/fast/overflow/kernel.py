@@ -15,7 +15,7 @@ from spillover.policy.overflow.base import KEEP
 from spillover.sim.fast.compile import inlined, inner, kernel
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import pop, push
-from spillover.sim.fast.overflow.loads import note_send, tell
+from spillover.sim.fast.overflow.loads import note_send, tell_with
 from spillover.sim.fast.overflow.pulling import (
     ask_for_work,
     better_off_there,
@@ -45,8 +45,8 @@ from spillover.sim.fast.overflow.queue import (
     unqueue,
     where,
 )
-from spillover.sim.fast.overflow.reporting import hear, hear_first, publish
-from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
+from spillover.sim.fast.overflow.reporting import hear, hear_first, hear_with, publish
+from spillover.sim.fast.overflow.rules import FREE, QUEUE_FULL, TOO_LATE, choose, objection
 from spillover.sim.fast.overflow.state import (
     NEVER,
     NOBODY,
@@ -62,6 +62,14 @@ OVER = 2
 
 
 @inlined
+def note_pulled(by_load: ByLoad | None, slot: int, depth: int, pulled: bool) -> None:  # noqa: FBT001
+    """Whether the cluster at this depth has asked for it."""
+    if by_load is None:
+        return
+    by_load.pulled[slot, depth] = pulled
+
+
+@inlined
 def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:  # noqa: FBT001
     """Hand it to the neighbor at the far end of this link."""
     run, under = s.run[0], s.under
@@ -73,8 +81,8 @@ def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:
     one.state = FORWARDED
     one.since_s = run.now_s
     cluster.away += 1
-    under.pulled[slot, one.depth] = pulled
-    tell(s, s.by_load, x, under.told[slot])
+    note_pulled(s.by_load, slot, one.depth, pulled)
+    tell_with(s, s.by_load, slot, x)
     push(s, run.now_s + s.table.delays_s[link], slot)
 
 
@@ -89,11 +97,22 @@ def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
 
 
 @inlined
+def bound_reached(s: KernelState, by_load: ByLoad | None, slot: int, x: int) -> bool:
+    """Returns whether a neighbor's request that was not asked for finds too many of them."""
+    if by_load is None:
+        return False
+    depth, cluster = s.under.slots[slot].depth, s.clusters[x]
+    pulled = by_load.pulled[slot, depth]
+    return bool(depth > 0 and not pulled and cluster.waiting_foreign >= cluster.foreign_waiting_max)
+
+
+@inlined
 def problem_at(s: KernelState, slot: int, x: int) -> int:
     """Returns what speaks against joining the queue of cluster x, or FREE."""
     one = s.under.slots[slot]
-    pulled = s.under.pulled[slot, one.depth]
-    return objection(s.clusters[x], one.depth == 0, pulled, one.deadline_s - s.run[0].now_s)
+    if bound_reached(s, s.by_load, slot, x):
+        return QUEUE_FULL
+    return objection(s.clusters[x], one.depth == 0, one.deadline_s - s.run[0].now_s)
 
 
 @inlined
@@ -124,8 +143,8 @@ def heard_with(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
     under = s.under
     depth = under.slots[slot].depth
     link = s.links[under.legs[slot, depth - 1]].mirror
-    hear(s, by_load, link, under.told[slot])
-    came(s, link, under.pulled[slot, depth])
+    hear_with(s, by_load, link, slot)
+    came(s, link, by_load.pulled[slot, depth])
 
 
 @inlined
@@ -145,7 +164,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     problem = problem_at(s, slot, x)
     if problem != FREE:
         one.state = TURNED_AWAY
-        tell(s, s.by_load, x, under.told[slot])
+        tell_with(s, s.by_load, slot, x)
         push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
         return
     under.network_s[slot, one.depth] = 0.0
@@ -160,7 +179,7 @@ def come_back(s: KernelState, slot: int) -> int:
     one = s.under.slots[slot]
     if one.outcome != EXPIRED:
         link: Any = np.int64(s.under.legs[slot, one.depth - 1])
-        hear(s, s.by_load, link, s.under.told[slot])
+        hear_with(s, s.by_load, link, slot)
     one.depth -= 1
     one.away = one.depth
     x = where(s, slot)
@@ -198,7 +217,7 @@ def give_work(s: KernelState, by_load: ByLoad | None, link: int) -> None:
         return
     x = s.links[link].owner
     hear(s, by_load, link, by_load.asks[link])
-    slot = better_off_there(s, link)
+    slot = better_off_there(s, by_load, link)
     if slot == NOBODY:
         say_nothing(s, by_load, link)
         return

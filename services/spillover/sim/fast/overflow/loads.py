@@ -60,26 +60,34 @@ def tell(s: KernelState, by_load: ByLoad | None, x: int, message: Any) -> None:
 
 
 @inlined
+def tell_with(s: KernelState, by_load: ByLoad | None, slot: int, x: int) -> None:
+    """Let a request take the load of cluster x along."""
+    if by_load is None:
+        return
+    tell(s, by_load, x, by_load.told[slot])
+
+
+@inlined
 def take_load(
     s: KernelState, by_load: ByLoad | None, link: int, message: Any, heard_s: float
 ) -> None:
     """Take over what is newer than the load held."""
     if by_load is None:
         return
-    table, sends = s.table, by_load.sends
+    sends, unreported = by_load.sends, by_load.unreported
     s.links[link].told = message.told
-    table.told_s[link] = heard_s
-    table.ahead[link] = message.ahead
-    table.load[link] = message.load
-    unknown_s = heard_s - 2.0 * table.delays_s[link]
-    while table.unreported[link] > 0 and sends[link, s.links[link].sends_from] <= unknown_s:
-        _drop_send(s, link)
+    by_load.told_s[link] = heard_s
+    by_load.ahead[link] = message.ahead
+    by_load.load[link] = message.load
+    unknown_s = heard_s - 2.0 * s.table.delays_s[link]
+    while unreported[link] > 0 and sends[link, s.links[link].sends_from] <= unknown_s:
+        _drop_send(s, by_load, link)
 
 
 @inlined
-def _drop_send(s: KernelState, link: int) -> None:
+def _drop_send(s: KernelState, by_load: ByLoad, link: int) -> None:
     """Forget the oldest. The ring begins anew when it is empty, so that little of it is touched."""
-    end, unreported = s.links[link], s.table.unreported
+    end, unreported = s.links[link], by_load.unreported
     unreported[link] -= 1
     end.sends_from = (end.sends_from + 1) % SENDS_MAX if unreported[link] > 0 else 0
 
@@ -89,9 +97,9 @@ def note_send(s: KernelState, by_load: ByLoad | None, link: int) -> None:
     """A request leaves by this link, about which all that was heard is taken over."""
     if by_load is None:
         return
-    unreported = s.table.unreported
+    unreported = by_load.unreported
     if unreported[link] == SENDS_MAX:
-        _drop_send(s, link)
+        _drop_send(s, by_load, link)
     place = (s.links[link].sends_from + unreported[link]) % SENDS_MAX
     by_load.sends[link, place] = s.run[0].now_s
     unreported[link] += 1

@@ -42,7 +42,7 @@ def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
     for link in range(cluster.links_from, cluster.links_to):
         refresh(s, link)
     while cluster.free > cluster.asking:
-        link = _whom_to_ask(s, x)
+        link = _whom_to_ask(s, by_load, x)
         if link == NOBODY:
             return
         s.links[link].asked = True
@@ -53,7 +53,7 @@ def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
 
 
 @inlined
-def _whom_to_ask(s: KernelState, x: int) -> int:
+def _whom_to_ask(s: KernelState, by_load: ByLoad, x: int) -> int:
     """Returns the link to whose queue is most worth the way, or NOBODY."""
     run, cluster, table = s.run[0], s.clusters[x], s.table
     best, best_s = NOBODY, 0.0
@@ -61,9 +61,9 @@ def _whom_to_ask(s: KernelState, x: int) -> int:
         end = s.links[link]
         if end.asked or run.now_s < end.ask_s or not hears_us(s, link):
             continue
-        age_s = known_age_s(run.now_s - table.told_s[link], run.period_s)
+        age_s = known_age_s(run.now_s - by_load.told_s[link], run.period_s)
         one_s = max(table.departure_s[link], DEPARTURE_S_MIN)
-        worth = worth_s(table.ahead[link], age_s, table.delays_s[link], one_s)
+        worth = worth_s(by_load.ahead[link], age_s, table.delays_s[link], one_s)
         if worth > best_s:
             best, best_s = link, worth
     return best
@@ -107,11 +107,11 @@ def say_nothing(s: KernelState, by_load: ByLoad, link: int) -> None:
 
 
 @inner
-def better_off_there(s: KernelState, link: int) -> int:
+def better_off_there(s: KernelState, by_load: ByLoad, link: int) -> int:
     """`_better_off_with`: the slot of the oldest request that is, or NOBODY."""
     run, under, table, end = s.run[0], s.under, s.table, s.links[link]
     cluster = s.clusters[end.owner]
-    there_s = table.delays_s[link] + max(table.ahead[link], 0) * table.departure_s[link]
+    there_s = table.delays_s[link] + max(by_load.ahead[link], 0) * table.departure_s[link]
     first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))
     if not table.accepting[link] or first >= cluster.waiting or cluster.away >= cluster.away_limit:
         return NOBODY

@@ -10,7 +10,7 @@ import numpy as np
 
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import tell
+from spillover.sim.fast.overflow.loads import tell_with
 from spillover.sim.fast.overflow.pulling import ask_for_work
 from spillover.sim.fast.overflow.rules import learn
 from spillover.sim.fast.overflow.state import NOBODY, KernelState
@@ -199,7 +199,7 @@ def answer(s: KernelState, slot: int, at_s: float) -> None:
     if one.depth > 0:
         one.state = ANSWERED
         if one.outcome == DONE:
-            tell(s, s.by_load, where(s, slot), s.under.told[slot])
+            tell_with(s, s.by_load, slot, where(s, slot))
         push(s, at_s, slot)
         return
     if one.outcome == DONE:

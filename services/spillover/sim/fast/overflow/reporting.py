@@ -18,7 +18,7 @@ from spillover.policy.overflow.base import accept_probability, neighborhood_reje
 from spillover.policy.overflow.estimate import residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import accepts, departure_s, measure, take_load
+from spillover.sim.fast.overflow.loads import accepts, departure_s, take_load, tell
 from spillover.sim.fast.overflow.state import ByLoad, KernelState
 
 
@@ -84,6 +84,14 @@ def hear(s: KernelState, by_load: ByLoad | None, link: int, message: Any) -> Non
         s.table.accepting[link] = message.accepting and hears_us(s, link)
 
 
+@inlined
+def hear_with(s: KernelState, by_load: ByLoad | None, link: int, slot: int) -> None:
+    """The same of what a request has taken along."""
+    if by_load is None:
+        return
+    hear(s, by_load, link, by_load.told[slot])
+
+
 @inner
 def publish(s: KernelState, x: int) -> None:
     """Report (P, R) and the queue to every neighbor."""
@@ -91,7 +99,6 @@ def publish(s: KernelState, x: int) -> None:
     start, stop = cluster.links_from, cluster.links_to
     for link in range(start, stop):
         refresh(s, link)
-    measure(s, s.by_load, x)
     accepting = accepts(cluster)
     accept = accept_probability(cluster.waiting, cluster.servers) if accepting else 0.0
     reject = neighborhood_reject_probability(
@@ -105,10 +112,7 @@ def publish(s: KernelState, x: int) -> None:
     report.near = 1.0 - reject
     report.waiting = cluster.waiting
     report.accepting = accepting
-    cluster.told += 1
-    report.told = cluster.told
-    report.ahead = cluster.waiting - cluster.free
-    report.load = cluster.load
+    tell(s, s.by_load, x, report)
     report.departure_s = departure_s(cluster)
     report.residual = residual(cluster.service_s, cluster.variance_s2)
     run.reports += stop - start

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
 from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
@@ -27,12 +27,10 @@ TOO_LATE = 2
 
 
 @inlined
-def objection(cluster: Any, is_home: bool, pulled: bool, left_s: float) -> int:  # noqa: FBT001
+def objection(cluster: Any, is_home: bool, left_s: float) -> int:  # noqa: FBT001
     """Returns why a request with `left_s` seconds left should not join the queue, or FREE."""
     waiting = cluster.waiting
     if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):
-        return QUEUE_FULL
-    if not (is_home or pulled) and cluster.waiting_foreign >= cluster.foreign_waiting_max:
         return QUEUE_FULL
     if tells_wait(waiting, cluster.servers):
         spread_s = math.sqrt(cluster.variance_s2)
@@ -51,6 +49,16 @@ def learn(cluster: Any, service_s: float) -> None:
     cluster.variance_s2 = variance_s2
 
 
+class Told(NamedTuple):
+    """What is told with messages, by neighbor. All None where the policy does not go by the load:
+    one that reads it all the same does not compile."""
+
+    unreported: Any
+    ahead: Any
+    load: Any
+    told_s: Any
+
+
 def _asked(choose: Chooser) -> Callable[..., int]:
     """Returns the asking of a policy.
 
@@ -59,7 +67,7 @@ def _asked(choose: Chooser) -> Callable[..., int]:
     """
 
     @inlined
-    def ask(s: KernelState, x: int, hops: int, problem: int, drawn: float) -> int:
+    def ask(s: KernelState, told: Told, x: int, hops: int, problem: int, drawn: float) -> int:
         cluster, table, run = s.clusters[x], s.table, s.run[0]
         start, stop = cluster.links_from, cluster.links_to
         return choose(
@@ -73,18 +81,18 @@ def _asked(choose: Chooser) -> Callable[..., int]:
                 cluster.load,
                 hops,
                 run.now_s,
-                table.unreported[start:stop],
+                told.unreported,
             ),
             NeighborLoads(
                 table.reject_near[start:stop],
                 table.lengths[start:stop],
                 table.delays_s[start:stop],
                 table.servers[start:stop],
-                table.ahead[start:stop],
-                table.load[start:stop],
+                told.ahead,
+                told.load,
                 table.departure_s[start:stop],
                 table.residual[start:stop],
-                table.told_s[start:stop],
+                told.told_s,
                 run.period_s,
             ),
             table.eligible[start:stop],
@@ -101,12 +109,10 @@ def _or_else(
     """A chooser by number: this one if it is asked for, else one of the others."""
 
     @inlined
-    def by_number(
-        wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
-    ) -> int:
-        if wanted != number:
-            return others(wanted, s, x, hops, problem, drawn)
-        return ask(s, x, hops, problem, drawn)
+    def by_number(s: KernelState, told: Told, x: int, hops: int, problem: int, drawn: float) -> int:
+        if s.run[0].policy != number:
+            return others(s, told, x, hops, problem, drawn)
+        return ask(s, told, x, hops, problem, drawn)
 
     return by_number
 
@@ -118,7 +124,7 @@ def _nobody(*_: Any) -> int:
 
 
 by_policy: Callable[..., int] = _nobody
-"""by_policy(number, s, x, hops, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
+"""by_policy(s, told, x, hops, problem, draw): the choice of the policy of the run at cluster x.
 
 A chain of comparisons, since a kernel can call no function that it finds at run time. What goes by
 the load has a chain of its own: it is long, and would make all others slower."""
@@ -136,8 +142,15 @@ def _choice(
     s: KernelState, by_load: ByLoad | None, x: int, hops: int, problem: int, drawn: float
 ) -> int:
     if by_load is None:
-        return by_policy(s.run[0].policy, s, x, hops, problem, drawn)
-    return by_load_policy(s.run[0].policy, s, x, hops, problem, drawn)
+        return by_policy(s, Told(None, None, None, None), x, hops, problem, drawn)
+    start, stop = s.clusters[x].links_from, s.clusters[x].links_to
+    told = Told(
+        by_load.unreported[start:stop],
+        by_load.ahead[start:stop],
+        by_load.load[start:stop],
+        by_load.told_s[start:stop],
+    )
+    return by_load_policy(s, told, x, hops, problem, drawn)
 
 
 @inner
