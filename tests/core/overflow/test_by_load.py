@@ -156,6 +156,15 @@ def test_a_server_that_comes_free_asks_the_longest_queue(node):
     assert not of(ev.AskForWork, a.wake(0.05)), "one question for one server"
 
 
+def test_without_hops_there_is_nothing_to_ask_for(node):
+    """Nobody may hand anything on: the answer would always be no."""
+    a = node(max_hops=0)
+    a.hear(B, C, **WAITS)
+    a.fill(1)
+    assert not of(ev.AskForWork, a.end(1))
+    assert not of(ev.AskForWork, a.wake(0.05))
+
+
 def test_what_comes_of_asking_is_a_request_like_others(node):
     """It starts; its answer goes to who gave it."""
     a = node()

@@ -76,8 +76,10 @@ def test_arrays_are_as_good_as_a_list(fast, topology):
     assert results[0].reports == run_overflow(topology, schedule, 3).reports
 
 
-def test_more_may_be_under_way_than_there_was_room_for(fast, topology):
+@pytest.mark.parametrize("policy", ["paper", "adaptive"])
+def test_more_may_be_under_way_than_there_was_room_for(fast, topology, policy):
     """The arrays grow: all of 12 000 come within the time of one service."""
+    topology = topology.with_policy(policy)
     schedule = [Arrival(k * 3e-6, "abcde"[k % 3]) for k in range(12_000)]
     told = fast.run_fast(topology, schedule, 1).as_dict()
     full = run_overflow(topology, schedule, 1).as_dict()

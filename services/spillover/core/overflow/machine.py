@@ -552,6 +552,8 @@ class NodeMachine(NodeFacts):
         servers = self.servers
         if servers.waiting or not servers.ready or not self.accepting or self.health.degraded:
             return
+        if self.settings.max_hops == 0:  # nobody may hand anything on
+            return
         idle, departure_s = servers.total - servers.busy, servers.departure_s
         while (handle := self.pulling.next_to_ask(idle, departure_s, now_s)) is not None:
             self._out.append(ev.AskForWork(handle, self._gossip.load_now(self, now_s)))

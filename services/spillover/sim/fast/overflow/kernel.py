@@ -15,7 +15,7 @@ from spillover.policy.overflow.base import KEEP
 from spillover.sim.fast.compile import inlined, inner, kernel
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import pop, push
-from spillover.sim.fast.overflow.loads import note_send, tell
+from spillover.sim.fast.overflow.loads import note_send, tell_with
 from spillover.sim.fast.overflow.pulling import (
     ask_for_work,
     better_off_there,
@@ -45,19 +45,28 @@ from spillover.sim.fast.overflow.queue import (
     unqueue,
     where,
 )
-from spillover.sim.fast.overflow.reporting import hear, hear_first, publish
-from spillover.sim.fast.overflow.rules import FREE, TOO_LATE, choose, objection
+from spillover.sim.fast.overflow.reporting import hear, hear_first, hear_with, publish
+from spillover.sim.fast.overflow.rules import FREE, QUEUE_FULL, TOO_LATE, choose, objection
 from spillover.sim.fast.overflow.state import (
     NEVER,
     NOBODY,
     TRIED_MASK,
     TRIED_SHIFT,
+    ByLoad,
     KernelState,
 )
 
 GOES_ON = 0
 NEEDS_ROOM = 1
 OVER = 2
+
+
+@inlined
+def note_pulled(by_load: ByLoad | None, slot: int, depth: int, pulled: bool) -> None:  # noqa: FBT001
+    """Whether the cluster at this depth has asked for it."""
+    if by_load is None:
+        return
+    by_load.pulled[slot, depth] = pulled
 
 
 @inlined
@@ -72,9 +81,8 @@ def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:
     one.state = FORWARDED
     one.since_s = run.now_s
     cluster.away += 1
-    if run.by_load:
-        under.pulled[slot, one.depth] = pulled
-        tell(s, x, under.told[slot])
+    note_pulled(s.by_load, slot, one.depth, pulled)
+    tell_with(s, s.by_load, slot, x)
     push(s, run.now_s + s.table.delays_s[link], slot)
 
 
@@ -89,11 +97,22 @@ def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
 
 
 @inlined
+def bound_reached(s: KernelState, by_load: ByLoad | None, slot: int, x: int) -> bool:
+    """Returns whether a neighbor's request that was not asked for finds too many of them."""
+    if by_load is None:
+        return False
+    depth, cluster = s.under.slots[slot].depth, s.clusters[x]
+    pulled = by_load.pulled[slot, depth]
+    return bool(depth > 0 and not pulled and cluster.waiting_foreign >= cluster.foreign_waiting_max)
+
+
+@inlined
 def problem_at(s: KernelState, slot: int, x: int) -> int:
     """Returns what speaks against joining the queue of cluster x, or FREE."""
     one = s.under.slots[slot]
-    pulled = s.under.pulled[slot, one.depth]
-    return objection(s.clusters[x], one.depth == 0, pulled, one.deadline_s - s.run[0].now_s)
+    if bound_reached(s, s.by_load, slot, x):
+        return QUEUE_FULL
+    return objection(s.clusters[x], one.depth == 0, one.deadline_s - s.run[0].now_s)
 
 
 @inlined
@@ -117,13 +136,15 @@ def arrive_home(s: KernelState, request: int) -> None:
 
 
 @inlined
-def heard_with(s: KernelState, slot: int) -> None:
+def heard_with(s: KernelState, by_load: ByLoad | None, slot: int) -> None:
     """`_heard_with`: a neighbor's request, also one that has expired, has brought its load."""
+    if by_load is None:
+        return
     under = s.under
     depth = under.slots[slot].depth
     link = s.links[under.legs[slot, depth - 1]].mirror
-    hear(s, link, under.told[slot])
-    came(s, link, under.pulled[slot, depth])
+    hear_with(s, by_load, link, slot)
+    came(s, link, by_load.pulled[slot, depth])
 
 
 @inlined
@@ -132,8 +153,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     run, under = s.run[0], s.under
     one = under.slots[slot]
     x = where(s, slot)
-    if run.by_load:
-        heard_with(s, slot)
+    heard_with(s, s.by_load, slot)
     if one.deadline_s <= run.now_s:
         one.state = OVERDUE
         return
@@ -144,8 +164,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
     problem = problem_at(s, slot, x)
     if problem != FREE:
         one.state = TURNED_AWAY
-        if run.by_load:
-            tell(s, x, under.told[slot])
+        tell_with(s, s.by_load, slot, x)
         push(s, run.now_s + s.table.delays_s[under.legs[slot, one.depth - 1]], slot)
         return
     under.network_s[slot, one.depth] = 0.0
@@ -158,9 +177,9 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
 def come_back(s: KernelState, slot: int) -> int:
     """Takes what was away back to the cluster before in the path, and returns that cluster."""
     one = s.under.slots[slot]
-    if s.run[0].by_load and one.outcome != EXPIRED:
+    if one.outcome != EXPIRED:
         link: Any = np.int64(s.under.legs[slot, one.depth - 1])
-        hear(s, link, s.under.told[slot])
+        hear_with(s, s.by_load, link, slot)
     one.depth -= 1
     one.away = one.depth
     x = where(s, slot)
@@ -192,16 +211,18 @@ def place_again(s: KernelState, slot: int) -> None:
 
 
 @inner
-def give_work(s: KernelState, link: int) -> None:
+def give_work(s: KernelState, by_load: ByLoad | None, link: int) -> None:
     """`_work_asked`: hand on the oldest request that is better off with the neighbor."""
+    if by_load is None:
+        return
     x = s.links[link].owner
-    hear(s, link, s.asks[link])
-    slot = better_off_there(s, link)
+    hear(s, by_load, link, by_load.asks[link])
+    slot = better_off_there(s, by_load, link)
     if slot == NOBODY:
-        say_nothing(s, link)
+        say_nothing(s, by_load, link)
         return
     unqueue(s, slot, x)
-    note_send(s, link)
+    note_send(s, by_load, link)
     forward(s, slot, x, link, pulled=True)
 
 
@@ -210,8 +231,7 @@ def report_in_turn(s: KernelState, x: int) -> None:
     """`_woke`, for the periodic report of cluster x, which orders the next."""
     run = s.run[0]
     publish(s, x)
-    if run.by_load:
-        ask_for_work(s, x)
+    ask_for_work(s, s.by_load, x)
     push(s, run.now_s + run.period_s, -1 - x)
 
 
@@ -222,8 +242,8 @@ def go_on(s: KernelState, slot: int) -> None:
     one = under.slots[slot]
     state = one.state
     if one.expired:
-        if s.run[0].by_load and state == FORWARDED:
-            heard_with(s, slot)
+        if state == FORWARDED:
+            heard_with(s, s.by_load, slot)
         give_back(s, slot)
     elif state == RUNNING:
         finish(s, slot)
@@ -246,9 +266,9 @@ def over_link(s: KernelState, number: int) -> None:
     if number < links:
         hear_first(s, number)
     elif number < 2 * links:
-        give_work(s, number - links)
+        give_work(s, s.by_load, number - links)
     else:
-        have_nothing(s, number - 2 * links)
+        have_nothing(s, s.by_load, number - 2 * links)
 
 
 @inlined
@@ -272,8 +292,7 @@ def expire(s: KernelState, request: int) -> None:
         if one.state == RUNNING:
             free_server(s, slot, x)
             serve_queue(s, x)
-            if s.run[0].by_load:
-                ask_for_work(s, x)
+            ask_for_work(s, s.by_load, x)
 
 
 @kernel

@@ -2,7 +2,8 @@
 machine makes of it but the forward.
 
 Exactness: an answer always comes, two ways after the question, which is sooner than the core gives
-it up. So at most one question and one answer are under way over each link.
+it up. So at most one question and one answer are under way over each link. All that is given
+`by_load` does nothing where it is None (`state.KernelState`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import push
 from spillover.sim.fast.overflow.loads import departure_s, tell
 from spillover.sim.fast.overflow.reporting import hear, hears_us, refresh
-from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, KernelState
+from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
 
 @inlined
@@ -31,26 +32,28 @@ def no_work_there(s: KernelState, link: int) -> int:
 
 
 @inner
-def ask_for_work(s: KernelState, x: int) -> None:
+def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
     """`_ask_for_work`: idle servers of cluster x, as far as they are not waiting for an answer."""
+    if by_load is None:
+        return
     cluster = s.clusters[x]
-    if cluster.waiting > 0 or cluster.free <= cluster.asking:
+    if cluster.waiting > 0 or cluster.free <= cluster.asking or s.run[0].max_hops == 0:
         return
     for link in range(cluster.links_from, cluster.links_to):
         refresh(s, link)
     while cluster.free > cluster.asking:
-        link = _whom_to_ask(s, x)
+        link = _whom_to_ask(s, by_load, x)
         if link == NOBODY:
             return
         s.links[link].asked = True
         cluster.asking += 1
         mirror = s.links[link].mirror
-        tell(s, x, s.asks[mirror])
+        tell(s, by_load, x, by_load.asks[mirror])
         push(s, s.run[0].now_s + s.table.delays_s[link], work_asked(s, mirror))
 
 
 @inlined
-def _whom_to_ask(s: KernelState, x: int) -> int:
+def _whom_to_ask(s: KernelState, by_load: ByLoad, x: int) -> int:
     """Returns the link to whose queue is most worth the way, or NOBODY."""
     run, cluster, table = s.run[0], s.clusters[x], s.table
     best, best_s = NOBODY, 0.0
@@ -58,9 +61,9 @@ def _whom_to_ask(s: KernelState, x: int) -> int:
         end = s.links[link]
         if end.asked or run.now_s < end.ask_s or not hears_us(s, link):
             continue
-        age_s = known_age_s(run.now_s - table.told_s[link], run.period_s)
+        age_s = known_age_s(run.now_s - by_load.told_s[link], run.period_s)
         one_s = max(table.departure_s[link], DEPARTURE_S_MIN)
-        worth = worth_s(table.ahead[link], age_s, table.delays_s[link], one_s)
+        worth = worth_s(by_load.ahead[link], age_s, table.delays_s[link], one_s)
         if worth > best_s:
             best, best_s = link, worth
     return best
@@ -82,31 +85,33 @@ def _answered(s: KernelState, link: int) -> None:
 
 
 @inner
-def have_nothing(s: KernelState, link: int) -> None:
+def have_nothing(s: KernelState, by_load: ByLoad | None, link: int) -> None:
     """`_no_work_there`: that neighbor, which was asked, is left alone for a while."""
+    if by_load is None:
+        return
     end = s.links[link]
     x = end.owner
-    hear(s, link, s.nothings[link])
+    hear(s, by_load, link, by_load.nothings[link])
     _answered(s, link)
     end.empty += 1
     end.ask_s = s.run[0].now_s + pause_s(end.empty, departure_s(s.clusters[x]), draw(s, x))
-    ask_for_work(s, x)
+    ask_for_work(s, by_load, x)
 
 
 @inlined
-def say_nothing(s: KernelState, link: int) -> None:
+def say_nothing(s: KernelState, by_load: ByLoad, link: int) -> None:
     """Tell the neighbor that has asked that there is nothing for it."""
     end = s.links[link]
-    tell(s, end.owner, s.nothings[end.mirror])
+    tell(s, by_load, end.owner, by_load.nothings[end.mirror])
     push(s, s.run[0].now_s + s.table.delays_s[link], no_work_there(s, end.mirror))
 
 
 @inner
-def better_off_there(s: KernelState, link: int) -> int:
+def better_off_there(s: KernelState, by_load: ByLoad, link: int) -> int:
     """`_better_off_with`: the slot of the oldest request that is, or NOBODY."""
     run, under, table, end = s.run[0], s.under, s.table, s.links[link]
     cluster = s.clusters[end.owner]
-    there_s = table.delays_s[link] + max(table.ahead[link], 0) * table.departure_s[link]
+    there_s = table.delays_s[link] + max(by_load.ahead[link], 0) * table.departure_s[link]
     first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))
     if not table.accepting[link] or first >= cluster.waiting or cluster.away >= cluster.away_limit:
         return NOBODY

@@ -10,7 +10,7 @@ import numpy as np
 
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import tell
+from spillover.sim.fast.overflow.loads import tell_with
 from spillover.sim.fast.overflow.pulling import ask_for_work
 from spillover.sim.fast.overflow.rules import learn
 from spillover.sim.fast.overflow.state import NOBODY, KernelState
@@ -189,8 +189,7 @@ def finish(s: KernelState, slot: int) -> None:
     answer(s, slot, run.now_s + delivery_s)
     learn(cluster, service_s)
     serve_queue(s, x)
-    if run.by_load:
-        ask_for_work(s, x)
+    ask_for_work(s, s.by_load, x)
 
 
 @inlined
@@ -199,8 +198,8 @@ def answer(s: KernelState, slot: int, at_s: float) -> None:
     one = s.under.slots[slot]
     if one.depth > 0:
         one.state = ANSWERED
-        if s.run[0].by_load and one.outcome == DONE:
-            tell(s, where(s, slot), s.under.told[slot])
+        if one.outcome == DONE:
+            tell_with(s, s.by_load, slot, where(s, slot))
         push(s, at_s, slot)
         return
     if one.outcome == DONE:

@@ -18,8 +18,8 @@ from spillover.policy.overflow.base import accept_probability, neighborhood_reje
 from spillover.policy.overflow.estimate import residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import accepts, departure_s, measure, take_load
-from spillover.sim.fast.overflow.state import KernelState
+from spillover.sim.fast.overflow.loads import accepts, departure_s, take_load, tell
+from spillover.sim.fast.overflow.state import ByLoad, KernelState
 
 
 @inlined
@@ -67,19 +67,29 @@ def _believe(s: KernelState, link: int, report: Any) -> None:
     table.departure_s[link] = report.departure_s
     table.residual[link] = report.residual
     if report.told > s.links[link].told:
-        take_load(s, link, report, report.at_s + table.delays_s[link])
+        take_load(s, s.by_load, link, report, report.at_s + table.delays_s[link])
     table.accepting[link] = report.accepting and is_heard
     table.accept[link] = report.accept if is_heard else 0.0
     table.reject_near[link] = 1.0 - (report.near if is_heard else 0.0)
 
 
 @inner
-def hear(s: KernelState, link: int, message: Any) -> None:
+def hear(s: KernelState, by_load: ByLoad | None, link: int, message: Any) -> None:
     """A message that came over this link tells the neighbor's load: `Neighbors.heard_load`."""
+    if by_load is None:
+        return
     refresh(s, link)
     if s.table.known[link] and message.told > s.links[link].told:
-        take_load(s, link, message, s.run[0].now_s)
+        take_load(s, by_load, link, message, s.run[0].now_s)
         s.table.accepting[link] = message.accepting and hears_us(s, link)
+
+
+@inlined
+def hear_with(s: KernelState, by_load: ByLoad | None, link: int, slot: int) -> None:
+    """The same of what a request has taken along."""
+    if by_load is None:
+        return
+    hear(s, by_load, link, by_load.told[slot])
 
 
 @inner
@@ -89,8 +99,6 @@ def publish(s: KernelState, x: int) -> None:
     start, stop = cluster.links_from, cluster.links_to
     for link in range(start, stop):
         refresh(s, link)
-    if run.by_load:
-        measure(s, x)
     accepting = accepts(cluster)
     accept = accept_probability(cluster.waiting, cluster.servers) if accepting else 0.0
     reject = neighborhood_reject_probability(
@@ -104,10 +112,7 @@ def publish(s: KernelState, x: int) -> None:
     report.near = 1.0 - reject
     report.waiting = cluster.waiting
     report.accepting = accepting
-    cluster.told += 1
-    report.told = cluster.told
-    report.ahead = cluster.waiting - cluster.free
-    report.load = cluster.load
+    tell(s, s.by_load, x, report)
     report.departure_s = departure_s(cluster)
     report.residual = residual(cluster.service_s, cluster.variance_s2)
     run.reports += stop - start

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillover.policy.overflow.admission import is_full, is_too_late, stay_s, tells_wait
 from spillover.policy.overflow.base import KEEP, Chooser, NeighborLoads, OwnLoad
-from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS, POLICY_NAMES
+from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
 from spillover.policy.overflow.estimate import learned, residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.loads import departure_s, measure, note_send
 from spillover.sim.fast.overflow.reporting import refresh
-from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, KernelState
+from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
 FREE = 0
 """No objection: the request may join the queue."""
@@ -27,12 +27,10 @@ TOO_LATE = 2
 
 
 @inlined
-def objection(cluster: Any, is_home: bool, pulled: bool, left_s: float) -> int:  # noqa: FBT001
+def objection(cluster: Any, is_home: bool, left_s: float) -> int:  # noqa: FBT001
     """Returns why a request with `left_s` seconds left should not join the queue, or FREE."""
     waiting = cluster.waiting
     if is_full(waiting, is_home, cluster.queue_limit, cluster.foreign_limit):
-        return QUEUE_FULL
-    if not (is_home or pulled) and cluster.waiting_foreign >= cluster.foreign_waiting_max:
         return QUEUE_FULL
     if tells_wait(waiting, cluster.servers):
         spread_s = math.sqrt(cluster.variance_s2)
@@ -51,21 +49,25 @@ def learn(cluster: Any, service_s: float) -> None:
     cluster.variance_s2 = variance_s2
 
 
-def _part(number: int) -> Callable[..., Any]:
-    """Returns how the asking of a policy is compiled."""
-    return inner if POLICY_NAMES[number] in BY_LOAD else inlined
+class Told(NamedTuple):
+    """What is told with messages, by neighbor. All None where the policy does not go by the load:
+    one that reads it all the same does not compile."""
+
+    unreported: Any
+    ahead: Any
+    load: Any
+    told_s: Any
 
 
-def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callable[..., int]:
-    """A chooser by number: this one if it is asked for, else one of the others.
+def _asked(choose: Chooser) -> Callable[..., int]:
+    """Returns the asking of a policy.
 
-    What is known is gathered where it is used: handed through the chain, it would be copied at
-    each link, which costs as much as the choice. What goes by the load is long, and is no part of
-    the chain: all other policies would be less than half as fast.
+    What is known is gathered where it is used: handed through the chain below, it would be copied
+    at each link, which costs as much as the choice.
     """
 
-    @_part(number)
-    def ask(s: KernelState, x: int, hops: int, problem: int, drawn: float) -> int:
+    @inlined
+    def ask(s: KernelState, told: Told, x: int, hops: int, problem: int, drawn: float) -> int:
         cluster, table, run = s.clusters[x], s.table, s.run[0]
         start, stop = cluster.links_from, cluster.links_to
         return choose(
@@ -79,18 +81,18 @@ def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callab
                 cluster.load,
                 hops,
                 run.now_s,
-                table.unreported[start:stop],
+                told.unreported,
             ),
             NeighborLoads(
                 table.reject_near[start:stop],
                 table.lengths[start:stop],
                 table.delays_s[start:stop],
                 table.servers[start:stop],
-                table.ahead[start:stop],
-                table.load[start:stop],
+                told.ahead,
+                told.load,
                 table.departure_s[start:stop],
                 table.residual[start:stop],
-                table.told_s[start:stop],
+                told.told_s,
                 run.period_s,
             ),
             table.eligible[start:stop],
@@ -98,29 +100,57 @@ def _or_else(number: int, choose: Chooser, others: Callable[..., int]) -> Callab
             drawn,
         )
 
+    return ask
+
+
+def _or_else(
+    number: int, ask: Callable[..., int], others: Callable[..., int]
+) -> Callable[..., int]:
+    """A chooser by number: this one if it is asked for, else one of the others."""
+
     @inlined
-    def by_number(
-        wanted: int, s: KernelState, x: int, hops: int, problem: int, drawn: float
-    ) -> int:
-        if wanted != number:
-            return others(wanted, s, x, hops, problem, drawn)
-        return ask(s, x, hops, problem, drawn)  # type: ignore[no-any-return]
+    def by_number(s: KernelState, told: Told, x: int, hops: int, problem: int, drawn: float) -> int:
+        if s.run[0].policy != number:
+            return others(s, told, x, hops, problem, drawn)
+        return ask(s, told, x, hops, problem, drawn)
 
     return by_number
 
 
 @inlined
 def _nobody(*_: Any) -> int:
-    """The end of the chain below: no number leads here."""
+    """The end of the chains below: no number leads here."""
     return KEEP
 
 
 by_policy: Callable[..., int] = _nobody
-"""by_policy(number, s, x, hops, problem, draw): the choice of POLICY_NAMES[number] at cluster x.
+"""by_policy(s, told, x, hops, problem, draw): the choice of the policy of the run at cluster x.
 
-A chain of comparisons, since a kernel can call no function that it finds at run time."""
-for _number, _chooser in enumerate(CHOOSERS.values()):
-    by_policy = _or_else(_number, inlined(_chooser), by_policy)
+A chain of comparisons, since a kernel can call no function that it finds at run time. What goes by
+the load has a chain of its own: it is long, and would make all others slower."""
+by_load_policy: Callable[..., int] = _nobody
+for _number, (_name, _chooser) in enumerate(CHOOSERS.items()):
+    _ask = _asked(inlined(_chooser))
+    if _name in BY_LOAD:
+        by_load_policy = _or_else(_number, _ask, by_load_policy)
+    else:
+        by_policy = _or_else(_number, _ask, by_policy)
+
+
+@inlined
+def _choice(
+    s: KernelState, by_load: ByLoad | None, x: int, hops: int, problem: int, drawn: float
+) -> int:
+    if by_load is None:
+        return by_policy(s, Told(None, None, None, None), x, hops, problem, drawn)
+    start, stop = s.clusters[x].links_from, s.clusters[x].links_to
+    told = Told(
+        by_load.unreported[start:stop],
+        by_load.ahead[start:stop],
+        by_load.load[start:stop],
+        by_load.told_s[start:stop],
+    )
+    return by_load_policy(s, told, x, hops, problem, drawn)
 
 
 @inner
@@ -148,8 +178,7 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
     start, stop = cluster.links_from, cluster.links_to
     room = cluster.queue_limit + cluster.away_limit
     hops = s.under.slots[slot].depth
-    if run.by_load:
-        measure(s, x)
+    measure(s, s.by_load, x)
     if (
         hops < run.max_hops
         and cluster.away < cluster.away_limit
@@ -158,7 +187,7 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    choice = by_policy(run.policy, s, x, hops, problem, draw(s, x))
+    choice = _choice(s, s.by_load, x, hops, problem, draw(s, x))
     if choice != KEEP:
-        note_send(s, start + choice)
+        note_send(s, s.by_load, start + choice)
     return choice

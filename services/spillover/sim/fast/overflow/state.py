@@ -41,15 +41,14 @@ TRIED_MASK = 31
 
 RUN = np.dtype(
     [
-        ("policy", "i8"), ("by_load", "?"),
-        ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
+        ("policy", "i8"), ("max_hops", "i8"), ("deadline_s", "f8"), ("period_s", "f8"),
         ("next_arrival", "i8"), ("next_expiry", "i8"), ("ended", "i8"), ("end_s", "f8"),
         ("heap_size", "i8"), ("made", "i8"), ("slots_free", "i8"),
         ("reports", "i8"), ("events", "i8"), ("now_s", "f8"), ("now_made", "i8"),
     ]
 )  # fmt: skip
-"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `by_load` whether it is
-one of BY_LOAD, `now_made` the number of the event that is handled."""
+"""The counters of a run; one record. `policy` is a place in POLICY_NAMES, `now_made` the number of
+the event that is handled."""
 
 CLUSTER = np.dtype(
     [
@@ -123,12 +122,8 @@ class Table(NamedTuple):
     reject_near: Any
     lengths: Any
     servers: Any
-    ahead: Any
-    load: Any
     departure_s: Any
     residual: Any
-    told_s: Any
-    unreported: Any
     eligible: Any
     weights: Any
 
@@ -145,10 +140,6 @@ class Under(NamedTuple):
     """[slot, depth]: what refusals have cost the visit there."""
     tried: NDArray[np.int64]
     """[slot, word]: a bit for each neighbor that has refused the present visit."""
-    pulled: NDArray[np.bool_]
-    """[slot, depth]: whether that cluster has asked for it."""
-    told: Records
-    """What comes with it, where it is on its way."""
     free: NDArray[np.int32]
     heap: Records
 
@@ -166,6 +157,26 @@ class Requests(NamedTuple):
     hops: NDArray[np.int16]
 
 
+class ByLoad(NamedTuple):
+    """What only a policy needs that goes by the load (`choosers.BY_LOAD`): more of `Table`, by
+    link, and of `Under`."""
+
+    ahead: Any
+    load: Any
+    told_s: Any
+    unreported: Any
+    sends: NDArray[np.float64]
+    """[link, place]: a ring of when requests left by that link, `unreported` of them."""
+    asks: Records
+    """By link of who is asked: what the question tells."""
+    nothings: Records
+    """By link of who has asked: what the answer tells that there is nothing."""
+    pulled: NDArray[np.bool_]
+    """[slot, depth]: whether that cluster has asked for it."""
+    told: Records
+    """By slot: what comes with it, where it is on its way."""
+
+
 class KernelState(NamedTuple):
     """All that the kernel is given."""
 
@@ -180,12 +191,11 @@ class KernelState(NamedTuple):
     kind_s: NDArray[np.float64]
     """Service times of unlike servers behind one queue, shortest first; empty where alike."""
     kind_free: NDArray[np.int64]
-    sends: NDArray[np.float64]
-    """[link, place]: a ring of when requests left by that link, `Table.unreported` of them."""
-    asks: Records
-    """By link of who is asked: what the question tells."""
-    nothings: Records
-    """By link of who has asked: what the answer tells that there is nothing."""
+    by_load: ByLoad | None
+    """None where the policy does not go by the load. The kernel is compiled once for each type, and
+    what concerns the load is given this field as an argument: only where an argument is None does
+    numba leave out what depends on it. In one kernel for both all other policies took twice as
+    long: whatever the state holds is handed over, array by array, at each call of an `inner`."""
 
 
 def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState:
@@ -193,28 +203,10 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
     from."""
     run = np.zeros(1, RUN)
     run["policy"] = POLICY_NAMES.index(topology.policy)
-    run["by_load"] = topology.policy in BY_LOAD
     run["max_hops"] = min(topology.max_hops, len(topology.clusters) - 1)
     run["deadline_s"] = topology.default_deadline_ms / 1e3
     run["period_s"] = topology.gossip_period_ms / 1e3
     clusters, links, delays_s, reports = _federation(topology)
-    table = Table(
-        delays_s=delays_s,
-        known=np.zeros(len(links), np.bool_),
-        accepting=np.zeros(len(links), np.bool_),
-        accept=np.zeros(len(links)),
-        reject_near=np.ones(len(links)),
-        lengths=np.zeros(len(links), np.int64),
-        servers=clusters["servers"][links["peer"]],
-        ahead=np.zeros(len(links), np.int64),
-        load=np.zeros(len(links)),
-        departure_s=np.zeros(len(links)),
-        residual=np.ones(len(links)),
-        told_s=np.full(len(links), -np.inf),
-        unreported=np.zeros(len(links), np.int64),
-        eligible=np.zeros(len(links), np.bool_),
-        weights=np.zeros(len(links)),
-    )
     twisters = np.empty((len(clusters), TWISTER_WORDS), np.uint32)
     for x, cluster in enumerate(topology.clusters):
         # By way of an array: numpy takes several times as long for a tuple.
@@ -223,6 +215,7 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
         clusters["twister_at"][x] = state[-1]
     degree_max = int((clusters["links_to"] - clusters["links_from"]).max())
     run["slots_free"] = SLOTS_AT_FIRST
+    by_load = topology.policy in BY_LOAD
     events_besides = _events_besides(clusters, links)
     depths, words = int(run["max_hops"][0]) + 2, 1 + (degree_max >> TRIED_SHIFT)
     under = _make_under(SLOTS_AT_FIRST, depths, words, events_besides)
@@ -230,16 +223,46 @@ def make_state(topology: Topology, requests: Requests, seed: int) -> KernelState
         run,
         clusters,
         links,
-        table,
+        _make_table(delays_s, clusters["servers"][links["peer"]]),
         reports,
         twisters,
         under,
         requests,
         kind_s=np.empty(0),
         kind_free=np.empty(0, np.int64),
-        sends=np.zeros((len(links), SENDS_MAX)),
-        asks=np.zeros(len(links), LOAD),
-        nothings=np.zeros(len(links), LOAD),
+        by_load=_make_by_load(len(links), SLOTS_AT_FIRST, depths) if by_load else None,
+    )
+
+
+def _make_table(delays_s: NDArray[np.float64], servers: NDArray[np.int64]) -> Table:
+    """Returns what is known before anything was heard."""
+    links = len(delays_s)
+    return Table(
+        delays_s=delays_s,
+        known=np.zeros(links, np.bool_),
+        accepting=np.zeros(links, np.bool_),
+        accept=np.zeros(links),
+        reject_near=np.ones(links),
+        lengths=np.zeros(links, np.int64),
+        servers=servers,
+        departure_s=np.zeros(links),
+        residual=np.ones(links),
+        eligible=np.zeros(links, np.bool_),
+        weights=np.zeros(links),
+    )
+
+
+def _make_by_load(links: int, slots: int, depths: int) -> ByLoad:
+    return ByLoad(
+        ahead=np.zeros(links, np.int64),
+        load=np.zeros(links),
+        told_s=np.full(links, -np.inf),
+        unreported=np.zeros(links, np.int64),
+        sends=np.zeros((links, SENDS_MAX)),
+        asks=np.zeros(links, LOAD),
+        nothings=np.zeros(links, LOAD),
+        pulled=np.zeros((slots, depths), np.bool_),
+        told=np.zeros(slots, LOAD),
     )
 
 
@@ -264,7 +287,14 @@ def grown(state: KernelState) -> KernelState:
     run["slots_free"] += had
     events = int(run["heap_size"][0])
     new.heap[:events] = old.heap[:events]
-    return state._replace(under=new)
+    by_load = state.by_load
+    if by_load is not None:
+        # What the second half holds is written before it is read.
+        by_load = by_load._replace(
+            pulled=np.concatenate((by_load.pulled, by_load.pulled)),
+            told=np.concatenate((by_load.told, by_load.told)),
+        )
+    return state._replace(under=new, by_load=by_load)
 
 
 def _make_under(slots: int, depths: int, words: int, events_besides: int) -> Under:
@@ -274,8 +304,6 @@ def _make_under(slots: int, depths: int, words: int, events_besides: int) -> Und
         legs=np.zeros((slots, depths), np.int32),
         network_s=np.zeros((slots, depths)),
         tried=np.zeros((slots, words), np.int64),
-        pulled=np.zeros((slots, depths), np.bool_),
-        told=np.zeros(slots, LOAD),
         free=np.arange(slots, dtype=np.int32),
         heap=np.zeros(slots + events_besides, EVENT),
     )
