@@ -183,9 +183,19 @@ def test_the_end_comes_while_a_node_is_to_come_back(up, until):
     assert not bed.temporary_directories()
 
 
+def _server_on_a_quiet_port():
+    """Listens where no client's connection gets its port from: one that is free stays free."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        try:
+            return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            continue
+    pytest.fail("no port below 32000 is free")
+
+
 def test_the_first_port(tmp_path, spillover, until):
     """Given by --port; that others have it is said, with where the clusters are instead."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with _server_on_a_quiet_port() as other:
         port = other.getsockname()[1]
         (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
         bed = spillover("up", "one.yaml", "--json", "--port", str(port), cwd=tmp_path)
