@@ -63,10 +63,10 @@ class Neighbor:
         self.handle = handle
         self.id = cluster
         self.delay_s = delay_s
+        """One way, of its link."""
         self.way_s = delay_s
         """How long a request takes there: the delay, until some were answered."""
         self._way_mean_s: float | None = None
-        """One way, of its link."""
         self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
         """How long it may say nothing."""
         self.report: LoadReport | None = None

@@ -272,13 +272,19 @@ def _pick_by_cost(
 ) -> int:
     """One of those that cost less than `most_s`: `weights` holds the costs, of which one is
     `least_s`, then the weights."""
+    now_s, period_s = own.now_s, near.period_s
+    told_s, delays_s, departures_s = near.told_s, near.delays_s, near.departure_s
     total = 0.0
     for y in range(len(weights)):
         cost_s = weights[y]
         weights[y] = 0.0
         if eligible[y] and cost_s < most_s:
-            known_s = age_s(own, near, y) + 2.0 * near.delays_s[y]
-            unsure_s = spread_s(known_s, departure_s(own, near, y))
+            since_s, one_s = now_s - told_s[y], departures_s[y]
+            if not 0.0 <= since_s <= period_s:
+                since_s = known_age_s(since_s, period_s)
+            if one_s < DEPARTURE_S_MIN:
+                one_s = departure_s(own, near, y)
+            unsure_s = spread_s(since_s + 2.0 * delays_s[y], one_s)
             if unsure_s > 0.0:
                 weights[y] = exp(-(cost_s - least_s) / unsure_s)
             elif cost_s == least_s:
