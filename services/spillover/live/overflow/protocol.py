@@ -9,6 +9,8 @@ To change the protocol:
   default that means what nodes meant before they knew it. Whoever does not know it ignores it, so
   it must not change what the other fields mean. An enumeration is no such field: a value that the
   other side does not know makes its whole message unreadable.
+* *A line more* on the stream of reports needs none either, if it goes only to those whose reports
+  say that they know it: questions for work go to those that tell `ahead`.
 * *Anything else* (a field that must be there, or goes, or means something else; another value of an
   enumeration; another call) is a new version. Raise VERSION by one. Where messages are written,
   write what the version before expects if the neighbor speaks that (`Calls.version`), and read
