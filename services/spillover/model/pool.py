@@ -77,9 +77,9 @@ class Pool:
     """The types of jobs, each with the classes that it may join."""
 
     def __post_init__(self) -> None:
-        _check_ids("servers", [server.id for server in self.servers])
-        _check_ids("classes", [each.id for each in self.classes])
-        _check_ids("types", [each.id for each in self.types])
+        check_ids("servers", [server.id for server in self.servers])
+        check_ids("classes", [each.id for each in self.classes])
+        check_ids("types", [each.id for each in self.types])
         for field in ("servers", "types", "classes"):
             for index, entry in enumerate(getattr(self, field)):
                 check_limits(entry, "pool", f"{field}[{index}].")
@@ -88,10 +88,10 @@ class Pool:
                 _fail(field, "expected rates with a finite sum")
         servers = {server.id for server in self.servers}
         for index, entry in enumerate(self.classes):
-            _check_known(f"classes[{index}].servers", "server", entry.servers, servers)
+            check_known(f"classes[{index}].servers", "server", entry.servers, servers)
         classes = {entry.id for entry in self.classes}
         for index, kind in enumerate(self.types):
-            _check_known(f"types[{index}].classes", "class", kind.classes, classes)
+            check_known(f"types[{index}].classes", "class", kind.classes, classes)
 
     @property
     def load(self) -> float:
@@ -116,7 +116,8 @@ class Pool:
         return replace(self, classes=classes)
 
 
-def _check_ids(field: str, ids: Sequence[str]) -> None:
+def check_ids(field: str, ids: Sequence[str]) -> None:
+    """Raise InputError unless these are ids, at least one, and differ."""
     if not ids:
         _fail(field, "expected at least one, got none")
     seen: set[str] = set()
@@ -128,7 +129,8 @@ def _check_ids(field: str, ids: Sequence[str]) -> None:
         seen.add(each)
 
 
-def _check_known(field: str, what: str, ids: Sequence[str], known: set[str]) -> None:
+def check_known(field: str, what: str, ids: Sequence[str], known: set[str]) -> None:
+    """Raise InputError unless these are some of the known ids, each once."""
     if not ids:
         _fail(field, f"expected at least one {what}, got none")
     for each in ids:

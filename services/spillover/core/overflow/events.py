@@ -186,12 +186,26 @@ class Resume(Event):
 
 @dataclass(slots=True)
 class ServersDown(Event):
-    """What runs requests here cannot run any for now (all upstreams of `http:` are gone)."""
+    """What runs requests here cannot run any for now (all upstreams of `http:` are gone); `server`
+    is the number of the one that is concerned, None where that is all of them."""
+
+    server: int | None = None
 
 
 @dataclass(slots=True)
 class ServersUp(Event):
     """It can again."""
+
+    server: int | None = None
+
+
+@dataclass(slots=True)
+class TokensSet(Event):
+    """An operator has changed limits, by the id of the class, or taken servers out or back in
+    (True), by theirs; ids that exist. Only where the pool is one of unlike servers."""
+
+    limits: dict[str, int]
+    servers_in: dict[str, bool]
 
 
 @dataclass(slots=True)
@@ -268,12 +282,14 @@ class Refuse(Command):
 
 @dataclass(slots=True)
 class Start(Command):
-    """Run the request on a server; `at_s` is when its service begins."""
+    """Run the request on a server; `at_s` is when its service begins. `server` is its number, 0
+    where all are alike."""
 
     ref: int
     request: Request
     at_s: float
     deadline_s: float
+    server: int = 0
 
 
 @dataclass(slots=True)

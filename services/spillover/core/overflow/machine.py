@@ -301,9 +301,9 @@ class NodeMachine(NodeFacts):
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
-        self.servers.occupy(visit)
+        server = self.servers.occupy(visit)
         self.register.enter(visit, RUNNING, now_s)
-        self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s))
+        self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s, server))
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         servers, ref, outcome = self.servers, event.ref, event.outcome

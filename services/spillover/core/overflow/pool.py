@@ -9,10 +9,56 @@ they run is the shell's business, and where else a visit could go the machine's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.base import OwnLoad
+
+
+class FittingServers(Protocol):
+    """The servers of a pool that fit one group of types, and what concerns them: what neighbors
+    are told. Where all fit, as with servers alike, it is the pool itself."""
+
+    @property
+    def total(self) -> int:
+        """Returns how many servers there are."""
+
+    @property
+    def working(self) -> int:
+        """Returns those to count on: one that is stuck or down may never come back."""
+
+    @property
+    def waiting(self) -> int:
+        """Returns how many visits wait that could use one of them."""
+
+    @property
+    def waiting_foreign(self) -> int:
+        """Returns how many of those come from neighbors."""
+
+    @property
+    def ahead(self) -> int:
+        """Returns the jobs here that could use one of them, waiting or served, less the servers."""
+
+    @property
+    def ready(self) -> bool:
+        """Returns whether a visit that they fit could start now."""
+
+    @property
+    def idle(self) -> int:
+        """Returns how many of them have nothing to do and could start something now."""
+
+    @property
+    def service_s(self) -> float:
+        """Returns how long a service takes on one of them, on average, alone."""
+
+    @property
+    def departure_s(self) -> float:
+        """Returns how long those that wait take, on average, to become one fewer."""
+
+    @property
+    def residual(self) -> float:
+        """Returns how much of a service is left, on average, of one under way: (1 + c2) / 2, c2 the
+        squared coefficient of variation of service times."""
 
 
 class ServerPool(Protocol):
@@ -77,13 +123,31 @@ class ServerPool(Protocol):
     def next_s(self) -> float:
         """Returns when to call `wake` next."""
 
+    on_block: str
+    """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
+
+    def fitting(self, group: int, /) -> FittingServers:
+        """Returns the servers that fit this group of types (`model.type_groups`)."""
+
     # --- servers ------------------------------------------------------------------------------
 
     def may_start(self, visit: Visit, /) -> bool:
         """Returns whether a server that fits this visit can start it now."""
 
-    def occupy(self, visit: Visit, /) -> None:
-        """A visit that may start does."""
+    def seats(self, visit: Visit, /) -> bool:
+        """Returns whether the visit, which cannot start now, has its place at a server all the
+        same, and waits there: it is not to go elsewhere."""
+
+    def occupy(self, visit: Visit, /) -> int:
+        """A visit that may start does: the number of its server, 0 where all are alike."""
+
+    def granted(self, ref: int, /) -> Any:
+        """Returns what this visit, which runs, was given and what else was there, for `/explain`;
+        None where all servers are alike."""
+
+    def server_changed(self, server: int, up: bool, now_s: float, /) -> None:  # noqa: FBT001
+        """What runs requests on that server cannot run any for now, or can again. Where it was the
+        last one, the machine sets `down` besides."""
 
     def vacate(self, ref: int, /) -> None:
         """The server of this visit is free."""

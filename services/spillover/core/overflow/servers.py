@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.visit import Visit
+from spillover.model.unlike_servers import OVERFLOW
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
 from spillover.policy.overflow.estimate import learned, residual
@@ -32,6 +33,9 @@ class FifoServers:
     `service_s` is the running mean of the service times, from the first guess given; `delivery_s`
     is how long an answer takes to its client afterwards.
     """
+
+    on_block = OVERFLOW
+    """As the policy says."""
 
     __slots__ = (
         "_cooling_s",
@@ -103,11 +107,33 @@ class FifoServers:
 
     # --- servers ------------------------------------------------------------------------------
 
+    def fitting(self, _: int) -> FifoServers:
+        """Returns itself: any server fits."""
+        return self
+
+    @property
+    def ahead(self) -> int:
+        return self.waiting + self.busy - self.total
+
+    @property
+    def idle(self) -> int:
+        return self.total - self.busy if self.ready else 0
+
     def may_start(self, _: Visit) -> bool:
         return self.busy < self.total and not self.down and not self.resting
 
-    def occupy(self, _: Visit) -> None:
+    def seats(self, _: Visit) -> bool:
+        return False
+
+    def occupy(self, _: Visit) -> int:
         self.busy += 1
+        return 0
+
+    def granted(self, _: int) -> None:
+        """Returns None: one is as good as the other."""
+
+    def server_changed(self, _: int, up: bool, now_s: float) -> None:  # noqa: FBT001 - as `ServerPool`
+        """Nothing: they are up and down together."""
 
     def vacate(self, _: int) -> None:
         self.busy -= 1
