@@ -99,6 +99,11 @@ class Cluster:
     Why: one port is enough while clients and neighbors share a network. Set it where clients
     must not reach what nodes say to each other."""
 
+    @property
+    def server_count(self) -> int:
+        """Returns how many servers there are."""
+        return self.servers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

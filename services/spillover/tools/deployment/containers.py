@@ -118,7 +118,7 @@ def memory_mb(cluster: Cluster, base_mb: int) -> int:
     if cluster.workers != "process" or not cluster.handler.startswith("python:"):
         return base_mb
     process_bytes = cluster.memory_limit_bytes or MEMORY_LIMIT_BYTES_MIN
-    return base_mb + cluster.servers * -(-process_bytes // 2**20)
+    return base_mb + cluster.server_count * -(-process_bytes // 2**20)
 
 
 def has_python_handler(topology: Topology) -> bool:
