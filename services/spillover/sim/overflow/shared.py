@@ -23,6 +23,7 @@ from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.federation import SimCluster, request_of
 from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, check_length
 
@@ -112,8 +113,9 @@ def run_shared(
 ) -> SharedRun:
     """Send the schedule to the one queue and wait until every request has its answer.
 
-    Raises InputError as `check_length`, and for the same schedules as the other policies do.
+    Raises InputError as `check_alike` and `check_length`, and for the same schedules as the other policies do.
     """
+    check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     world = World()
     queue = SharedQueue(topology, world, seed)
