@@ -74,6 +74,11 @@ class Fitting(Generic[V]):
         self.rate = self._fast_s / max(1, len(rates))
 
     @property
+    def total(self) -> int:
+        """Returns how many there are, those too that take nothing now."""
+        return len(self._servers)
+
+    @property
     def up(self) -> int:
         """Returns how many take jobs: m."""
         return len(self._up)
