@@ -60,8 +60,8 @@ class UnlikeServers:
     def seats(self, _):
         return False
 
-    def granted(self, ref):
-        return {"server": self.held[ref]}
+    def granted(self, _):
+        return None
 
     def free_for(self, visit):
         if self.down or self.resting:
@@ -75,6 +75,9 @@ class UnlikeServers:
         server = self.held[visit.ref] = self.free_for(visit)[0]
         self.type_of[visit.ref] = visit.request.type
         self.free.remove(server)
+
+    def not_done(self, ref, *, failed):
+        assert ref in self.held, failed
 
     def vacate(self, ref):
         self.free.append(self.held.pop(ref))

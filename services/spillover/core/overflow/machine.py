@@ -45,6 +45,7 @@ from spillover.core.overflow.history import (
 )
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.pool import ServerPool, TokenPool
+from spillover.core.overflow.pools import pool_of
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -75,7 +76,7 @@ REST_S_MAX = 60.0
 
 class NodeMachine(NodeFacts):
     """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
-    count from 0 on. `servers` are as many as the settings say, all alike, unless others are given.
+    count from 0 on. `servers` are as the settings say, unless others are given.
     """
 
     def __init__(
@@ -87,9 +88,7 @@ class NodeMachine(NodeFacts):
         servers: ServerPool | None = None,
     ) -> None:
         self.settings = settings
-        if servers is None:
-            servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
-        self.servers = servers
+        self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only
@@ -158,6 +157,7 @@ class NodeMachine(NodeFacts):
         return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
+        self.servers.now_s = now_s
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -332,10 +332,10 @@ class NodeMachine(NodeFacts):
         if outcome is DONE:
             servers.vacate(ref)
             servers.refusals = 0
-        elif outcome is FAILED:
-            self._free_server(ref, now_s, servers.service_s - event.service_s)
         else:
-            servers.vacate(ref)
+            servers.not_done(ref, failed=outcome is FAILED)
+            cools_s = servers.service_s - event.service_s if outcome is FAILED else 0.0
+            self._free_server(ref, now_s, cools_s)
         if visit is not None:
             self._finish(visit, event, now_s)
             if not self.health.is_calm or outcome is FAILED:
@@ -352,6 +352,7 @@ class NodeMachine(NodeFacts):
         visit = self._visit_of(event.ref)
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
+        self.servers.not_done(event.ref, failed=event.refused)
         self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)

@@ -9,9 +9,10 @@ they run is the shell's business, and where else a visit could go the machine's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from spillover.core.overflow.visit import Visit
+from spillover.core.tokens.telling import Grant
 from spillover.policy.overflow.base import OwnLoad
 
 
@@ -66,6 +67,8 @@ class ServerPool(Protocol):
     request has ended. One whose work has failed may *cool*: it counts as busy for a while.
     """
 
+    now_s: float
+    """The time of what is handled. Set by the machine."""
     down: bool
     """Nothing can start for now, free server or not. Set by the machine."""
     stuck: set[int]
@@ -84,7 +87,8 @@ class ServerPool(Protocol):
 
     @property
     def jobs(self) -> int:
-        """Returns how many jobs occupy them, or cool: more than servers where these are shared."""
+        """Returns how many visits' work occupies them, with what is stuck or cools. It is `busy`
+        where a server does one thing at a time."""
 
     @property
     def cooling(self) -> int:
@@ -147,13 +151,17 @@ class ServerPool(Protocol):
     def occupy(self, visit: Visit, /) -> int:
         """A visit that may start does: the number of its server, 0 where all are alike."""
 
-    def granted(self, ref: int, /) -> Any:
+    def granted(self, ref: int, /) -> Grant | None:
         """Returns what this visit, which runs, was given and what else was there, for `/explain`;
         None where all servers are alike."""
 
     def server_changed(self, server: int, up: bool, now_s: float, /) -> None:  # noqa: FBT001
         """What runs requests on that server cannot run any for now, or can again. Where it was the
         last one, the machine sets `down` besides."""
+
+    def not_done(self, ref: int, /, *, failed: bool) -> None:
+        """The work of this visit, whose server is to be vacated or cools next, has failed, or was
+        stopped. Nothing is said of work that is done."""
 
     def vacate(self, ref: int, /) -> None:
         """The server of this visit is free."""
