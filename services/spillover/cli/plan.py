@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"{parser.description}; with the limits of queues and deadlines lifted, so that what waits "
         "too long counts as slow, not as refused"
     )
+    parser.epilog = "spillover plan tokens --help: limits of tokens for a pool of unlike servers"
     parser.add_argument("--topology", required=True, metavar="T", help="a file or built-in name")
     networked = [name for name in POLICY_NAMES if name != "isolated"]
     parser.add_argument(
