@@ -49,6 +49,7 @@ NEEDING = {
     "fast engine": ("numba", "sim", ("sim", "overflow", *BURSTS, "--engine", "fast")),
     "plot": ("matplotlib", "report", ("sim", "overflow", *BURSTS, "--plot", "x.png")),
     "plan": ("numba", "sim", ("plan", *BURSTS, "--p99-ms", "50")),
+    "plan tokens": ("numpy", "sim", ("plan", "tokens", "--pool", "comte8")),
     "sim tokens": ("numpy", "sim", ("sim", "tokens", "--pool", "comte8", "--jobs", "10")),
     "exact tokens": ("numpy", "sim", ("exact", "tokens", "--pool", "comte8")),
     "sim probing": ("numba", "sim", ("sim", "probing", *PROBING)),

@@ -72,6 +72,10 @@ def test_help_is_a_command_too(capsys):
 def parsers():
     """(name, parser) of each command, and of the commands below it."""
     found = [(command, children(make_parser(command))[command]) for command in COMMANDS]
+    for name, command in COMMANDS.items():
+        for form in command.forms:
+            below = children(make_parser(name, form))[name]
+            found.append((f"{name} {form}", children(below)[form]))
     found.append(("spillover-loadgen", loadgen_parser()))
     for name, parser in found:
         found += [(f"{name} {child}", one) for child, one in children(parser).items()]

@@ -12,8 +12,9 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 
 from spillover import __version__
@@ -33,10 +34,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its module has `configure(parser)` and `run(options) -> exit status`."""
+    """A command: its module has `configure(parser)` and `run(options) -> exit status`. A word of
+    `forms` behind its name makes it another command."""
 
     module: str
     summary: str
+    forms: Mapping[str, Command] = field(default_factory=dict)
 
 
 COMMANDS = {
@@ -50,7 +53,15 @@ COMMANDS = {
     "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
     "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
-    "plan": Command("spillover.cli.plan", "say how many servers sites need, alone and networked"),
+    "plan": Command(
+        "spillover.cli.plan",
+        "say how many servers sites need, alone and networked",
+        {
+            "tokens": Command(
+                "spillover.cli.plan_tokens", "recommend token limits for a pool of unlike servers"
+            )
+        },
+    ),
     "exact": Command("spillover.cli.exact", "compute what theory says"),
     "reproduce": Command(
         "spillover.cli.reproduce", "compute the figures of the five source documents again"
@@ -85,14 +96,15 @@ def run_command(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:  # as people know it from others
         arguments = [*arguments[1:], "--help"]
-    parser = make_parser(arguments[0] if arguments else "")
+    parser = make_parser(*arguments[:2])
     options: argparse.Namespace = parser.parse_args(arguments)
     status: int = options.run(options)
     return status
 
 
-def make_parser(named: str) -> OneLineParser:
-    """Returns the parser of all commands, which knows the options of the one that is named."""
+def make_parser(named: str = "", form: str = "") -> OneLineParser:
+    """Returns the parser of all commands, which knows the options of the one that is named, in the
+    form that is named."""
     overview = OneLineParser(
         prog="spillover", description="Queues of many sites that act like one.", epilog=EPILOG
     )
@@ -101,7 +113,11 @@ def make_parser(named: str) -> OneLineParser:
     for name, command in COMMANDS.items():
         parser = commands.add_parser(name, help=command.summary, description=command.summary)
         if name == named:
-            module = _load(command.module)
+            chosen = command.forms.get(form, command)
+            if chosen is not command:
+                below = parser.add_subparsers(metavar="FORM", required=True)
+                parser = below.add_parser(form, help=chosen.summary, description=chosen.summary)
+            module = _load(chosen.module)
             module.configure(parser)
             parser.set_defaults(run=module.run)
     return overview

@@ -34,6 +34,8 @@ class TokenFigures:
     """eta, the share of the servers' capacity in use."""
     idle: Mapping[str, float | None]
     """psi_s by server."""
+    jobs: float | None = None
+    """The mean number of jobs in the system, under the dynamic policy."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the object of contract section 3, `exact tokens`."""
@@ -86,10 +88,16 @@ def _dynamic(pool: Pool, scaled: Iterable[tuple[Pool, float]]) -> Iterator[Token
             blocked_here, idle_here = law.probabilities(factor)
             blocking.update(blocked_here)
             idle.update(idle_here)
-        yield _figures(each, blocking, idle)
+        jobs = math.fsum(law.jobs(factor) for law in laws)
+        yield _figures(each, blocking, idle, jobs)
 
 
-def _figures(pool: Pool, blocking: Mapping[str, float], idle: Mapping[str, float]) -> TokenFigures:
+def _figures(
+    pool: Pool,
+    blocking: Mapping[str, float],
+    idle: Mapping[str, float],
+    jobs: float | None = None,
+) -> TokenFigures:
     arrivals = math.fsum(each.rate for each in pool.types)
     capacity = math.fsum(each.rate for each in pool.servers)
     return TokenFigures(
@@ -97,6 +105,7 @@ def _figures(pool: Pool, blocking: Mapping[str, float], idle: Mapping[str, float
         blocking_per_type={each.id: blocking[each.id] for each in pool.types},
         occupancy=math.fsum(each.rate * (1 - idle[each.id]) for each in pool.servers) / capacity,
         idle={each.id: idle[each.id] for each in pool.servers},
+        jobs=jobs,
     )
 
 

@@ -58,6 +58,13 @@ class PartLaw:
     blocked: dict[str, Floats]
     idle: dict[str, Floats]
 
+    def jobs(self, factor: float) -> float:
+        """The mean number of tokens held, at `factor` times the arrival rates."""
+        available = np.arange(len(self.weights))
+        logs = self.weights - math.log(factor) * available
+        shares = np.exp(logs - np.logaddexp.reduce(logs))
+        return float(shares @ available[::-1])
+
     def probabilities(self, factor: float) -> tuple[dict[str, float], dict[str, float]]:
         """beta_k by type and psi_s by server, at `factor` times the arrival rates."""
         tilt = -math.log(factor) * np.arange(len(self.weights))
@@ -77,6 +84,20 @@ def solve_part(part: Part) -> PartLaw:
 
     Raises InputError when either way round takes more than STATES_MAX or STEPS_MAX.
     """
+    best = _cheapest_way(part)
+    weights, empty, full = best.solve()
+    if best.near is part.types:
+        return PartLaw(weights, _by_id(empty), _by_id(full))
+    # The other way round x is counted, and n = all - |x|.
+    return PartLaw(weights[::-1], _by_id(full, reverse=True), _by_id(empty, reverse=True))
+
+
+def steps_of(part: Part) -> int:
+    """Returns how many additions `solve_part` takes. Raises InputError as it does."""
+    return _cheapest_way(part).steps
+
+
+def _cheapest_way(part: Part) -> _Grid:
     ways = [_Grid(part.tokens, part.types, part.servers)]
     ways.append(_Grid(part.tokens, part.servers, part.types))
     feasible = [way for way in ways if way.is_feasible()]
@@ -89,12 +110,7 @@ def solve_part(part: Part) -> PartLaw:
             f"got one of {max(way.states, *way.local_states)} and {way.steps:.2g}; "
             "up to 100000 tokens it can be simulated (spillover sim tokens)",
         )
-    best = min(feasible, key=lambda way: way.steps)
-    weights, empty, full = best.solve()
-    if best is ways[0]:
-        return PartLaw(weights, _by_id(empty), _by_id(full))
-    # The other way round x is counted, and n = all - |x|.
-    return PartLaw(weights[::-1], _by_id(full, reverse=True), _by_id(empty, reverse=True))
+    return min(feasible, key=lambda way: way.steps)
 
 
 def _by_id(found: dict[Source, Floats], *, reverse: bool = False) -> dict[str, Floats]:
