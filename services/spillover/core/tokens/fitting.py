@@ -25,8 +25,8 @@ class Halted(Protocol):
 
 
 class Fitting(Generic[V]):
-    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on; none where the
-    pool serves no such type. `lines` are those of the blocked, with the classes that they may join.
+    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on; none where
+    the pool serves no such type. `lines` are of the blocked, with the classes that they may join.
 
     A server under processor sharing counts once, however many jobs it may have at a time: a job
     beyond one for each server is as good as one that waits.
