@@ -35,7 +35,7 @@ class Fitting(Generic[V]):
     __slots__ = (
         "_all_lines",
         "_bucket",
-        "_fast_s",
+        "_rates",
         "_in_turn",
         "_lines",
         "_pool",
@@ -75,8 +75,9 @@ class Fitting(Generic[V]):
         serves = {kind for server in there for kind in server.classes}
         self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
         rates = [server.rate for server in there]
-        self._fast_s = sum(rates) or 1.0
-        self.rate = self._fast_s / max(1, len(rates))
+        self._rates = sum(rates) or 1.0
+        """The sum of their rates."""
+        self.rate = self._rates / max(1, len(rates))
 
     @property
     def total(self) -> int:
@@ -142,7 +143,7 @@ class Fitting(Generic[V]):
 
     @property
     def departure_s(self) -> float:
-        return self.work.mean_s / self._fast_s
+        return self.work.mean_s / self._rates
 
     @property
     def residual(self) -> float:
