@@ -35,10 +35,10 @@ class Fitting(Generic[V]):
     __slots__ = (
         "_all_lines",
         "_bucket",
-        "_rates",
         "_in_turn",
         "_lines",
         "_pool",
+        "_rates",
         "_servers",
         "_up",
         "classes",
