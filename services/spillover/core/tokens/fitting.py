@@ -80,11 +80,6 @@ class Fitting(Generic[V]):
         self.rate = self._rates / max(1, len(rates))
 
     @property
-    def total(self) -> int:
-        """Returns how many there are, those too that take nothing now."""
-        return len(self._servers)
-
-    @property
     def up(self) -> int:
         """Returns how many take jobs: m."""
         return len(self._up)
