@@ -1,6 +1,6 @@
-"""What a cluster asks its neighbors for when servers are idle, what it gives to one that asks, and
-what it offers to one that accepts: of each group of types, by what is known of that group. Who was
-asked before is in `pulling`.
+"""What a cluster asks its neighbors for when servers are idle or soon will be, what it gives to one
+that asks, and what it offers to one that accepts: of each group of types, by what is known of that
+group. Who was asked before is in `pulling`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from spillover.core.overflow.visit import Visit
 
 
 def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskForWork]:
-    """Asks neighbors whose queues may be worth the way for servers that are idle here."""
+    """Asks neighbors whose queues may be worth the way for servers that are idle here, or will be
+    when an answer comes."""
     if node.health.degraded or node.settings.max_hops == 0:  # nobody may hand anything on
         return
     groups = node.groups
     for group in groups.all:
         fitting, pulling = group.fitting, group.pulling
-        if fitting.waiting or not fitting.ready or not node.admission.takes(fitting):
+        if not node.admission.takes(fitting):
             continue
-        idle, departure_s = fitting.idle, fitting.departure_s
+        idle, departure_s = fitting.idle - fitting.waiting, fitting.departure_s
         if groups.only is None:  # in all no more questions than servers are idle for any group
             idle = min(idle, node.servers.idle - groups.asks_under_way + pulling.coming)
-        while (handle := pulling.next_to_ask(idle, departure_s, now_s)) is not None:
+        told = (idle, fitting.total, departure_s, now_s)
+        while (handle := pulling.next_to_ask(*told)) is not None:
             load = gossip.load_now(node, group, now_s)
             yield ev.AskForWork(handle, load, group.id)
 

@@ -537,10 +537,8 @@ class NodeMachine(NodeFacts):
         visit.pulled = event.pulled
 
     def _ask_for_work(self, now_s: float) -> None:
-        """Servers that are idle here ask neighbors whose queues may be worth the way."""
-        servers = self.servers
-        if servers.ready and not (servers.waiting and self._only):
-            self._out.extend(questions(self, self._gossip, now_s))
+        """Ask neighbors whose queues may be worth the way for servers that have no work here."""
+        self._out.extend(questions(self, self._gossip, now_s))
 
     def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
         group = self.groups.by_id.get(event.group)

@@ -1,9 +1,10 @@
-"""Which neighbors an idle cluster asks for waiting work: who was asked, and who had nothing.
+"""Which neighbors an idle cluster asks for waiting work: who was asked, and who had nothing. A
+cluster asks as soon as servers will be idle by the time that an answer can be here.
 
 At most one question is under way to each neighbor, and no more of them in all than servers are
-idle. A neighbor that has nothing is left alone for a while, longer each time, and so is one that
-does not answer. One whose queue is believed too short to be worth the way is not asked at all: so a
-federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
+idle, or will be by then. A neighbor that has nothing is left alone for a while, longer each time,
+and so is one that does not answer. One whose queue is believed too short to be worth the way is not
+asked at all: so a federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
-from spillover.policy.overflow.pull import first_place, pause_s, worth_s
+from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
 
 if TYPE_CHECKING:
     from spillover.core.overflow.groups import Group
@@ -106,16 +107,19 @@ class Pulling:
         """Returns how many questions are under way."""
         return self._coming
 
-    def next_to_ask(self, idle: int, departure_s: float, now_s: float) -> int | None:
+    def next_to_ask(self, idle: int, servers: int, departure_s: float, now_s: float) -> int | None:
         """Returns the handle of the neighbor to ask now, which counts as asked from then on; None
-        where that is nobody. `idle` servers have no work here."""
+        where that is nobody. Of the `servers`, `idle` have no work here; below 0, so many wait."""
         if self._coming:
             self._give_up(departure_s, now_s)
-        if idle <= self._coming:
+        missing = idle - self._coming
+        if missing + AHEAD_MAX * servers <= 0:
             return None
         best, best_s = None, 0.0
         for neighbor in self._neighbors:
             if not (neighbor.hears_us and neighbor.tells_load):
+                continue
+            if missing <= 0 and missing + ahead(neighbor.way_s, departure_s, servers) <= 0:
                 continue
             asked = self._asked.get(neighbor.handle)
             if asked is not None and (asked.since_s is not None or now_s < asked.next_s):

@@ -18,6 +18,17 @@ PAUSE_S_MIN = 0.001
 for as long as there is something that may not come."""
 
 
+AHEAD_MAX = 2
+"""By server, what is asked for before a server is idle, at most: as many as neighbors may send
+unasked (`admission.FOREIGN_WAITING`)."""
+
+
+def ahead(delay_s: float, departure_s: float, servers: int) -> int:
+    """Returns for how many of the next departures to ask now: for those before an answer can be
+    here, since a server that is idle first and asks then is idle for the way there and back."""
+    return min(math.ceil(2.0 * delay_s / max(departure_s, PAUSE_S_MIN)), AHEAD_MAX * servers)
+
+
 def worth_s(ahead: int, age_s: float, delay_s: float, departure_s: float) -> float:
     """Returns how much longer the queue there may be than the way from there, in seconds: only
     where this is above 0 there may be what is worth the way.

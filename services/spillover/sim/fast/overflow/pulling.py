@@ -8,13 +8,15 @@ it up. So at most one question and one answer are under way over each link. All 
 
 from __future__ import annotations
 
+from typing import Any
+
 from spillover.core.overflow.pulling import LOOKS_MAX
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
-from spillover.policy.overflow.pull import first_place, pause_s, worth_s
+from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
 from spillover.sim.fast.overflow.heap import push
-from spillover.sim.fast.overflow.loads import departure_s, tell
+from spillover.sim.fast.overflow.loads import accepts, departure_s, tell
 from spillover.sim.fast.overflow.reporting import hear, hears_us, refresh
 from spillover.sim.fast.overflow.state import NOBODY, TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
@@ -33,15 +35,18 @@ def no_work_there(s: KernelState, link: int) -> int:
 
 @inner
 def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
-    """`_ask_for_work`: idle servers of cluster x, as far as they are not waiting for an answer."""
+    """`asking.questions`: for servers of cluster x that are idle, or will be when an answer
+    comes, as far as nobody was asked for them."""
     if by_load is None:
         return
     cluster = s.clusters[x]
-    if cluster.waiting > 0 or cluster.free <= cluster.asking or s.run[0].max_hops == 0:
+    if s.run[0].max_hops == 0 or not accepts(cluster):
+        return
+    if _missing(cluster) + AHEAD_MAX * cluster.servers <= 0:
         return
     for link in range(cluster.links_from, cluster.links_to):
         refresh(s, link)
-    while cluster.free > cluster.asking:
+    while True:
         link = _whom_to_ask(s, by_load, x)
         if link == NOBODY:
             return
@@ -53,12 +58,23 @@ def ask_for_work(s: KernelState, by_load: ByLoad | None, x: int) -> None:
 
 
 @inlined
+def _missing(cluster: Any) -> int:
+    """Returns how many idle servers nobody was asked for; below 0, so many wait, or come."""
+    return cluster.free - cluster.waiting - cluster.asking  # type: ignore[no-any-return]
+
+
+@inlined
 def _whom_to_ask(s: KernelState, by_load: ByLoad, x: int) -> int:
     """Returns the link to whose queue is most worth the way, or NOBODY."""
     run, cluster, table = s.run[0], s.clusters[x], s.table
+    missing, own_s = _missing(cluster), departure_s(cluster)
+    if missing + AHEAD_MAX * cluster.servers <= 0:
+        return NOBODY
     best, best_s = NOBODY, 0.0
     for link in range(cluster.links_from, cluster.links_to):
         end = s.links[link]
+        if missing <= 0 and missing + ahead(table.delays_s[link], own_s, cluster.servers) <= 0:
+            continue
         if end.asked or run.now_s < end.ask_s or not hears_us(s, link):
             continue
         age_s = known_age_s(run.now_s - by_load.told_s[link], run.period_s)
