@@ -18,7 +18,7 @@ from spillover.model.request import Answer, Outcome, Request
 from spillover.policy.overflow.adaptive import estimate_s
 from spillover.policy.overflow.choosers import CHOOSERS
 
-STEPS = 2000
+STEPS = 1000
 
 
 def report(sequence, *, queue_length=0, accepting=True, ahead=-1, load=0.0, epoch=1):
