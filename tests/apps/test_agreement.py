@@ -59,8 +59,10 @@ def test_neighbors_that_disagree_about_their_link(nodes, caplog):
             await says(nodes, a, "link delay: 5 ms here, 7.5 ms there")
             await says(nodes, federation["b"], "link delay: 7.5 ms here, 5 ms there")
             await nodes.until(federation.all_linked)
-            answers = [json.loads((await one).body) for one in [a.post(), a.post()]]
-            assert {answer["cluster"] for answer in answers} == {"a", "b"}
+            own = a.post({"service_ms": 1000})
+            await nodes.until(lambda: a.machine.servers.busy == 1)
+            answers = [json.loads((await one).body) for one in [a.post(), own]]
+            assert [answer["cluster"] for answer in answers] == ["b", "a"]
             assert sorted(told(caplog, "neighbor disagrees")) == [
                 *(("a", "WARNING"), ("b", "WARNING")),
             ]

@@ -251,7 +251,8 @@ def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
 
 
 def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
-    """Its head has left: the answer that tells of a bug would be taken for reports."""
+    """Its head has left, and maybe a report that was due: the answer that tells of a bug would be
+    taken for reports."""
 
     async def main():
         async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
@@ -262,7 +263,8 @@ def test_a_bug_within_a_stream_of_reports_breaks_it_off(nodes):
 
             node.machine._handlers[ReportAsked] = fail
             told = await until_broken_off(await connect(node), REPORTS)
-            assert told in {b"", told.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"}  # a head at most
+            assert told.count(b"HTTP/1.1") <= 1
+            assert not told.endswith(b"0\r\n\r\n")
             assert b"internal" not in told
             await asyncio.wait([node.running])
             assert "a bug" in repr(node.running.exception())

@@ -67,10 +67,14 @@ class Process:
     async def __aenter__(self):
         self.start()
         self.client = HttpClient(self.url)
-        async with asyncio.timeout(15):
-            while not await self.answers():
-                assert self.process.poll() is None, self.process.stderr.read()
-                await self.nodes.turn()
+        try:
+            async with asyncio.timeout(15):
+                while not await self.answers():
+                    assert self.process.poll() is None, self.process.stderr.read()
+                    await self.nodes.turn()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def answers(self):

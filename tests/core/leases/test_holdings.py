@@ -110,3 +110,60 @@ def test_what_was_granted_too_long_ago_is_not_begun(holdings, agenda):
     (release,) = agenda.take_commands()
     assert isinstance(release, ev.AskRelease)
     assert 3 not in holdings.held
+
+
+def end(holdings, now_s, *, told=False):
+    """The handler of partition 2 ends; by itself unless it was told to."""
+    holdings.ended(2, holdings.epochs[2], now_s, told=told)
+
+
+def test_a_release_under_way_is_not_begun_again_by_each_survey(holdings, agenda):
+    """The store may show it as held until then: each such release would go on repeating itself."""
+    end(holdings, NOW_S + 1.0, told=True)
+    agenda.take_commands()
+    for step in range(5):
+        holdings.release_again(2, EPOCH, NOW_S + 2.0 + step / 10)
+    assert agenda.take_commands() == []
+    agenda.run_due(NOW_S + 1.0 + agenda.max_shutdown_s)
+    (again,) = agenda.take_commands()
+    assert isinstance(again, ev.AskRelease)
+    holdings.released(again, True)
+    agenda.take_commands()
+    holdings.release_again(2, EPOCH, NOW_S + 60.0)
+    (once_more,) = agenda.take_commands()
+    assert isinstance(once_more, ev.AskRelease)
+
+
+def test_a_release_matters_as_long_as_the_store_counts_the_lease(holdings, agenda):
+    """That is longer than a holder may rely on it."""
+    end(holdings, NOW_S + 1.0, told=True)
+    assert holdings.releasing == {(2, EPOCH): pytest.approx(NOW_S + agenda.max_lease_s)}
+
+
+def test_who_has_worked_for_a_lease_begins_anew_with_its_failures(holdings, agenda):
+    """What fails at once is left alone for longer each time; what failed last week is not."""
+
+    def away_s(began_s, ended_s):
+        holdings.start(2, holdings.epochs[2] + 1, began_s, began_s)
+        holdings.seen([(2, holdings.epochs[2], ended_s + 1.0)])
+        end(holdings, ended_s)
+        return holdings.failures[2].until_s - ended_s
+
+    end(holdings, NOW_S + 1.0)
+    at_once_s = [away_s(NOW_S + 1e5 * n, NOW_S + 1e5 * n + 1.0) for n in range(1, 9)]
+    assert max(at_once_s) > 4.0 * agenda.min_grab_s
+    later_s = NOW_S + 1e6
+    assert away_s(later_s, later_s + agenda.max_lease_s) <= agenda.min_grab_s
+
+
+def test_a_holder_that_was_not_wanted_looks_again_when_challenged_again(holdings, agenda):
+    """Once for all challenges of a race; the next one may be for real."""
+    for race in range(2):
+        now_s = NOW_S + 1.0 + race
+        for _ in range(3):
+            holdings.challenged(holdings.held[2], now_s)
+        agenda.run_due(now_s + 0.9)
+        (ask,) = agenda.take_commands()
+        assert isinstance(ask, ev.AskWanted)
+        holdings.looked(ask, False, now_s + 0.95)
+    assert not holdings.held[2].stopping

@@ -210,3 +210,26 @@ def test_a_handler_that_was_told_to_stop_has_not_failed():
         story.answer(story.survey_ask(), held, standing_of([1] * 6, held), free=[0])
         assert bool(story.machine.holdings.failures) is not stopped
         assert story.challenged() == [0] or not stopped
+
+
+def test_what_is_handed_over_makes_room():
+    """It is on its way to another, and weighs no more on what this member may take."""
+    of, held = [90, 10, 1, 1, 1, 1], {"a": 90, "b": 14}
+    for hands_over in (False, True):
+        story = Story().own(0, known={0: 90})
+        story.answer(story.survey_ask(), {"a": 1, "b": 5}, standing_of(of, held))
+        if hands_over:
+            story.tell(ev.HandlerHung(0, EPOCH))
+        story.tell(ev.Challenged(1))
+        assert (1 in story.machine.claims.claims) is hands_over
+
+
+def test_no_rate_is_taken_over_a_moment():
+    """Surveys may follow each other closely: a batch that ended between two is no storm."""
+    story = Story().own(0)
+    story.work = {0: 100.0}
+    story.told()
+    told = story.told()
+    story.now_s += 0.3 * PERIOD_S
+    (ask,) = story.tell(ev.WorkMeasured([(0, EPOCH, 200.0)]))
+    assert {p: load / 1000 for p, _, load in ask.loads} == told

@@ -10,88 +10,7 @@ from spillover.core.leases import events as ev
 from spillover.core.leases.machine import LeaseMember, Phase
 from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
 from spillover.core.leases.settings import MemberSettings
-from spillover.model.lease_times import LeaseTimes
-
-TIMES = LeaseTimes()
-PERIOD_S = TIMES.normal_lease_ms / 1000.0
-LEASE_S = TIMES.max_lease_ms / 1000.0
-SHUTDOWN_S = TIMES.max_shutdown_ms / 1000.0
-ENTITLED_S = LEASE_S * 0.9
-
-
-class Story:
-    """Member a of a group of six partitions; its store answers when the story says so."""
-
-    def __init__(self, partitions=6, seed=1):
-        settings = MemberSettings(node="a", partitions=partitions, times=TIMES)
-        self.machine = LeaseMember(settings, Random(seed))
-        self.now_s = 1000.0
-        self.commands = []
-
-    def tell(self, event, after_s=0.0):
-        """Hand an event in so much later; the commands."""
-        self.now_s += after_s
-        self.commands = self.machine.handle(event, self.now_s)
-        self.machine.check()
-        return self.commands
-
-    def wait(self, seconds):
-        """Let time pass, waking the machine when it wants; all commands of that time."""
-        end_s, given = self.now_s + seconds, []
-        while self.machine.next_deadline() <= end_s:
-            self.now_s = max(self.now_s, self.machine.next_deadline())
-            given += self.tell(ev.TimerFired())
-        self.now_s = end_s
-        self.commands = given
-        return given
-
-    def answer(self, kind, answer=None):
-        """Answer the last ask of that kind."""
-        return self.tell(ev.Answered(self.last(kind), answer))
-
-    def last(self, kind):
-        found = [command for command in self.commands if isinstance(command, kind)]
-        assert found, (kind, self.commands)
-        return found[-1]
-
-    def given(self, kind):
-        return [command for command in self.commands if isinstance(command, kind)]
-
-    def told(self):
-        return [command.event for command in self.commands if isinstance(command, ev.Tell)]
-
-    def join(self):
-        self.tell(ev.Started())
-        self.answer(ev.AskJoin, Joined(ok=True, other_alive_ms=0.0, era="one"))
-        assert self.given(ev.BeginRenewals)
-        return self
-
-    def survey(self, counts, **seen):
-        """Wait for the next survey and answer it."""
-        self.wait(1.2 * PERIOD_S)
-        return self.answer(ev.AskSurvey, self.seen(counts, **seen))
-
-    def seen(self, counts, free=(), mine=(), held=(), lately=None, own=()):
-        floor = self.machine.settings.partitions // len(counts)
-        above = sum(count > floor for count in counts.values())
-        standing = Standing(dict(counts), {**dict.fromkeys(counts, 0), **(lately or {})}, above)
-        return Survey("one", standing, free=list(free), mine=list(mine), held=list(held), own=own)
-
-    def own(self, *partitions, epoch=7):
-        """Serve these."""
-        self.survey({"a": 0, "b": 0}, mine=partitions)
-        asks = self.given(ev.AskActivate)
-        started = []
-        for ask in asks:
-            started += self.tell(ev.Answered(ask, Activation(epoch, 0.0)))
-        self.commands = started
-        return self
-
-    def renew(self, pairs, flags, after_s=0.0, sent_before_s=0.0):
-        self.now_s += after_s
-        answers = [(p, f != "0", f == "2") for (p, _), f in zip(pairs, flags, strict=True)]
-        sent_s = self.now_s - sent_before_s
-        return self.tell(ev.RenewalAnswered(sent_s, pairs, Renewed("one", answers)))
+from support.member_story import ENTITLED_S, LEASE_S, PERIOD_S, SHUTDOWN_S, TIMES, Story
 
 
 def test_joins_claims_its_share_and_runs_it():
@@ -436,6 +355,34 @@ def test_a_member_whose_namesake_died_comes_in_when_that_is_known():
     assert story.machine.state is Phase.MEMBER
 
 
+def test_a_namesake_is_asked_for_when_it_can_have_gone():
+    """Not each millisecond until then: all that wait ask the same store."""
+    story = Story()
+    story.tell(ev.Started())
+    story.answer(ev.AskJoin, Joined(ok=False, other_alive_ms=9_000.0, era="one"))
+    story.wait(8.9)
+    assert not story.given(ev.AskJoin)
+
+
+def test_a_store_that_refused_a_join_is_asked_again_soon():
+    """It may just have been started: nobody waits a whole period for its partitions then."""
+    story = Story()
+    story.tell(ev.Started())
+    story.tell(ev.AskFailed(story.last(ev.AskJoin), "refused"))
+    story.wait(TIMES.min_grab_ms / 1000.0)
+    assert len(story.given(ev.AskJoin)) == 1
+
+
+def test_it_races_for_no_more_than_its_share():
+    """Also where others challenge everything at once, before any of its own races is decided."""
+    story = Story().join()
+    story.survey({"a": 0, "b": 3})
+    for partition in range(6):
+        story.tell(ev.Challenged(partition))
+    story.wait(1.0)
+    assert len(story.given(ev.AskGrab)) == 3
+
+
 def test_an_old_answer_says_nothing_of_who_is_in_the_way_now():
     """It asked again, since none came: what is known by then is in the answer to that."""
     story = Story()
@@ -456,50 +403,6 @@ def test_one_that_was_displaced_while_it_slept_stops_everything_and_waits():
     assert story.given(ev.EndRenewals)
     assert story.given(ev.AskJoin)
     assert story.machine.state is Phase.JOINING
-
-
-def test_a_drain_leaves_first_then_hands_over_then_ends():
-    """So that others count without it when they hear what has come free."""
-    story = Story().join().own(2, 3)
-    story.tell(ev.Drain())
-    assert story.given(ev.EndRenewals)
-    assert not story.given(ev.StopHandler)
-    story.tell(ev.RenewalsEnded())
-    story.answer(ev.AskLeave)
-    assert len(story.given(ev.StopHandler)) == 2
-    for partition in (2, 3):
-        story.tell(ev.HandlerEnded(partition, 7), after_s=0.5)
-        story.answer(ev.AskRelease, True)
-        assert story.given(ev.PublishAllocated)
-    assert story.last(ev.Finished).problem is None
-    assert story.machine.state is Phase.FINISHED
-
-
-def test_a_drain_ends_in_time_without_a_store_and_without_handlers_that_stop():
-    """Twice the shutdown time, and what the store takes to be given up."""
-    story = Story().join().own(2, 3)
-    story.tell(ev.Drain())
-    began_s = story.now_s
-    story.wait(SHUTDOWN_S)
-    story.tell(ev.HandlerEnded(2, 7))
-    while not story.given(ev.Finished):
-        story.wait(story.machine.next_deadline() - story.now_s)
-    assert story.now_s - began_s <= 2.1 * SHUTDOWN_S
-
-
-def test_a_drain_takes_and_gives_back_what_it_has_won():
-    """So that the mark of the win keeps nobody away."""
-    story = Story().join()
-    story.survey({"a": 0, "b": 6}, mine=[1])
-    ask = story.last(ev.AskActivate)
-    story.tell(ev.Drain())
-    story.tell(ev.RenewalsEnded())
-    story.answer(ev.AskLeave)
-    story.tell(ev.Answered(ask, Activation(9, 0.0)))
-    assert not story.given(ev.RunHandler)
-    story.answer(ev.AskRelease, True)
-    assert story.given(ev.PublishAllocated)
-    assert story.given(ev.Finished)
 
 
 def test_a_release_that_is_not_answered_is_repeated_until_it_does_not_matter():

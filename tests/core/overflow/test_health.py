@@ -324,6 +324,16 @@ def test_a_share_is_one_and_fades(ends):
     assert bool(share) == (share.at(now_s) > 0.0)
 
 
+def test_a_share_fades_whatever_comes_next():
+    """What failed in the morning weighs no more at noon for one more end of work then."""
+    share = Share()
+    for _ in range(30):
+        share.add(0.0, failed=True)
+    noon_s = 8 * SHARE_FORGET_S
+    share.add(noon_s, failed=False)
+    assert share.at(noon_s) < 2**-7
+
+
 def test_a_share_that_is_next_to_nothing_is_none():
     """One failure is forgotten over some forty successes, so that a calm cluster is calm again."""
     share = Share()

@@ -15,6 +15,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -142,6 +143,18 @@ def test_what_is_held_is_renewed_each_period(member):
     first.check()
     assert member.lags
     assert max(member.lags) < LEASE_S
+
+
+def test_a_renewal_leaves_no_later_than_a_period_after_the_one_before(member):
+    """But for what it was late by, which is told: periods do not grow."""
+    member.take(0)
+    sent_s = [member.renewed().sent_s]
+    before = len(member.lags)
+    sent_s += [member.next(ev.RenewalAnswered).sent_s for _ in range(6)]
+    late_s = member.lags[before : before + 6]
+    gaps_s = [later - one for one, later in pairwise(sent_s)]
+    spare_s = [gap - late for gap, late in zip(gaps_s, late_s, strict=True)]
+    assert min(spare_s) <= TIMES.renewal_period_ms / 1000.0
 
 
 def test_the_store_sees_the_renewals(member):

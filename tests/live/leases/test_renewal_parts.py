@@ -156,6 +156,65 @@ def test_what_a_busy_member_does_not_read_leaves_its_beginning_and_its_end(ends,
     assert len(numbers) < count
 
 
+@pytest.fixture
+def in_vain(memory):
+    """A renewer's life whose Redis is not there, and the last that it has said."""
+    plan = make_plan("redis://127.0.0.1:1", "g", 2, LeaseTimes(), node="a", incarnation="i")
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        renewal = child.Renewal(plan, memory, theirs, NoParent())
+        yield renewal, lambda: json.loads(renewal._unsaid[-1])
+
+
+def test_a_renewal_that_failed_is_tried_again_long_before_the_next_is_due(in_vain):
+    """A lease outlives a Redis that is away for a moment, wherever in the period that falls."""
+    renewal, said = in_vain
+    for _ in range(20):
+        renewal._due_s = began_s = lease_now_s()
+        renewal._work(began_s)
+        assert "problem" in said()
+        ended_s = lease_now_s()
+        assert renewal._due_s <= ended_s + LeaseTimes().renewal_period_ms / 1000.0 / 8.0
+
+
+def test_nobody_is_late_while_stopped(in_vain):
+    """Lateness is told from when the member goes on."""
+    renewal, said = in_vain
+    now_s = lease_now_s()
+    for resumed_s, late_s in ((0.0, 5.0), (now_s - 0.5, 0.5)):
+        renewal._due_s, renewal._resumed_s = now_s - 5.0, resumed_s
+        renewal._work(now_s)
+        assert said()["late_s"] == pytest.approx(late_s)
+
+
+class Waits:
+    """`select.poll` as far as a renewer uses it: notes how long is waited, and ends it."""
+
+    def __init__(self, ours):
+        self.asked_ms = []
+        self._ours = ours
+
+    def register(self, *_):
+        pass
+
+    def poll(self, wait_ms):
+        self.asked_ms.append(wait_ms)
+        self._ours.close()
+        return [True]
+
+
+def test_a_renewal_that_is_due_soon_is_waited_for_no_longer(ends, monkeypatch):
+    """The looks in between, an eighth of a period apart, do not put it off."""
+    renewal, ours = ends
+    waits = Waits(ours)
+    monkeypatch.setattr(child.select, "poll", lambda: waits)
+    for soon_s, at_most_s in ((3600.0, child.LOOK_S_MAX), (0.2, 0.2), (0.0, 0.0)):
+        renewal._due_s = lease_now_s() + soon_s
+        renewal._work = lambda _: None
+        renewal.run()
+        assert waits.asked_ms.pop() <= at_most_s * 1e3
+
+
 # --- a lease ----------------------------------------------------------------------------------
 
 

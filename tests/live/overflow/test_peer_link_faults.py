@@ -31,6 +31,7 @@ class Neighbor:
 
     def __init__(self):
         self.told = [b'{"found":true}']
+        self.answers = ANSWER
         self.forwards = []
         self.cancels = []
         self.release = asyncio.Event()
@@ -53,7 +54,7 @@ class Neighbor:
             return
 
     async def answer(self, head, body, writer):
-        answer = ANSWER
+        answer = self.answers
         if SPOKEN[0].forward in head:
             self.forwards.append(body["id"])
             self.remaining_ms = body["remaining_ms"]
@@ -134,6 +135,22 @@ def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
             assert isinstance(answered, ev.ForwardAnswered)
             assert healed_s - decided_s <= answered.leg_s < 1.0
             assert ends.outcomes == ["answered"]
+
+    nodes.run(main)
+
+
+def test_a_neighbor_that_reads_slowly_made_the_way_there_longer(nodes):
+    """Else nobody would be told of that time: it is neither waiting there nor service."""
+
+    async def main():
+        async with linked() as ends:
+            stay = wire.Stay(held_s=3600.0, reading_s=4.0, answer_delay_s=0.0)
+            ends.neighbor.answers = wire.encode_answer(Answer(Outcome.DONE, ("a", "b")), stay)
+            ends.neighbor.release.set()
+            ends.forward()
+            await nodes.until(lambda: ends.events)
+            assert 4.0 <= ends.events[0].leg_s < 5.0
+            assert ends.events[0].return_leg_s == 0.0
 
     nodes.run(main)
 

@@ -20,6 +20,7 @@ from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
 from spillover_loadgen.workloads import bursts
 from support.engines import assert_alike, trace, unlike_federation
+from support.few import few_at_first
 
 ENGINE_FIELDS = ("engine", "events", "requests_per_s")
 
@@ -34,9 +35,10 @@ def fast(require):
 
 
 @pytest.mark.parametrize("policy", CHOOSERS)
-@pytest.mark.parametrize(("name", "seed"), [("ring5", 1), ("ring5", 2), ("chord5", 3)])
-def test_bursts_give_the_same(fast, name, seed, policy):
+@pytest.mark.parametrize("play", few_at_first([("chord5", 3), ("ring5", 1), ("ring5", 2)], 1))
+def test_bursts_give_the_same(fast, play, policy):
     """The object of both engines is the same but for what tells of the engine itself."""
+    name, seed = play
     topology = load_topology(name).with_policy(policy)
     duration_s = 20.0
     schedule = bursts(topology.cluster_ids, duration_s=duration_s, seed=seed)

@@ -23,6 +23,7 @@ from spillover.tools.bench.leases import (
     takeover,
 )
 from spillover.tools.bench.leases.ownership import Ownership, Report, replayed
+from spillover.tools.bench.leases.readings import Reading
 from spillover.tools.bench.leases.server import own_redis
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.bench.session import Session
@@ -71,6 +72,13 @@ def test_what_is_said_twice_counts_once():
     for report in told((1, "a", 0, True), (2, "a", 0, True), (3, "x", 0, True)):
         ownership.note(report)
     assert (ownership.counts, ownership.even_since_s) == ({"a": 1}, 1.0)
+
+
+def test_what_was_between_two_readings_leaves_the_reading_itself_out():
+    """It is a round trip, too, and none of a member's."""
+    before = Reading(10.0, 100, 1.0, 5, 6, {"get": 3})
+    after = Reading(12.5, 141, 1.5, 15, 26, {"get": 4, "set": 2})
+    assert after.since(before) == Reading(2.5, 40, 0.5, 10, 20, {"get": 1, "set": 2})
 
 
 def test_a_limit_is_told_with_its_verdict(session):

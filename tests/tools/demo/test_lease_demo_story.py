@@ -293,3 +293,17 @@ def test_at_one_and_the_same_instant_ends_come_before_beginnings():
     assert [(span.node, span.end) for span in story.spans] == [("m1", "released"), ("m2", "end")]
     assert [one.length_s for one in story.standstills] == [0.0]
     assert [story.held_max(node) for node in ("m1", "m2")] == [1, 1]
+    back = [line(2.0, "m1", "released", 0, 1), line(2.0, "m1", "acquired", 1, 1)]
+    story = tell_story([*reversed(back), line(1.0, "m1", "acquired", 0, 1)], [], 9.0, 2)
+    assert story.held_max("m1") == 1
+
+
+def test_late_news_of_an_earlier_epoch_end_nothing_of_the_next():
+    """A pipe is slow, and the same member serves the stream again."""
+    told = [line(1.0, "m1", "acquired", 0, 1), line(3.0, "m1", "acquired", 0, 2)]
+    story = tell_story([*told, line(4.0, "m1", "fenced", 0, 1)], [], 9.0, 1)
+    assert [(span.epoch, span.to_s, span.end) for span in story.spans] == [
+        (1, 3.0, "taken"),
+        (2, 9.0, "end"),
+    ]
+    assert story.open == []

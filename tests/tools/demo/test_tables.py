@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spillover.model.topology import Cluster, Topology
-from spillover.tools.demo.figures import _forwarded_share
+from spillover.tools.demo.figures import _forwarded_share, _rate_steps
 from spillover.tools.demo.model import DemoResult, RunResult
 from spillover.tools.demo.sampling import is_balanced
 from spillover.tools.demo.tables import forward_rows, speedup_rows, system_time_rows
@@ -74,6 +75,13 @@ def test_shares_of_forwards_are_of_all_requests(result: DemoResult) -> None:
     assert [_forwarded_share(run, "b", hops, 3) for hops in (2, 3)] == [0.0, 1 / 21]
     assert _forwarded_share(run, "b", 1, 1) == 1.0
     assert _forwarded_share(result.isolated, "a", 1, 6) == 0.0
+
+
+def test_the_last_rate_of_users_is_drawn_to_the_end(result: DemoResult) -> None:
+    """It holds until then; a line that stops would look as if no user came any more."""
+    rates = replace(result, duration_s=9.0, user_rates={"a": [(0.0, 5.0), (4.0, 7.0)]})
+    assert _rate_steps(rates, "a") == [(0.0, 5.0), (4.0, 7.0), (9.0, 7.0)]
+    assert _rate_steps(rates, "b") == []
 
 
 HOME = {"accepted": 9, "done": 4, "failed": 1, "queued": 3, "away": 1}
