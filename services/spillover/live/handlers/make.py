@@ -20,7 +20,7 @@ from spillover.live.handlers.unlike import UnlikeWorkers
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster
-from spillover.model.unlike_servers import FCFS, UnlikeServers
+from spillover.model.unlike_servers import UnlikeServers
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
@@ -74,23 +74,13 @@ def make_unlike_workers(
         elif handler == SPIN:
             workers.add(SpinWorkers(times, workers.ended, server.rate))
         else:
-            own = replace(
-                cluster,
-                handler=handler,
-                servers=_slots(pool, server.id) if is_dask_handler(handler) else CALLS_AT_ONCE,
-                service_ms=cluster.service_ms / server.rate,
-            )
+            at_once = pool.runs_at_once(server.id) if is_dask_handler(handler) else CALLS_AT_ONCE
+            service_ms = cluster.service_ms / server.rate
+            own = replace(cluster, handler=handler, servers=at_once, service_ms=service_ms)
             told = f"{source}: server {server.id}"
             own_health = partial(on_health, number)
             workers.add(_called_workers(own, told, timers, workers.ended, own_health, moving))
     return workers
-
-
-def _slots(pool: UnlikeServers, server: str) -> int:
-    """How many requests the server is to run at a time."""
-    if pool.discipline == FCFS:
-        return 1
-    return sum(each.tokens or 0 for each in pool.classes if server in each.servers)
 
 
 def _called_workers(
