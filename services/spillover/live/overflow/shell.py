@@ -24,12 +24,13 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
+from spillover.core.tokens.servers import TokenServers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.make import make_unlike_workers, make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
@@ -83,7 +84,10 @@ class NodeShell:
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
-        self.machine = machine(self._settings(), ways, random, self.started_s)
+        settings = self._settings()
+        self.servers = self._token_servers(settings)
+        """Where the cluster has a pool of unlike servers; None where they are alike."""
+        self.machine = machine(settings, ways, random, self.started_s, self.servers)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -349,6 +353,9 @@ class NodeShell:
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
         self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
 
+    def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
+        self._driver.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
+
     # --- parts --------------------------------------------------------------------------------
 
     def _settings(self) -> NodeSettings:
@@ -356,15 +363,19 @@ class NodeShell:
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         return replace(settings, held_limit_bytes=limit_bytes)
 
+    def _token_servers(self, settings: NodeSettings) -> TokenServers[Visit] | None:
+        pool, groups = self.cluster.pool, self.topology.type_groups
+        if pool is None:
+            return None
+        times = (settings.service_s, settings.delivery_s, self.started_s)
+        return TokenServers(pool, groups, self.cluster.id, *times)
+
     def _make_workers(self) -> Workers:
-        return make_workers(
-            self.cluster,
-            f"{self._source}: cluster {self.cluster.id}",
-            self.timers,
-            self._service_ended,
-            self._health_changed,
-            self.moving,
-        )
+        cluster, pool = self.cluster, self.cluster.pool
+        told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        if pool is None:
+            return make_workers(cluster, *told, self._health_changed, self.moving)
+        return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
