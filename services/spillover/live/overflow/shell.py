@@ -45,6 +45,7 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.token_metrics import TokenMetrics
 from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
@@ -100,6 +101,8 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
+        if self.servers is not None:
+            self.metrics.tokens = TokenMetrics(self.machine, self.servers)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
@@ -277,7 +280,9 @@ class NodeShell:
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused(command.reason)
-            self.home_requests.refused(command)
+            entry = self.home_requests.refused(command)
+            if self.metrics.tokens is not None:
+                self.metrics.tokens.home_refused(entry.type)
         else:
             self.metrics.foreign_ended(command.origin, REFUSED)
             self.waiters.tell(command.ref, command)
@@ -296,7 +301,10 @@ class NodeShell:
             self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
-        log_request(self.home_requests.answered(ref, answer), answer)
+        entry = self.home_requests.answered(ref, answer)
+        if self.metrics.tokens is not None:
+            self.metrics.tokens.home_ended(entry.type, answer)
+        log_request(entry, answer)
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
