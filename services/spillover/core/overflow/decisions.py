@@ -66,7 +66,7 @@ class Decision:
     group: str = ""
     """Of types, to which it belongs; empty where there is one."""
     granted: Any = None
-    """What it was given, where servers are unlike."""
+    """What it was given (`pool.Granted`), where servers are unlike."""
 
     @property
     def neighbor(self) -> ClusterId | None:
@@ -136,7 +136,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         for row, serves in zip(neighbors, known.serves, strict=True):
             row["serves"] = serves
     if decision.granted is not None:
-        told["granted"] = decision.granted
+        told["granted"] = decision.granted.as_dict()
     if decision.own is not None and decision.goes_by_load:
         told["by_load"] = of_choice(decision.own, loads, decision.eligible, decision.draw)
         for y, row in enumerate(neighbors):

@@ -119,7 +119,7 @@ def _describe(record: Decision | Note | Ending) -> dict[str, Any]:
         if record.problem is not None:
             told["problem"] = record.problem
         if record.granted is not None:
-            told["granted"] = record.granted
+            told["granted"] = record.granted.as_dict()
         return told
     told = {
         "event": ENDED,

@@ -61,6 +61,13 @@ class FittingServers(Protocol):
         squared coefficient of variation of service times."""
 
 
+class Granted(Protocol):
+    """What a visit was given, where servers are unlike."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns it as users read it."""
+
+
 class ServerPool(Protocol):
     """Servers, and those that wait for them. A server may be *stuck*: occupied by work whose
     request has ended. One whose work has failed may *cool*: it counts as busy for a while.
@@ -150,7 +157,7 @@ class ServerPool(Protocol):
     def occupy(self, visit: Visit, /) -> int:
         """A visit that may start does: the number of its server, 0 where all are alike."""
 
-    def granted(self, ref: int, /) -> Any:
+    def granted(self, ref: int, /) -> Granted | None:
         """Returns what this visit, which runs, was given and what else was there, for `/explain`;
         None where all servers are alike."""
 
