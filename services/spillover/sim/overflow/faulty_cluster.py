@@ -25,14 +25,14 @@ from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
 from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadNow, LoadReport
+from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
-from spillover.sim.overflow.federation import OnAnswer, OnRefusal, SimCluster
+from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel, build_channels
 
@@ -320,11 +320,13 @@ class FaultyCluster(SimCluster):
         if life == self.life:
             self.deliver(happen, *args)
 
-    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
-        reader, (_, mirror, ways) = self.readers[neighbor], self._peers[neighbor]
+    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
+        reader = self.readers[command.neighbor]
+        _, mirror, ways = self._peers[command.neighbor]
         if reader is not None:
             listener, number = reader
-            ways[0].send_report(partial(listener.hear_event, number, what(mirror, load)))
+            event = what(mirror, command.load, command.group)
+            ways[0].send_report(partial(listener.hear_event, number, event))
 
     def _tell(self, report: LoadReport | None) -> None:
         for reader, (_, _, ways) in zip(self.readers, self._peers, strict=True):

@@ -22,6 +22,7 @@ from spillover.sim.engine.world import World, stream
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
+Heard = Callable[[int, LoadNow, str], Any]
 
 
 class Link:
@@ -221,15 +222,16 @@ class SimCluster:
             self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
 
     def _ask_for_work(self, command: ev.AskForWork) -> None:
-        self._say(command.neighbor, ev.WorkAsked, command.load)
+        self._say(command, ev.WorkAsked)
 
     def _no_work(self, command: ev.NoWork) -> None:
-        self._say(command.neighbor, ev.NoWorkThere, command.load)
+        self._say(command, ev.NoWorkThere)
 
-    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
+    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
         """Have a neighbor hear this, on the way of the reports."""
-        way = self._ways[neighbor]
-        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, what(way.mirror, load))
+        way = self._ways[command.neighbor]
+        event = what(way.mirror, command.load, command.group)
+        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
 
     # --- neighbors ----------------------------------------------------------------------------
 

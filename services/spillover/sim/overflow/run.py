@@ -78,8 +78,7 @@ def run_overflow(
     not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
     repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
-    the schedule; not where there are faults. Raises InputError for faults that do not fit, and as
-    `check_alike` and `check_length`.
+    the schedule; not with faults. Raises InputError for faults that do not fit, and as the checks.
     """
     check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))

@@ -113,7 +113,8 @@ def run_shared(
 ) -> SharedRun:
     """Send the schedule to the one queue and wait until every request has its answer.
 
-    Raises InputError as `check_alike` and `check_length`, and for the same schedules as the other policies do.
+    Raises InputError as `check_alike` and `check_length`, and for the same schedules as the other
+    policies do.
     """
     check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))

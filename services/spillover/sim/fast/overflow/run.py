@@ -85,8 +85,8 @@ def run_fast(
 
     `shared`: instead of the topology's policy, one queue for all (`sim.overflow.shared`).
     InputError where the schedule does not fit the topology or is too long for it, or it has unlike
-    servers (`sim.overflow.run.check_length`, `sim.overflow.alike`). `wall_s` is the kernel's own time: not that of compiling it,
-    or of loading what is compiled.
+    servers (`sim.overflow.run.check_length`, `sim.overflow.alike`). `wall_s` is the kernel's own
+    time: not that of compiling it, or of loading what is compiled.
     """
     arrivals = schedule if isinstance(schedule, ArrivalArrays) else arrays_of(schedule, topology)
     check_alike(topology)
