@@ -135,7 +135,7 @@ def test_fcfs_is_one_after_another_on_each_server(nodes):
 
 
 def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(nodes):
-    """All of what t1 may take is held: the next one is 429 `blocked`, and t2 has two servers yet."""
+    """All that t1 may take is held: the next one is 429 `blocked`, and t2 has two servers yet."""
 
     async def check(node):
         held = [node.post({"service_ms": LONG_MS}, type="t1", id=f"r{n}") for n in range(12)]

@@ -5,9 +5,11 @@ Only what the page draws, since it is sent several times a second. Nothing is kn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from pydantic import BaseModel
 
 from spillover import __version__
 from spillover.apps.http.console.console import Console
@@ -105,7 +107,11 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
 
 def _pool(tokens: TokensState) -> dict[str, Any]:
     """The first rows of each table, with how many there are."""
-    tables = {"servers": tokens.servers, "classes": tokens.classes, "types": tokens.types}
+    tables: dict[str, Sequence[BaseModel]] = {
+        "servers": tokens.servers,
+        "classes": tokens.classes,
+        "types": tokens.types,
+    }
     return {
         "jobs": tokens.jobs,
         "held": sum(each.held for each in tokens.classes),
