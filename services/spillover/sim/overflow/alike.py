@@ -10,5 +10,5 @@ def check_alike(topology: Topology) -> None:
     """Raise InputError for a topology with a list of servers, instead of computing nonsense."""
     for index, cluster in enumerate(topology.clusters):
         if cluster.pool is not None:
-            expected = "expected a number of servers: this simulation has none that are unlike"
+            expected = "expected a number, got a list: this simulation knows no unlike servers"
             raise InputError(topology.name, f"clusters[{index}].servers", expected)
