@@ -15,7 +15,8 @@ from spillover import __version__
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.node.federation import Federation
-from spillover.apps.node.views import NeighborState, NodeState, TokensState, Unreachable
+from spillover.apps.node.pool_view import TokensState
+from spillover.apps.node.views import NeighborState, NodeState, Unreachable
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.events import Drain, Resume
 from spillover.live.overflow.shell import NodeShell

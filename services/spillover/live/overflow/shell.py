@@ -24,7 +24,6 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.servers import TokenServers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
@@ -45,7 +44,6 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
-from spillover.live.overflow.token_metrics import TokenMetrics
 from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
@@ -86,9 +84,6 @@ class NodeShell:
         machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
         self.machine = machine(self._settings(), ways, random, self.started_s)
-        servers = self.machine.servers
-        self.servers = servers if isinstance(servers, TokenServers) else None
-        """Where the cluster has a pool of unlike servers; None where they are alike."""
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -101,8 +96,6 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
-        if self.servers is not None:
-            self.metrics.tokens = TokenMetrics(self.machine, self.servers)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
