@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
+from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
@@ -18,9 +19,7 @@ from spillover.model.topology import CLUSTER_ID
 DELAY_MS_MAX = 60_000.0
 
 ClusterName = Annotated[str, Field(pattern=rf"^(?:{CLUSTER_ID.pattern})$")]
-Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class LinkState(BaseModel):
@@ -181,6 +180,8 @@ class NodeState(BaseModel):
     """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
+    tokens: TokensState | None = None
+    """null where the servers are alike."""
     neighbors: list[NeighborState]
     turned_away: list[TurnedAwayState] = []
     ledger: LedgerState
@@ -241,6 +242,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
     machine = shell.machine
     metrics = shell.metrics
     answered, system_time_sum_s = metrics.answered
+    pool = pool_of(shell)
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -276,6 +278,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
+        tokens=None if pool is None else tokens_state(pool, machine.blocked),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

@@ -29,7 +29,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.make import make_unlike_workers, make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
@@ -273,7 +273,9 @@ class NodeShell:
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused(command.reason)
-            self.home_requests.refused(command)
+            entry = self.home_requests.refused(command)
+            if self.metrics.tokens is not None:
+                self.metrics.tokens.home_refused(entry.type)
         else:
             self.metrics.foreign_ended(command.origin, REFUSED)
             self.waiters.tell(command.ref, command)
@@ -292,7 +294,10 @@ class NodeShell:
             self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
-        log_request(self.home_requests.answered(ref, answer), answer)
+        entry = self.home_requests.answered(ref, answer)
+        if self.metrics.tokens is not None:
+            self.metrics.tokens.home_ended(entry.type, answer)
+        log_request(entry, answer)
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
@@ -349,6 +354,9 @@ class NodeShell:
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
         self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
 
+    def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
+        self._driver.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
+
     # --- parts --------------------------------------------------------------------------------
 
     def _settings(self) -> NodeSettings:
@@ -357,14 +365,11 @@ class NodeShell:
         return replace(settings, held_limit_bytes=limit_bytes)
 
     def _make_workers(self) -> Workers:
-        return make_workers(
-            self.cluster,
-            f"{self._source}: cluster {self.cluster.id}",
-            self.timers,
-            self._service_ended,
-            self._health_changed,
-            self.moving,
-        )
+        cluster, pool = self.cluster, self.cluster.pool
+        told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        if pool is None:
+            return make_workers(cluster, *told, self._health_changed, self.moving)
+        return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
