@@ -1,0 +1,189 @@
+"""Who plays a schedule: nodes with the pool, or dispatchers with a rule, in front of servers of their
+own.
+
+Each is made anew for each schedule, so that none knows anything of the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spillover.model.errors import RunError
+from spillover.model.ids import ClusterId
+from spillover.model.pool import Pool
+from spillover.model.schedule import Schedule
+from spillover.model.statistics import percentile
+from spillover.model.topology import Cluster, Topology
+from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
+from spillover.tools.bench import nodes
+from spillover.tools.bench import servers as peers
+from spillover.tools.bench.load_process import LoadProcess, Replayed
+from spillover.tools.bench.tokens import dispatchers, sharing_servers
+from spillover.tools.bench.tokens.outcome import Job, jobs_of
+from spillover.tools.bench.tokens.sharing_servers import Served
+from spillover.tools.bench.tokens.workloads import Phase, Workload
+from spillover.tools.bench.usage import cpu_s
+from spillover.tools.processes.child import Child
+
+TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a side is to play, who asks, and who begins at the same time."""
+
+    workload: Workload
+    replicas: Sequence[ClusterId]
+    schedule: Schedule
+    seed: int
+    phases: Sequence[Phase]
+    load: LoadProcess
+    ready: asyncio.Barrier
+    """Passed once all processes of all sides run."""
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of one schedule, and what it took."""
+
+    jobs: Sequence[Job]
+    served: Served
+    cpu_share: Mapping[str, float]
+    """Of one core, by kind of process, over the schedule and until its last answer."""
+    lag_ms: float
+    """How late the generator sent: p99."""
+
+
+class PlayingSide(Protocol):
+    """One of those compared."""
+
+    @property
+    def name(self) -> str:
+        """Returns what it is called."""
+
+    async def play(self, turn: Turn) -> Played:
+        """Plays it, from the start of all processes to their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Nodes, one for each replica, untuned."""
+
+    name: str = TOKENS
+
+    async def play(self, turn: Turn) -> Played:
+        async with _sharing(turn) as (sharing, ports):
+            pool, job_ms = turn.workload.pool, turn.workload.job_ms
+            clusters = [
+                cluster(replica, pool, job_ms, of_servers)
+                for replica, of_servers in zip(turn.replicas, ports, strict=True)
+            ]
+            topology = nodes.topology_of(clusters)
+            async with nodes.running_nodes(topology, turn.seed) as running:
+                urls = {ClusterId(name): node.url for name, node in running.items()}
+                pids = [node.pid for node in running.values()]
+                changing = asyncio.create_task(_change(turn, list(running.values())))
+                try:
+                    played = await _play(self.name, turn, urls, sharing, {"nodes": pids})
+                    await changing
+                finally:
+                    changing.cancel()
+                    await asyncio.gather(changing, return_exceptions=True)
+                return played
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """Dispatchers with one of `rules.RULES`."""
+
+    name: str
+
+    async def play(self, turn: Turn) -> Played:
+        pools = _pools(turn)
+        async with _sharing(turn) as (sharing, ports):
+            child = Child(
+                f"{self.name}'s dispatchers",
+                dispatchers.dispatch,
+                *(self.name, pools, ports, turn.seed),
+            )
+            with child:
+                own_ports = await child.receive(peers.READY_WITHIN_S)
+                urls = {
+                    replica: f"http://{peers.HOST}:{port}"
+                    for replica, port in zip(turn.replicas, own_ports, strict=True)
+                }
+                return await _play(self.name, turn, urls, sharing, {"dispatchers": [child.pid]})
+
+
+def cluster(name: ClusterId, pool: Pool, job_ms: float, ports: Sequence[int]) -> Cluster:
+    """Returns a cluster with this pool, whose servers listen on those ports."""
+    return Cluster(
+        id=name,
+        servers=tuple(
+            Server(id=server.id, rate=server.rate, handler=f"http:http://{peers.HOST}:{port}/")
+            for server, port in zip(pool.servers, ports, strict=True)
+        ),
+        classes=tuple(
+            ServerClass(id=each.id, servers=each.servers, tokens=each.tokens)
+            for each in pool.classes
+        ),
+        types=tuple(JobType(id=each.id, classes=each.classes) for each in pool.types),
+        on_block=REFUSE,
+        service_ms=job_ms,
+    )
+
+
+@asynccontextmanager
+async def _sharing(turn: Turn) -> AsyncIterator[tuple[Child, list[list[int]]]]:
+    """The servers of all replicas, and their ports."""
+    pools = [turn.workload.pool] * len(turn.replicas)
+    with Child("the sharing servers", sharing_servers.serve, pools) as child:
+        yield child, await child.receive(peers.READY_WITHIN_S)
+
+
+async def _change(turn: Turn, running: Sequence[peers.Server]) -> None:
+    """Tells all nodes what becomes of their servers as each phase begins. A little late, since the
+    load begins when its process is ready; pools settle before jobs count."""
+    await turn.began.wait()
+    began_s = time.monotonic()
+    for phase in turn.phases:
+        if phase.order:
+            await asyncio.sleep(began_s + phase.begin_s - time.monotonic())
+            for node in running:
+                await nodes.change_tokens(node, servers=phase.order)
+
+
+async def _play(
+    name: str,
+    turn: Turn,
+    urls: Mapping[ClusterId, str],
+    sharing: Child,
+    processes: Mapping[str, Sequence[int]],
+) -> Played:
+    load = turn.load
+    job = Replayed(targets=urls, schedule=turn.schedule, seed=turn.seed, deadline_ms=None)
+    processes = {**processes, "servers": [sharing.pid], "generator": [load.pid]}
+    await turn.ready.wait()
+    turn.began.set()
+    before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
+    records = await load.records(job)
+    used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}
+    jobs = jobs_of(f"{turn.workload.name}, {name}", turn.schedule, records)
+    length_s = max(job.at_s + (job.time_ms or 0.0) / 1e3 for job in jobs)
+    sharing.send("what have you done?")
+    served: Served = await sharing.receive(peers.READY_WITHIN_S)
+    done = sum(job.time_ms is not None for job in jobs)
+    if served.jobs != done:
+        raise RunError(f"{name}: {done} jobs were done, and the servers did {served.jobs}")
+    return Played(
+        jobs=jobs,
+        served=served,
+        cpu_share={kind: used / length_s for kind, used in used_s.items()},
+        lag_ms=percentile(sorted(record.sent_lag_s * 1e3 for record in records), 0.99),
+    )
