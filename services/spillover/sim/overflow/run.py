@@ -18,6 +18,7 @@ from spillover.model.schedule import Schedule
 from spillover.model.statistics import summarize
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.federation import SimCluster, build_federation, request_of
 from spillover.sim.overflow.told import run_as_dict
 
@@ -78,8 +79,9 @@ def run_overflow(
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
     repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
     the schedule; not where there are faults. Raises InputError for faults that do not fit, and as
-    `check_length`.
+    `check_alike` and `check_length`.
     """
+    check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     if faults is not None or check:
         # What most runs do without is not loaded for them.

@@ -23,6 +23,7 @@ from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.federation import SimCluster, request_of
 from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, check_length
 
@@ -50,7 +51,7 @@ def merged(topology: Topology) -> Topology:
     clusters = topology.clusters
     whole = Cluster(
         id=ClusterId(SHARED),
-        servers=sum(cluster.servers for cluster in clusters),
+        servers=sum(cluster.server_count for cluster in clusters),
         service_ms=_mean_over_servers(clusters, [cluster.service_ms for cluster in clusters]),
         delivery_ms=_mean_over_servers(clusters, [cluster.delivery_ms for cluster in clusters]),
         queue_limit=sum(cluster.queue_limit for cluster in clusters),
@@ -62,15 +63,15 @@ def server_kinds(topology: Topology) -> list[ServerKind]:
     """Returns the servers of all clusters by service time, the fastest first."""
     servers: Counter[float] = Counter()
     for cluster in topology.clusters:
-        servers[cluster.service_ms / 1e3] += cluster.servers
+        servers[cluster.service_ms / 1e3] += cluster.server_count
     return [ServerKind(service_s, servers[service_s]) for service_s in sorted(servers)]
 
 
 def _mean_over_servers(clusters: tuple[Cluster, ...], values: list[float]) -> float:
     if len(set(values)) == 1:
         return values[0]
-    weighted = (c.servers * value for c, value in zip(clusters, values, strict=True))
-    return sum(weighted) / sum(cluster.servers for cluster in clusters)
+    weighted = (c.server_count * value for c, value in zip(clusters, values, strict=True))
+    return sum(weighted) / sum(cluster.server_count for cluster in clusters)
 
 
 class SharedQueue(SimCluster):
@@ -112,8 +113,9 @@ def run_shared(
 ) -> SharedRun:
     """Send the schedule to the one queue and wait until every request has its answer.
 
-    Raises InputError as `check_length`, and for the same schedules as the other policies do.
+    Raises InputError as `check_alike` and `check_length`, and for the same schedules as the other policies do.
     """
+    check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
     world = World()
     queue = SharedQueue(topology, world, seed)

@@ -34,6 +34,7 @@ from spillover.sim.fast.overflow.arrivals import ArrivalArrays, arrays_of
 from spillover.sim.fast.overflow.kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
 from spillover.sim.overflow.told import run_as_dict
@@ -83,11 +84,12 @@ def run_fast(
     """Send the schedule into the federation and wait until every request has its answer.
 
     `shared`: instead of the topology's policy, one queue for all (`sim.overflow.shared`).
-    InputError where the schedule does not fit the topology or is too long for it
-    (`sim.overflow.run.check_length`). `wall_s` is the kernel's own time: not that of compiling it,
+    InputError where the schedule does not fit the topology or is too long for it, or it has unlike
+    servers (`sim.overflow.run.check_length`, `sim.overflow.alike`). `wall_s` is the kernel's own time: not that of compiling it,
     or of loading what is compiled.
     """
     arrivals = schedule if isinstance(schedule, ArrivalArrays) else arrays_of(schedule, topology)
+    check_alike(topology)
     arrivals.check(topology)
     check_length(topology, float(arrivals.time_s[-1]) if len(arrivals) else 0.0)
     requests = _empty_requests(arrivals)
