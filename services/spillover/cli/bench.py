@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the load")
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
-        help="of each side, each with a seed of its own; medians are shown "
-        f"(default {RUNS}, {RUNS_OF['peers']} of peers, {RUNS_OF['tokens']} of tokens, 1 with --quick)",
+        help="of each side, each with a seed of its own; medians are shown, of tokens all jobs "
+        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of tokens or with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"

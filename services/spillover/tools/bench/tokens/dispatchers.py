@@ -1,7 +1,7 @@
 """What stands beside a node: a dispatcher with one of `rules`, in front of the same servers.
 
-All of a rule's dispatchers are in one process, one for each pool. Each does the least that it can:
-it takes a job, chooses, passes the payload on, and answers as a node does.
+All of a rule's dispatchers are in one process, one for each replica. Each does the least that it
+can: it takes a job, chooses, passes the payload on, and answers as a node does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
-from random import Random
 
 import msgspec
 import uvloop
@@ -21,13 +20,12 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.process.listening import bind_socket
 from spillover.model.pool import Pool
 from spillover.policy.tokens import BLOCKED
-from spillover.tools.bench.bare import JSON_HEADER
 from spillover.tools.bench.door import OK, Door
 from spillover.tools.bench.servers import HOST
-from spillover.tools.bench.tokens.rules import RULES, Rule
+from spillover.tools.bench.tokens.rules import Rule
 
 _BLOCKED_BODY = b'{"reason":"blocked"}'
-_HEADERS = (JSON_HEADER,)
+_HEADERS = ((b"content-type", b"application/json"),)
 
 
 class _Job(msgspec.Struct):
@@ -42,26 +40,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 def dispatch(
-    name: str, pools: Sequence[Pool], ports: Sequence[Sequence[int]], seed: int, ready: Connection
+    pool: Pool, rules: Sequence[Rule], ports: Sequence[Sequence[int]], ready: Connection
 ) -> None:
-    """What the process does, until the benchmark ends it: the rule of that `name` for each pool,
-    whose servers listen on those `ports`. Tells its own ports, one for each pool."""
+    """What the process does, until the benchmark ends it: each of the rules for a replica of the
+    pool, whose servers listen on those `ports`. Tells its own ports, one for each replica."""
     with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_dispatch(name, pools, ports, seed, ready, stack))
+        runner.run(_dispatch(pool, rules, ports, ready, stack))
 
 
 async def _dispatch(
-    name: str,
-    pools: Sequence[Pool],
+    pool: Pool,
+    rules: Sequence[Rule],
     ports: Sequence[Sequence[int]],
-    seed: int,
     ready: Connection,
     stack: ExitStack,
 ) -> None:
     loop = asyncio.get_running_loop()
     own_ports = []
-    for place, (pool, of_servers) in enumerate(zip(pools, ports, strict=True)):
-        rule = RULES[name](pool, Random(f"{seed}/{name}/{place}"))
+    for rule, of_servers in zip(rules, ports, strict=True):
         dispatcher = Dispatcher(pool, rule, of_servers)
         listening = stack.enter_context(bind_socket(HOST, 0))
         await loop.create_server(partial(Door, dispatcher.take), sock=listening)
@@ -96,7 +92,7 @@ class Dispatcher:
         self, door: Door, server: int, came_s: float, came_to: Response | BaseException
     ) -> None:
         self._jobs[server] -= 1
-        if not isinstance(came_to, Response) or came_to.status != 200:  # noqa: PLR2004
+        if not isinstance(came_to, Response) or came_to.status != 200:
             door.answer(b"502 Bad Gateway", _encode({"reason": "server_failed"}))
             return
         answer = {

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from spillover.model.ids import ClusterId
-from spillover.model.schedule import Schedule
 from spillover.model.statistics import percentile
 from spillover.sim.theory.tokens.exact import TokenFigures, exact_tokens
 from spillover.sim.tokens import Estimate
 from spillover.tools.bench.load_process import LoadProcess
 from spillover.tools.bench.model import Row
 from spillover.tools.bench.tokens.outcome import ALL, Blocking, Job, blocking, mean_time_ms
-from spillover.tools.bench.tokens.rules import BEST_STATIC, RULES, UNIFORM_STATIC
+from spillover.tools.bench.tokens.rivals import BEST_STATIC, RIVALS, UNIFORM_STATIC
 from spillover.tools.bench.tokens.sides import (
     TOKENS,
     Dispatched,
     Played,
     PlayingSide,
+    Run,
     Tokens,
     Turn,
 )
@@ -56,15 +55,15 @@ async def measure(workload: Workload, session: Session) -> None:
     """Measures one workload; run k has the seed `plan.seed` + k."""
     plan = session.plan
     # What rules would make of a server that goes is not compared.
-    rules = () if workload.out else tuple(RULES)
+    rules = () if workload.out else tuple(RIVALS)
     sides: list[PlayingSide] = [Tokens(), *(Dispatched(name) for name in rules)]
     phases, replicas = workload.phases(plan), workload.replicas(plan)
     plays: dict[str, list[Played]] = {side.name: [] for side in sides}
-    for run in range(plan.runs):
-        session.say_run(workload.name, run)
-        seed = plan.seed + run
-        schedule = workload.schedule(plan, seed)
-        played = await _play_all(workload, replicas, phases, sides, schedule, seed, session.say)
+    for number in range(plan.runs):
+        session.say_run(workload.name, number)
+        seed = plan.seed + number
+        run = Run(workload, replicas, phases, workload.schedule(plan, seed), seed)
+        played = await _play_all(run, sides, session.say)
         for side, play in zip(sides, played, strict=True):
             plays[side.name].append(play)
     for phase in phases:
@@ -79,23 +78,16 @@ async def measure(workload: Workload, session: Session) -> None:
 
 
 async def _play_all(
-    workload: Workload,
-    replicas: Sequence[ClusterId],
-    phases: Sequence[Phase],
-    sides: Sequence[PlayingSide],
-    schedule: Schedule,
-    seed: int,
-    say: Callable[[str], None],
+    run: Run, sides: Sequence[PlayingSide], say: Callable[[str], None]
 ) -> list[Played]:
     ready = asyncio.Barrier(len(sides) + 1)
 
     async def play(side: PlayingSide) -> Played:
         with LoadProcess() as load:
-            turn = Turn(workload, replicas, schedule, seed, phases, load, ready)
-            return await side.play(turn)
+            return await side.play(Turn(run, load, ready))
 
     tasks = [asyncio.create_task(play(side)) for side in sides]
-    telling = asyncio.create_task(_tell(workload, len(schedule), phases[-1].until_s, ready, say))
+    telling = asyncio.create_task(_tell(run, ready, say))
     try:
         return await asyncio.gather(*tasks)
     finally:  # nobody waits for one that has failed
@@ -104,21 +96,16 @@ async def _play_all(
         await asyncio.gather(*tasks, telling, return_exceptions=True)
 
 
-async def _tell(
-    workload: Workload,
-    jobs: int,
-    duration_s: float,
-    ready: asyncio.Barrier,
-    say: Callable[[str], None],
-) -> None:
+async def _tell(run: Run, ready: asyncio.Barrier, say: Callable[[str], None]) -> None:
+    """How far the schedule is, which goes by the clock whatever becomes of its jobs."""
     await ready.wait()
-    say(f"{workload.name}: {jobs} jobs for each side in {duration_s:.0f} s")
+    name, duration_s = run.workload.name, run.phases[-1].until_s
+    say(f"{name}: {len(run.schedule)} jobs for each side in {duration_s:.0f} s")
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    with suppress(asyncio.CancelledError):
-        while (gone_s := loop.time() - began_s) < duration_s:
-            await asyncio.sleep(min(SAY_EVERY_S, duration_s - gone_s))
-            say(f"{workload.name}: {loop.time() - began_s:.0f} of {duration_s:.0f} s")
+    while (gone_s := loop.time() - began_s) < duration_s:
+        await asyncio.sleep(min(SAY_EVERY_S, duration_s - gone_s))
+        say(f"{name}: {loop.time() - began_s:.0f} of {duration_s:.0f} s")
 
 
 def _found(played: Sequence[Played], replicas: Sequence[ClusterId], phase: Phase) -> Found:
@@ -163,9 +150,7 @@ def _of(figures: TokenFigures, name: str) -> float:
     return share or 0.0
 
 
-def _add_share(
-    session: Session, case: str, ours: Estimate, peer: str, theirs: Estimate
-) -> None:
+def _add_share(session: Session, case: str, ours: Estimate, peer: str, theirs: Estimate) -> None:
     session.add(
         Row(
             case=case,

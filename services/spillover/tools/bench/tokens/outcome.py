@@ -1,5 +1,5 @@
-"""What became of the jobs of a schedule, and what that says: shares blocked, by batch means, and the
-mean time of a job.
+"""What became of the jobs of a schedule, and what that says: shares blocked, by batch means, and
+the mean time of a job.
 
 Values and their arithmetic only; in which order things are measured is in `measuring`.
 """

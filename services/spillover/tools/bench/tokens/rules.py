@@ -6,19 +6,12 @@ a server's limit. Nothing of HTTP is known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Protocol
 
 from spillover.model.pool import Pool
 from spillover.policy.tokens import BLOCKED, assigned_at_random
-from spillover.sim.theory.tokens.static import static_split
-
-BEST_STATIC = "best static"
-UNIFORM_STATIC = "uniform static"
-SHORTEST = "shortest queue"
-SHORTEST_BY_RATE = "shortest queue by rate"
-TWO_CHOICES = "two choices"
 
 
 class Rule(Protocol):
@@ -46,11 +39,13 @@ class _Servers:
 
 
 class Static(_Servers):
-    """At random, whatever the servers are doing: by the probabilities of `sim.theory`."""
+    """At random, whatever the servers are doing: by the probabilities of `split`, for each type
+    those of its classes."""
 
-    def __init__(self, policy: str, pool: Pool, random: Random) -> None:
+    def __init__(
+        self, pool: Pool, random: Random, split: Mapping[str, Mapping[str, float]]
+    ) -> None:
         super().__init__(pool, random)
-        split = static_split(pool, policy)
         self._shares = [[split[kind.id][name] for name in kind.classes] for kind in pool.types]
 
     def choose(self, kind: int, jobs: Sequence[int]) -> int:
@@ -62,7 +57,7 @@ class Static(_Servers):
 class Shortest(_Servers):
     """The server with the fewest jobs of all that fit, or the fewest by rate; ties at random."""
 
-    def __init__(self, by_rate: bool, pool: Pool, random: Random) -> None:  # noqa: FBT001
+    def __init__(self, pool: Pool, random: Random, *, by_rate: bool) -> None:
         super().__init__(pool, random)
         self._rates = [server.rate if by_rate else 1.0 for server in pool.servers]
 
@@ -81,12 +76,3 @@ class TwoChoices(_Servers):
     def choose(self, kind: int, jobs: Sequence[int]) -> int:
         drawn = self.random.sample(self.fitting[kind], 2)  # in random order, which decides ties
         return self.unless_full(min(drawn, key=jobs.__getitem__), jobs)
-
-
-RULES: Mapping[str, Callable[[Pool, Random], Rule]] = {
-    BEST_STATIC: lambda pool, random: Static("static-best", pool, random),
-    UNIFORM_STATIC: lambda pool, random: Static("static-uniform", pool, random),
-    SHORTEST: lambda pool, random: Shortest(False, pool, random),  # noqa: FBT003
-    SHORTEST_BY_RATE: lambda pool, random: Shortest(True, pool, random),  # noqa: FBT003
-    TWO_CHOICES: TwoChoices,
-}

@@ -1,5 +1,5 @@
-"""Servers that really share, all of them in one process: each works on all its jobs at once, evenly,
-and answers a job when it has had the work that its payload asks for.
+"""Servers that really share, all of them in one process: each works on all its jobs at once,
+evenly, and answers a job when it has had the work that its payload asks for.
 
 A job that is done late is done late for its client only: the others have shared as if it had left
 in time. How late that was, the process tells at the end.
@@ -8,7 +8,6 @@ in time. How late that was, the process tells at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,19 +40,20 @@ class Served:
     """How late each job was answered."""
 
 
-def serve(pools: Sequence[Pool], connection: Connection) -> None:
-    """What the process does, until the benchmark ends it. Tells the ports of each pool's servers as
-    soon as they listen, and what it has done, `Served`, whenever it is asked."""
+def serve(pool: Pool, replicas: int, connection: Connection) -> None:
+    """What the process does, until the benchmark ends it: the servers of so many replicas of the
+    pool. Tells their ports, replica by replica, as soon as they listen, and what they have done,
+    `Served`, whenever it is asked."""
     with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(pools, connection, stack))
+        runner.run(_serve(pool, replicas, connection, stack))
 
 
-async def _serve(pools: Sequence[Pool], connection: Connection, stack: ExitStack) -> None:
+async def _serve(pool: Pool, replicas: int, connection: Connection, stack: ExitStack) -> None:
     loop = asyncio.get_running_loop()
     timers = Timers(loop, finest_alarm)
     served = Served()
     ports: list[list[int]] = []
-    for pool in pools:
+    for _ in range(replicas):
         ports.append([])
         for server in pool.servers:
             jobs_max = sum(each.tokens for each in pool.classes if server.id in each.servers)

@@ -1,5 +1,5 @@
-"""Who plays a schedule: nodes with the pool, or dispatchers with a rule, in front of servers of their
-own.
+"""Who plays a schedule: nodes with the pool, or dispatchers with a rule, in front of servers of
+their own.
 
 Each is made anew for each schedule, so that none knows anything of the one before.
 """
@@ -11,20 +11,21 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Protocol
 
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
-from spillover.model.pool import Pool
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import percentile
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
 from spillover.tools.bench import nodes
 from spillover.tools.bench import servers as peers
 from spillover.tools.bench.load_process import LoadProcess, Replayed
 from spillover.tools.bench.tokens import dispatchers, sharing_servers
 from spillover.tools.bench.tokens.outcome import Job, jobs_of
+from spillover.tools.bench.tokens.rivals import RIVALS
 from spillover.tools.bench.tokens.sharing_servers import Served
 from spillover.tools.bench.tokens.workloads import Phase, Workload
 from spillover.tools.bench.usage import cpu_s
@@ -34,14 +35,21 @@ TOKENS = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What a side is to play, who asks, and who begins at the same time."""
+class Run:
+    """What all sides play at the same time."""
 
     workload: Workload
     replicas: Sequence[ClusterId]
+    phases: Sequence[Phase]
     schedule: Schedule
     seed: int
-    phases: Sequence[Phase]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a side is to play, who asks, and who begins at the same time."""
+
+    run: Run
     load: LoadProcess
     ready: asyncio.Barrier
     """Passed once all processes of all sides run."""
@@ -78,14 +86,14 @@ class Tokens:
     name: str = TOKENS
 
     async def play(self, turn: Turn) -> Played:
-        async with _sharing(turn) as (sharing, ports):
-            pool, job_ms = turn.workload.pool, turn.workload.job_ms
+        run = turn.run
+        async with _sharing(run) as (sharing, ports):
             clusters = [
-                cluster(replica, pool, job_ms, of_servers)
-                for replica, of_servers in zip(turn.replicas, ports, strict=True)
+                cluster(replica, run.workload, of_servers)
+                for replica, of_servers in zip(run.replicas, ports, strict=True)
             ]
             topology = nodes.topology_of(clusters)
-            async with nodes.running_nodes(topology, turn.seed) as running:
+            async with nodes.running_nodes(topology, run.seed) as running:
                 urls = {ClusterId(name): node.url for name, node in running.items()}
                 pids = [node.pid for node in running.values()]
                 changing = asyncio.create_task(_change(turn, list(running.values())))
@@ -100,29 +108,31 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Dispatchers with one of `rules.RULES`."""
+    """Dispatchers with one of `rivals.RIVALS`."""
 
     name: str
 
     async def play(self, turn: Turn) -> Played:
-        pools = _pools(turn)
-        async with _sharing(turn) as (sharing, ports):
-            child = Child(
-                f"{self.name}'s dispatchers",
-                dispatchers.dispatch,
-                *(self.name, pools, ports, turn.seed),
-            )
-            with child:
+        run = turn.run
+        async with _sharing(run) as (sharing, ports):
+            pool = run.workload.pool
+            rules = [
+                RIVALS[self.name](pool, Random(f"{run.seed}/{self.name}/{replica}"))
+                for replica in run.replicas
+            ]
+            name = f"{self.name}'s dispatchers"
+            with Child(name, dispatchers.dispatch, pool, rules, ports) as child:
                 own_ports = await child.receive(peers.READY_WITHIN_S)
                 urls = {
                     replica: f"http://{peers.HOST}:{port}"
-                    for replica, port in zip(turn.replicas, own_ports, strict=True)
+                    for replica, port in zip(run.replicas, own_ports, strict=True)
                 }
                 return await _play(self.name, turn, urls, sharing, {"dispatchers": [child.pid]})
 
 
-def cluster(name: ClusterId, pool: Pool, job_ms: float, ports: Sequence[int]) -> Cluster:
-    """Returns a cluster with this pool, whose servers listen on those ports."""
+def cluster(name: ClusterId, workload: Workload, ports: Sequence[int]) -> Cluster:
+    """Returns a cluster with the pool, whose servers listen on those ports."""
+    pool = workload.pool
     return Cluster(
         id=name,
         servers=tuple(
@@ -135,15 +145,15 @@ def cluster(name: ClusterId, pool: Pool, job_ms: float, ports: Sequence[int]) ->
         ),
         types=tuple(JobType(id=each.id, classes=each.classes) for each in pool.types),
         on_block=REFUSE,
-        service_ms=job_ms,
+        service_ms=workload.job_ms,
     )
 
 
 @asynccontextmanager
-async def _sharing(turn: Turn) -> AsyncIterator[tuple[Child, list[list[int]]]]:
+async def _sharing(run: Run) -> AsyncIterator[tuple[Child, list[list[int]]]]:
     """The servers of all replicas, and their ports."""
-    pools = [turn.workload.pool] * len(turn.replicas)
-    with Child("the sharing servers", sharing_servers.serve, pools) as child:
+    pool = run.workload.pool
+    with Child("the sharing servers", sharing_servers.serve, pool, len(run.replicas)) as child:
         yield child, await child.receive(peers.READY_WITHIN_S)
 
 
@@ -152,7 +162,7 @@ async def _change(turn: Turn, running: Sequence[peers.Server]) -> None:
     load begins when its process is ready; pools settle before jobs count."""
     await turn.began.wait()
     began_s = time.monotonic()
-    for phase in turn.phases:
+    for phase in turn.run.phases:
         if phase.order:
             await asyncio.sleep(began_s + phase.begin_s - time.monotonic())
             for node in running:
@@ -166,15 +176,15 @@ async def _play(
     sharing: Child,
     processes: Mapping[str, Sequence[int]],
 ) -> Played:
-    load = turn.load
-    job = Replayed(targets=urls, schedule=turn.schedule, seed=turn.seed, deadline_ms=None)
+    run, load = turn.run, turn.load
+    job = Replayed(targets=urls, schedule=run.schedule, seed=run.seed, deadline_ms=None)
     processes = {**processes, "servers": [sharing.pid], "generator": [load.pid]}
     await turn.ready.wait()
     turn.began.set()
     before_s = {kind: sum(map(cpu_s, pids)) for kind, pids in processes.items()}
     records = await load.records(job)
     used_s = {kind: sum(map(cpu_s, pids)) - before_s[kind] for kind, pids in processes.items()}
-    jobs = jobs_of(f"{turn.workload.name}, {name}", turn.schedule, records)
+    jobs = jobs_of(f"{run.workload.name}, {name}", run.schedule, records)
     length_s = max(job.at_s + (job.time_ms or 0.0) / 1e3 for job in jobs)
     sharing.send("what have you done?")
     served: Served = await sharing.receive(peers.READY_WITHIN_S)
