@@ -1,4 +1,4 @@
-"""The servers of a pool: each with its handler and its speed; sleep shares, all others are found."""
+"""The servers of a pool: each has its handler and its speed, and sleep shares a server."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_spin_burns_as_much_less_as_the_server_is_faster(run):
 
 def test_a_handler_that_cannot_be_had_is_told_with_its_server(run):
     async def main():
-        with pytest.raises(InputError, match="t.yaml: cluster a: server two: handler"):
+        with pytest.raises(InputError, match=r"t\.yaml: cluster a: server two: handler"):
             Rig(server("one"), server("two", 1.0, "python:no_such_module:f"))
 
     run(main())

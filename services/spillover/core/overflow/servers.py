@@ -80,6 +80,11 @@ class FifoServers:
         """A heap of instants, one for each that cools."""
 
     @property
+    def jobs(self) -> int:
+        """Returns as many as servers are busy."""
+        return self.busy
+
+    @property
     def working(self) -> int:
         """Returns how many to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)
@@ -88,10 +93,6 @@ class FifoServers:
     def ready(self) -> bool:
         """Returns whether a visit can start now."""
         return self.busy < self.total and not self.down and not self.resting
-
-    @property
-    def jobs(self) -> int:
-        return self.busy
 
     @property
     def cooling(self) -> int:
@@ -116,6 +117,10 @@ class FifoServers:
     def fitting(self, _: int) -> FifoServers:
         """Returns itself: any server fits."""
         return self
+
+    @property
+    def up(self) -> int:
+        return self.total
 
     @property
     def ahead(self) -> int:

@@ -54,7 +54,7 @@ def make_workers(
     return _called_workers(cluster, source, timers, on_end, on_health, moving)
 
 
-def make_unlike_workers(
+def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
     cluster: Cluster,
     pool: UnlikeServers,
     source: str,

@@ -6,6 +6,8 @@ As with servers alike, ends are reported at their ideal instants.
 
 from __future__ import annotations
 
+from functools import partial
+
 from spillover.core.overflow.events import ServiceEnded, Start
 from spillover.core.tokens.sharing import SharedServer
 from spillover.live.engine.timers import Timer, Timers
@@ -57,12 +59,10 @@ class SharingSleepWorkers:
             self._timer.cancel()
         self._timer = None
         if (end := self._server.next_end()) is not None:
-            self._timer = self._timers.at(end[0], self._ended)
+            due_s, ref = end
+            self._timer = self._timers.at(due_s, partial(self._ended, ref))
 
-    def _ended(self, due_s: float) -> None:
-        end = self._server.next_end()
-        assert end is not None, "a timer rang for nobody"
-        ref = end[1]
+    def _ended(self, ref: int, due_s: float) -> None:
         self._server.remove(ref, due_s)
         service_s = due_s - self._began_s.pop(ref)
         self._timer = None
