@@ -144,7 +144,7 @@ def _workload(pool_name: str, load: float, job_ms: float, full_s: float) -> Work
 def _changing(load: float) -> Workload:
     return replace(
         _workload("comte8", load, COMTE8_MS, 3 * (SETTLED_S + 300.0)),
-        name=f"comte8 at {load}, changing",
+        name="changing comte8",
         out="s10",
     )
 
