@@ -32,6 +32,7 @@ STATUS_BY_REASON = {
     "body_too_slow": 408,
     "invalid": 422,
     "conflict": 409,
+    "servers_alike": 409,
     "not_a_neighbor": 403,
     "not_a_testbed": 403,
     "another_site": 403,

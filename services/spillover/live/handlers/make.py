@@ -20,16 +20,13 @@ from spillover.live.handlers.unlike import UnlikeWorkers
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster
-from spillover.model.unlike_servers import UnlikeServers
+from spillover.model.unlike_servers import TOKENS_MAX, UnlikeServers
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
 """As `OnHealth`, of the server with this number."""
 
 SLEEP, SPIN = EMULATED = ("sleep", "spin")
-
-CALLS_AT_ONCE = 10_000
-"""Of a server of a pool, for which there are connections: operators may raise its tokens."""
 
 
 def make_workers(
@@ -74,7 +71,8 @@ def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
         elif handler == SPIN:
             workers.add(SpinWorkers(times, workers.ended, server.rate))
         else:
-            at_once = pool.runs_at_once(server.id) if is_dask_handler(handler) else CALLS_AT_ONCE
+            # Operators may raise tokens: connections must suffice then.
+            at_once = pool.runs_at_once(server.id) if is_dask_handler(handler) else TOKENS_MAX
             service_ms = cluster.service_ms / server.rate
             own = replace(cluster, handler=handler, servers=at_once, service_ms=service_ms)
             told = f"{source}: server {server.id}"

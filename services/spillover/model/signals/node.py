@@ -142,7 +142,10 @@ TOKENS_AVAILABLE = Signal(
 )
 TOKENS_HELD = Signal("spillover_tokens_held", "gauge", "Tokens that jobs hold", ("class",))
 TOKENS_LIMIT = Signal(
-    "spillover_tokens_limit", "gauge", "Tokens of the class, those of servers that are out too", ("class",)
+    "spillover_tokens_limit",
+    "gauge",
+    "Tokens of the class, those of servers that are out too",
+    ("class",),
 )
 TOKENS_UNACCOUNTED = Signal(
     "spillover_tokens_unaccounted",
