@@ -12,13 +12,16 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import VisitState
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
+from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
@@ -84,7 +87,12 @@ class SimCluster:
 
     def _make_machine(self) -> NodeMachine:
         random = stream(self._seed, f"node/{self.id}")
-        return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
+        now_s = self._world.now_s
+        servers = self._make_pool(now_s)
+        return NodeMachine(self._settings, self._neighbors, random, now_s, servers)
+
+    def _make_pool(self, now_s: float) -> ServerPool | None:
+        """What its machine knows of unlike servers; None where they are alike."""
 
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
@@ -268,9 +276,37 @@ class SimCluster:
                 self._world.at(self._world.now_s, self.feed, ev.ForwardLost(visit.ref))
 
 
+class PoolCluster(SimCluster):
+    """One cluster with a pool of unlike servers."""
+
+    def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
+        super().__init__(topology, cluster_id, world, seed)
+        cluster = self._cluster
+        assert cluster.pool is not None
+        self._servers = PoolServers(
+            world,
+            Clock(world),
+            stream(seed, f"failing/{cluster_id}"),
+            cluster.pool,
+            cluster.service_ms / 1e3,
+            self.feed,
+        )
+
+    def _start(self, command: ev.Start) -> None:
+        self._servers.start(command)
+
+    def _stop(self, command: ev.Stop) -> None:
+        if self._servers.stop(command.ref):
+            ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
+            self._world.at(self._world.now_s, self.feed, ended)
+
+
 def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
     """Returns all clusters of a topology, joined by its links."""
-    clusters = {c: SimCluster(topology, c, world, seed) for c in topology.cluster_ids}
+    clusters = {
+        each.id: (SimCluster if each.pool is None else PoolCluster)(topology, each.id, world, seed)
+        for each in topology.clusters
+    }
     for cluster in clusters.values():
         cluster.join(clusters)
     return clusters

@@ -4,9 +4,10 @@ One FIFO before all servers, wherever they are; no links, no reports, no decisio
 machine as a cluster's, told that it has all the servers and room for all that the queues hold, so
 that deadlines and refusals are those of the other policies.
 
-What is unlike: each server keeps the service time of its cluster, and of the free ones the fastest
+What may be unlike: each server keeps the service time of its cluster, and of the free ones the fastest
 is taken. The delivery is the mean over the servers: it occupies none of them, so that only its
-mean tells. Every request counts as served at its home, without a hop.
+mean tells. Every request counts as served at its home, without a hop. Pools of unlike servers are in
+`shared_pool`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome
-from spillover.model.schedule import Arrival, Schedule
+from spillover.model.schedule import Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import SimCluster, request_of
-from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, check_length
+from spillover.sim.overflow.run import OverflowRun, check_length, new_run
+from spillover.sim.overflow.shared_pool import SharedPool
 
 SHARED = "shared"
 """The policy's name, and the id of the one cluster that stands for all."""
@@ -115,35 +117,24 @@ def run_shared(
     Raises InputError as `check_length`, and for the same schedules as the other policies do.
     """
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
-    world = World()
-    queue = SharedQueue(topology, world, seed)
-    ids = topology.cluster_ids
-    run = SharedRun(topology, {c: [] for c in ids}, {c: Counter() for c in ids})
+    world, run = World(), new_run(topology, schedule, on_progress, SharedRun)
+    queue: SharedQueue | SharedPool
+    if all(cluster.pool is None for cluster in topology.clusters):
+        queue, type_of = SharedQueue(topology, world, seed), str
+    else:
+        queue = SharedPool(merged(topology).clusters[0], topology, world, seed)
+        type_of = queue.type_of
     started_s = time.perf_counter()
 
-    def ended(outcome: str) -> None:
-        run.outcomes[outcome] += 1
-        run.ended += 1
-        if on_progress is not None and run.ended % PROGRESS_EVERY == 0:
-            on_progress(run.ended)
-
-    def submit(number: int, arrival: Arrival) -> None:
-        def answered(answer: Answer) -> None:
-            ended(answer.outcome)
-            if answer.outcome is Outcome.DONE:
-                run.system_time_ms[arrival.cluster].append(answer.total_s * 1e3)
-                run.hops[arrival.cluster][0] += 1
-
-        def refused(_: ev.Refuse) -> None:
-            ended("refused")
-
+    def submit(number: int) -> None:
+        arrival = schedule[number]
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
-        request = request_of(number, arrival.id, work, arrival.type)
+        request = request_of(number, arrival.id, work, type_of(arrival.type))
         deadline_s = world.now_s + topology.default_deadline_ms / 1e3
+        answered, refused = partial(run.answered, arrival), partial(run.refused, arrival)
         queue.submit(request, deadline_s, answered, refused)
 
-    for number, arrival in enumerate(schedule):
-        world.at(arrival.time_s, submit, number, arrival)
+    world.at_each([arrival.time_s for arrival in schedule], submit)
     world.run(lambda: run.ended == len(schedule))
     queue.machine.check()
     run.wall_s = time.perf_counter() - started_s
