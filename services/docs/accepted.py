@@ -29,7 +29,6 @@ _ABOUT_THE_KIND = (
     *("text", "a list", "a mapping of fields", "an id"),
     *("a number", "a whole number", "a finite number"),
 )
-_NOT_YET = "not available in this version"
 
 
 class FileProbe:
@@ -75,7 +74,7 @@ def in_short(told: Iterable[str | None], kind: str | None = None) -> tuple[str, 
     """Messages as what is accepted, each once, `kind` first. That a value is of another kind is
     said by `kind` alone, and not even there if it is text and more is known."""
     said = dict.fromkeys(_plain(message) for message in told if message is not None)
-    limits = [text for text in said if text not in _ABOUT_THE_KIND and _NOT_YET not in text]
+    limits = [text for text in said if text not in _ABOUT_THE_KIND]
     first = "" if kind is None else _plain(kind)
     if first.endswith("number"):
         limits = [re.sub(r"^a number (of )?", "", text) for text in limits]

@@ -143,7 +143,7 @@ BAD_ENTRIES = {
     ),
     "a field of another action": (
         "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
-        "faults[0].loss: not a field of slow, expected at_s, action, cluster, factor",
+        "faults[0].loss: not a field of slow, expected at_s, action, cluster, server, factor",
     ),
     "restart of the living": (
         "{at_s: 1, action: restart, cluster: a}",

@@ -11,41 +11,20 @@ the field. How the parts must fit together is in `spillover.model.pool`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator, BeforeValidator
 
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
-from spillover.inputs.schema import PRINTABLE, Forms, fault, read_values
-from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, read_mapping, shown_path
+from spillover.inputs.schema import ID, IDS, PRINTABLE, Forms, read_values
+from spillover.inputs.yaml_file import read_mapping, shown_path
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
-
-def _check_id(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < EXACT_INTEGER_LIMIT:
-        return str(value)
-    if not isinstance(value, str):
-        raise fault(f"expected an id, got {describe(value)}")
-    return value
-
-
-def _check_ids(value: object) -> object:
-    if not isinstance(value, list):
-        raise fault(f"expected a list of ids, got {describe(value)}")
-    return value
-
-
-_ID = Annotated[str, BeforeValidator(_check_id)]
-_IDS = Annotated[list[_ID], BeforeValidator(_check_ids), AfterValidator(tuple)]
-
 _FORMS: Forms = {
     (Pool, "name"): PRINTABLE,
-    (PoolServer, "id"): _ID,
-    (PoolClass, "id"): _ID,
-    (PoolClass, "servers"): _IDS,
-    (PoolType, "id"): _ID,
-    (PoolType, "classes"): _IDS,
+    (PoolServer, "id"): ID,
+    (PoolClass, "id"): ID,
+    (PoolClass, "servers"): IDS,
+    (PoolType, "id"): ID,
+    (PoolType, "classes"): IDS,
 }
 
 

@@ -7,14 +7,22 @@ fields, are the dataclass's own business. Every fault becomes one InputError tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Tag,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 
 from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe
@@ -40,6 +48,7 @@ _EXPECTED_BY_TYPE = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "number_or_list": "a whole number or a list",
     "finite_number": "a finite number",
     "greater_than_equal": "a whole number of at most 16 digits",
     "less_than_equal": "a whole number of at most 16 digits",
@@ -61,7 +70,35 @@ def _check_printable(value: str) -> str:
     return value
 
 
+def _check_id(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < EXACT_INTEGER_LIMIT:
+        return str(value)
+    if not isinstance(value, str):
+        raise fault(f"expected an id, got {describe(value)}")
+    return value
+
+
+def _check_ids(value: object) -> object:
+    if not isinstance(value, list):
+        raise fault(f"expected a list of ids, got {describe(value)}")
+    return value
+
+
 PRINTABLE = Annotated[str, AfterValidator(_check_printable)]
+
+ID = Annotated[str, BeforeValidator(_check_id)]
+"""An id of a part of a pool: text, or a whole number."""
+
+IDS = Annotated[list[ID], BeforeValidator(_check_ids), AfterValidator(tuple)]
+
+_NUMBER, _LIST = "a number", "a list"
+"""Which of two types a value is read as; it stands in pydantic's locations."""
+
+
+def _number_or_list(value: object) -> str | None:
+    if isinstance(value, list):
+        return _LIST
+    return _NUMBER if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def file_fields(owner: type[Any]) -> list[Field[Any]]:
@@ -70,17 +107,16 @@ def file_fields(owner: type[Any]) -> list[Field[Any]]:
 
 
 def read_values(
-    owner: type[Values], mapping: Mapping[Any, Any], forms: Forms, later: Iterable[str] = ()
+    owner: type[Values], mapping: Mapping[Any, Any], forms: Forms
 ) -> Values:
     """Returns the mapping's values as the dataclass `owner`, those in its lists as theirs.
 
-    Fields named in `later` are told to come in a later version. Raises InputError without a source,
-    of the fault that tells most.
+    Raises InputError without a source, of the fault that tells most.
     """
     try:
         return owner(**dict(_schema(owner, forms).model_validate(mapping)))
     except ValidationError as error:
-        raise _Telling(owner, frozenset(later)).first_fault(error) from error
+        raise _Telling(owner).first_fault(error) from error
 
 
 def _schema(owner: type[Any], forms: Forms) -> type[BaseModel]:
@@ -104,22 +140,31 @@ def _as_in_files(hint: Any, forms: Forms) -> Any:
             return _as_in_files(of, forms) | None
         case (of, end) if end is ...:
             return Annotated[list[_as_in_files(of, forms)], AfterValidator(tuple)]  # type: ignore[misc]
+        case (number, several) if number is int:
+            listed = Annotated[_as_in_files(several, forms), Tag(_LIST)]
+            either = Discriminator(
+                _number_or_list,
+                custom_error_type="number_or_list",
+                custom_error_message="",
+            )
+            return Annotated[Annotated[WHOLE_NUMBER, Tag(_NUMBER)] | listed, either]
     if isinstance(hint, type) and is_dataclass(hint):
         return Annotated[_schema(hint, forms), AfterValidator(lambda parsed: hint(**dict(parsed)))]
     return _AS_IN_FILES.get(hint, hint)
 
 
 class _Telling:
-    """What the faults of a mapping are told as: how its fields are called, which come later."""
+    """What the faults of a mapping are told as: how its fields are called."""
 
-    def __init__(self, owner: type[Any], later: frozenset[str]) -> None:
+    def __init__(self, owner: type[Any]) -> None:
         self._owner = owner
-        self._later = later
 
     def first_fault(self, error: ValidationError) -> InputError:
         """The fault that tells most, and how many more there are: a misspelled field before the
         one that is missing for it, which does not count."""
         details = error.errors(include_url=False)
+        for detail in details:
+            detail["loc"] = _without_tags(detail)
         meant = {
             (*detail["loc"][:-1], self._meant(detail["loc"]))
             for detail in details
@@ -137,7 +182,7 @@ class _Telling:
             return 2
         if detail["type"] != "extra_forbidden":
             return 1
-        return 0 if detail["loc"][-1] in self._later or self._meant(detail["loc"]) else 1
+        return 0 if self._meant(detail["loc"]) else 1
 
     def _expected(self, detail: ErrorDetails) -> str:
         kind, got = detail["type"], describe(detail["input"])
@@ -155,8 +200,6 @@ class _Telling:
 
     def _unknown_field(self, location: tuple[int | str, ...]) -> str:
         name = str(location[-1])
-        if name in self._later:
-            return f"the field {name} is not available in this version"
         closest = self._meant(location)
         known = ", ".join(self._names_at(location))
         hint = f"did you mean {closest}?" if closest else f"expected one of {known}"
@@ -170,8 +213,26 @@ class _Telling:
         owner = self._owner
         for part in location[:-1]:
             if isinstance(part, str):  # of a list of dataclasses; the others are its indexes
-                owner = get_args(get_type_hints(owner)[part])[0]
+                owner = _listed(get_type_hints(owner)[part])
         return [field.name for field in file_fields(owner)]
+
+
+def _without_tags(detail: ErrorDetails) -> tuple[int | str, ...]:
+    """Where it is, in the user's words. Only an unknown field, which comes last, may be called as a
+    tag is."""
+    location = detail["loc"]
+    own = location[-1:] if detail["type"] == "extra_forbidden" else ()
+    rest = location[: len(location) - len(own)]
+    return (*(part for part in rest if part not in (_NUMBER, _LIST)), *own)
+
+
+def _listed(hint: Any) -> Any:
+    """The dataclass in a hint such as `tuple[Link, ...]` or `int | tuple[Server, ...]`."""
+    for argument in get_args(hint):
+        found = argument if is_dataclass(argument) else _listed(argument)
+        if found is not None:
+            return found
+    return None
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from spillover.inputs.builtin import BUILTIN_NAMES, builtin_topology
 from spillover.inputs.schema import read_values
-from spillover.inputs.topology_forms import FORMS, LATER_FIELDS
+from spillover.inputs.topology_forms import FORMS
 from spillover.inputs.yaml_file import read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
 from spillover.model.topology import NOT_RUN_STATUSES, Topology
 
-_LATER_NAMES = ("comte8", "comte11")
+_OF_POOLS = ("classes", "types", "on_block", "discipline")
+"""Fields of clusters that are only along with a list of servers."""
 
 
 def load_topology(name_or_path: str) -> Topology:
@@ -29,8 +31,6 @@ def load_topology(name_or_path: str) -> Topology:
     if name_or_path in BUILTIN_NAMES:
         return builtin_topology(name_or_path)
     source = shown_path(name_or_path)
-    if name_or_path in _LATER_NAMES:
-        raise InputError(source, "", "this built-in topology is not available in this version")
     names = ", ".join(BUILTIN_NAMES)
     missing = f"expected a built-in topology ({names}) or a YAML file, found neither"
     closest = nearest(name_or_path, BUILTIN_NAMES)
@@ -39,7 +39,7 @@ def load_topology(name_or_path: str) -> Topology:
     document = read_mapping(name_or_path, missing=missing)
     try:
         named = {"name": Path(name_or_path).stem or "topology", **document}
-        topology = read_values(Topology, named, FORMS, LATER_FIELDS)
+        topology = read_values(Topology, named, FORMS)
         return replace(topology, is_named="name" in document)
     except InputError as error:
         raise InputError(source, error.field, error.expected) from error
@@ -47,17 +47,22 @@ def load_topology(name_or_path: str) -> Topology:
 
 def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
-    fields = asdict(topology)
+    fields = _in_files(asdict(topology))
     del fields["is_named"]
-    if fields["shadow"] is None:
-        del fields["shadow"]
-    for cluster in fields["clusters"]:
-        for name in [name for name, value in cluster.items() if value is None]:
-            del cluster[name]
-        cluster["not_run_statuses"] = list(cluster["not_run_statuses"])
-        if cluster["not_run_statuses"] == list(NOT_RUN_STATUSES):
-            del cluster["not_run_statuses"]  # only along with an http: handler
-    for link in fields["links"]:
-        link["between"] = list(link["between"])
-    fields["clusters"], fields["links"] = list(fields["clusters"]), list(fields["links"])
+    for cluster, told in zip(topology.clusters, fields["clusters"], strict=True):
+        if cluster.not_run_statuses == NOT_RUN_STATUSES:
+            del told["not_run_statuses"]  # only along with an http: handler
+        for name in _OF_POOLS:
+            if cluster.pool is None or not told[name]:
+                del told[name]
     return dump_yaml(fields)
+
+
+def _in_files(value: Any) -> Any:
+    """The value as files have it: lists, and no fields that are not set."""
+    match value:
+        case dict():
+            return {name: _in_files(part) for name, part in value.items() if part is not None}
+        case tuple() | list():
+            return [_in_files(part) for part in value]
+    return value

@@ -8,29 +8,21 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 
-from spillover.inputs.schema import PRINTABLE, WHOLE_NUMBER, Forms, fault
+from spillover.inputs.schema import ID, IDS, PRINTABLE, Forms, fault
 from spillover.inputs.yaml_file import describe
 from spillover.model.addresses import is_plain_url
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.nearest import did_you_mean
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
+from spillover.model.unlike_servers import JobType, Server, ServerClass
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
 from spillover.policy.overflow.choosers import POLICY_NAMES
-
-LATER_FIELDS = frozenset({"classes", "types", "on_block", "discipline"})
-"""Fields of the contract that this version does not know yet."""
 
 HANDLER_KINDS = ("sleep", "spin", "python", "http", "dask")
 
 _PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-
-
-def _check_servers(value: object) -> object:
-    if isinstance(value, list):
-        raise fault("a list of unlike servers is not available in this version")
-    return value
 
 
 def _check_policy(value: str) -> str:
@@ -66,15 +58,21 @@ def _check_between(value: list[str]) -> tuple[str, ...]:
 
 
 _POLICY = Annotated[str, AfterValidator(_check_policy)]
+_HANDLER = Annotated[str, AfterValidator(_check_handler)]
 _URL = Annotated[str, AfterValidator(_check_url)] | None
 
 FORMS: Forms = {
     (Topology, "name"): PRINTABLE,
     (Topology, "policy"): _POLICY,
     (Topology, "shadow"): _POLICY | None,
-    (Cluster, "servers"): Annotated[WHOLE_NUMBER, BeforeValidator(_check_servers)],
-    (Cluster, "handler"): Annotated[str, AfterValidator(_check_handler)],
+    (Cluster, "handler"): _HANDLER,
     (Cluster, "url"): _URL,
     (Cluster, "peer_url"): _URL,
+    (Server, "id"): ID,
+    (Server, "handler"): _HANDLER | None,
+    (ServerClass, "id"): ID,
+    (ServerClass, "servers"): IDS,
+    (JobType, "id"): ID,
+    (JobType, "classes"): IDS,
     (Link, "between"): Annotated[list[str], AfterValidator(_check_between)],
 }

@@ -43,13 +43,16 @@ FINITE = Limit("that is finite", math.isfinite)
 
 
 def check_limits(values: Any, source: str, place: str = "") -> None:
-    """Check every number of a dataclass that has a limit and is not None; numbers are finite.
+    """Check every number of a dataclass that has a limit; numbers are finite. A field that is not
+    set, or has a list where it could have a number, has none.
 
     Raises InputError with the source and the field's name after `place`.
     """
     for name, limit in _limits_of(values.__class__):
         value = getattr(values, name)
-        if value is not None and not (math.isfinite(value) and limit.holds(value)):
+        if value is None or isinstance(value, tuple):
+            continue
+        if not (math.isfinite(value) and limit.holds(value)):
             expected = f"expected a number {limit.expected}, got {_plain(value)}"
             raise InputError(source, f"{place}{name}", expected)
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, NoReturn
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import at_least, check_limits
+from spillover.model.type_groups import TypeGroups
+from spillover.model.unlike_servers import (
+    OVERFLOW,
+    PS,
+    JobType,
+    Server,
+    ServerClass,
+    UnlikeServers,
+)
 
 CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
@@ -34,22 +44,52 @@ NOT_RUN_STATUSES = (429, 503)
 otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """One cluster: a FIFO and `servers` equal servers behind it."""
+    """One cluster: a FIFO, and behind it `servers` equal servers or a pool of unlike ones.
+
+    Its parts are checked against each other where it becomes part of a topology.
+    """
 
     id: ClusterId
     """The name of the cluster, unique in the federation. It stands in paths, logs and metrics."""
-    servers: Annotated[int, at_least(1)]
-    """How many requests run here at the same time: m of the formulas."""
+    servers: Annotated[int | tuple[Server, ...], at_least(1)]
+    """How many requests run here at the same time: m of the formulas. Or a list of servers that are
+    unlike in speed, in handler, or in the types of requests that they may run."""
+    classes: tuple[ServerClass, ...] = ()
+    """Of a list of servers: which of them share requests, and how many requests at a time. A
+    request starts when it takes a token of a class that its type may join: of those available, the
+    one that has lain there longest. Every server is in a class.
+
+    Why: without it each server is a class of its own, with its id and one token, so that a request
+    goes to the server that has been idle longest."""
+    types: tuple[JobType, ...] = ()
+    """Of a list of servers: which types of requests run here, and on which classes. Requests of
+    other types go to neighbors that serve them; where none does they get 422 `unknown_type`.
+
+    Why: without it there is one type, `default`, that may join all classes. Requests that do not
+    say their type are of it."""
+    on_block: str = OVERFLOW
+    """Of a list of servers: what becomes of a request that finds no token. `overflow`: it waits
+    here or goes to a neighbor, as the policy says. `queue`: it waits here. `refuse`: it gets 429
+    `blocked`.
+
+    Why: it is what clusters with equal servers do."""
+    discipline: str = PS
+    """Of a list of servers: how a server runs the requests that hold its tokens. `ps` (processor
+    sharing): all at once. `fcfs` (first come, first served): one after another; the others wait.
+
+    Why: services that answer several requests at a time share their machine among them. With one
+    token for each server there is no difference."""
     service_ms: Annotated[float, at_least(0)] = 40.0
-    """Service time of the handlers sleep and spin; a payload may override it. For other handlers
-    it is only the first guess of the mean service time.
+    """Service time of the handlers sleep and spin; a payload may override it. In a list of servers
+    it is the time that a request takes alone on a server of rate 1. For other handlers it is only
+    the first guess of the mean service time.
 
     Why: the service time of the paper's experiments. The guess matters for the first few requests
     only, since the node then uses the mean of what it has measured."""
     handler: str = "sleep"
-    """What runs a request.
+    """What runs a request, on servers that have no handler of their own.
 
     Why: it needs nothing installed, so that a topology without handlers can be tried at once."""
     workers: str = "thread"
@@ -99,6 +139,35 @@ class Cluster:
     Why: one port is enough while clients and neighbors share a network. Set it where clients
     must not reach what nodes say to each other."""
 
+    @property
+    def server_count(self) -> int:
+        """Returns how many servers there are."""
+        return len(self.servers) if isinstance(self.servers, tuple) else self.servers
+
+    @cached_property
+    def pool(self) -> UnlikeServers | None:
+        """Returns the pool of unlike servers; None where the servers are alike.
+
+        Raises InputError, the first time, where its parts do not fit together.
+        """
+        if not isinstance(self.servers, tuple):
+            return None
+        parts = self.servers, self.classes, self.types, self.on_block, self.discipline
+        return UnlikeServers.of(*parts)
+
+    @property
+    def handlers(self) -> dict[str, str]:
+        """Returns the handlers that run requests here, by the field that says so."""
+        if not isinstance(self.servers, tuple):
+            return {"handler": self.handler}
+        said = [
+            (f"servers[{index}].handler", server.handler)
+            if server.handler
+            else ("handler", self.handler)
+            for index, server in enumerate(self.servers)
+        ]
+        return dict(said)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
@@ -122,7 +191,7 @@ class Neighbor:
     url: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Topology:
     """A federation of clusters. Construction checks every relation between the parts.
 
@@ -186,6 +255,12 @@ class Topology:
         check_limits(self, "topology")
         _check_clusters(self.clusters)
         _check_links(self.links, {cluster.id for cluster in self.clusters})
+        _ = self.type_groups  # too many are refused now
+
+    @cached_property
+    def type_groups(self) -> TypeGroups:
+        """Returns the groups of types that its pools serve."""
+        return TypeGroups.of({cluster.id: cluster.pool for cluster in self.clusters})
 
     @property
     def cluster_ids(self) -> tuple[ClusterId, ...]:
@@ -260,6 +335,20 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         _check_processes(field, cluster)
         _check_not_run_statuses(field, cluster)
         check_limits(cluster, "topology", f"{field}.")
+        _check_pool(field, cluster)
+
+
+def _check_pool(field: str, cluster: Cluster) -> None:
+    try:
+        pool = cluster.pool
+    except InputError as error:
+        _fail(f"{field}.{error.field}", error.expected)
+    if pool is not None:
+        return
+    plain = Cluster(id=cluster.id, servers=cluster.servers)
+    for name in ("classes", "types", "on_block", "discipline"):
+        if getattr(cluster, name) != getattr(plain, name):
+            _fail(f"{field}.{name}", "expected only along with a list of servers")
 
 
 def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
@@ -269,12 +358,14 @@ def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
             _fail(field, f"expected statuses from 400 to 599, got {status}")
     if len(set(cluster.not_run_statuses)) < len(cluster.not_run_statuses):
         _fail(field, "expected statuses that differ")
-    if cluster.not_run_statuses != NOT_RUN_STATUSES and not cluster.handler.startswith("http:"):
+    with_http = any(handler.startswith("http:") for handler in cluster.handlers.values())
+    if cluster.not_run_statuses != NOT_RUN_STATUSES and not with_http:
         _fail(field, "expected only along with an http: handler")
 
 
 def _check_processes(field: str, cluster: Cluster) -> None:
-    in_processes = cluster.workers == "process" and cluster.handler.startswith("python:")
+    with_python = any(handler.startswith("python:") for handler in cluster.handlers.values())
+    in_processes = cluster.workers == "process" and with_python
     for name in ("memory_limit_bytes", "kill_after_ms"):
         if getattr(cluster, name) is not None and not in_processes:
             expected = "expected only along with workers: process and a python handler"
@@ -298,5 +389,5 @@ def _check_links(links: tuple[Link, ...], known: set[ClusterId]) -> None:
         check_limits(link, "topology", f"{field}.")
 
 
-def _fail(field: str, expected: str) -> None:
+def _fail(field: str, expected: str) -> NoReturn:
     raise InputError("topology", field, expected)

@@ -6,7 +6,7 @@ What is told of one type of a group holds for all of them, so that neighbors are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
@@ -34,6 +34,12 @@ class TypeGroups:
     groups: tuple[TypeGroup, ...]
     plain: frozenset[ClusterId]
     """Clusters with plain servers: they serve every type, one that no pool names too."""
+    _places: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """Of each type, its group's place."""
+
+    def __post_init__(self) -> None:
+        places = {kind: index for index, one in enumerate(self.groups) for kind in one.types}
+        object.__setattr__(self, "_places", places)
 
     @classmethod
     def of(cls, pools: Mapping[ClusterId, UnlikeServers | None]) -> TypeGroups:
@@ -60,10 +66,7 @@ class TypeGroups:
 
     def index_of(self, kind: str) -> int | None:
         """Returns the place of the type's group in `groups`; None where no pool names it."""
-        for index, group in enumerate(self.groups):
-            if kind in group.types:
-                return index
-        return None
+        return self._places.get(kind)
 
     def reached_from(self, cluster: ClusterId, neighbors: Sequence[ClusterId]) -> tuple[str, ...]:
         """Returns the named types that a cluster or one of its neighbors serves."""

@@ -7,11 +7,13 @@ The values, complete and checked against each other. A pool of the models, with 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from spillover.model.errors import InputError
 from spillover.model.limits import above, at_least, check_limits
+from spillover.model.nearest import did_you_mean
 from spillover.model.pool import check_ids, check_known
 
 OVERFLOW, QUEUE, REFUSE = "overflow", "queue", "refuse"
@@ -102,7 +104,11 @@ class UnlikeServers:
         for field, entries in (("servers", servers), ("classes", classes), ("types", types)):
             for index, entry in enumerate(entries):
                 check_limits(entry, "pool", f"{field}[{index}].")
+        if not sum(each.rate for each in servers) < math.inf:
+            _fail("servers", "expected rates with a finite sum")
         _check_relations(servers, classes, types)
+        _check_choice("on_block", on_block, ON_BLOCK)
+        _check_choice("discipline", discipline, DISCIPLINES)
         full = tuple(replace(each, tokens=each.tokens or len(each.servers)) for each in classes)
         return cls(
             servers=servers, classes=full, types=types, on_block=on_block, discipline=discipline
@@ -112,6 +118,12 @@ class UnlikeServers:
     def tokens(self) -> int:
         """Returns how many jobs there can be at a time."""
         return sum(each.tokens or 0 for each in self.classes)
+
+    def runs_at_once(self, server: str) -> int:
+        """Returns how many jobs the server with this id runs at a time at most."""
+        if self.discipline == FCFS:
+            return 1
+        return sum(each.tokens or 0 for each in self.classes if server in each.servers)
 
 
 def _check_relations(
@@ -123,8 +135,17 @@ def _check_relations(
     used = {server for each in classes for server in each.servers}
     for index, server in enumerate(servers):
         if server.id not in used:
-            expected = f"expected every server in a class, {server.id!r} is in none"
-            raise InputError("pool", f"servers[{index}].id", expected)
+            _fail(f"servers[{index}]", f"expected every server in a class, {server.id!r} is in none")
     known = {each.id for each in classes}
     for index, kind in enumerate(types):
         check_known(f"types[{index}].classes", "class", kind.classes, known)
+
+
+def _check_choice(field: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        hint = did_you_mean(value, known)
+        _fail(field, f"expected one of {', '.join(known)}, got {value!r}{hint}")
+
+
+def _fail(field: str, expected: str) -> NoReturn:
+    raise InputError("pool", field, expected)

@@ -47,7 +47,7 @@ class NodeSettings:
         cluster = topology.cluster(cluster_id)
         return cls(
             cluster=cluster.id,
-            servers=cluster.servers,
+            servers=cluster.server_count,
             policy=topology.policy,
             shadow=topology.shadow,
             service_s=cluster.service_ms / 1e3,

@@ -33,7 +33,7 @@ def make_workers(
     if handler == "sleep":
         return SleepWorkers(service_s, timers, on_end)
     if handler == "spin":
-        return SpinWorkers(cluster.servers, service_s, on_end)
+        return SpinWorkers(cluster.server_count, service_s, on_end)
     if is_dask_handler(handler):
         return _dask_workers(cluster, source, on_end, on_health)
     if not is_http_handler(handler):

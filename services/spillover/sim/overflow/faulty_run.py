@@ -86,7 +86,7 @@ class _History:
         self._keyed = keyed
         self._longest_s = max(cluster.service_ms for cluster in topology.clusters) / 1e3
         """The longest service so far."""
-        self._servers_min = min(cluster.servers for cluster in topology.clusters)
+        self._servers_min = min(cluster.server_count for cluster in topology.clusters)
 
     def _submit(self, number: int) -> None:
         arrival = self._schedule[number]

@@ -52,7 +52,7 @@ def merged(topology: Topology) -> Topology:
     clusters = topology.clusters
     whole = Cluster(
         id=ClusterId(SHARED),
-        servers=sum(cluster.servers for cluster in clusters),
+        servers=sum(cluster.server_count for cluster in clusters),
         service_ms=_mean_over_servers(clusters, [cluster.service_ms for cluster in clusters]),
         delivery_ms=_mean_over_servers(clusters, [cluster.delivery_ms for cluster in clusters]),
         queue_limit=sum(cluster.queue_limit for cluster in clusters),
@@ -64,15 +64,15 @@ def server_kinds(topology: Topology) -> list[ServerKind]:
     """Returns the servers of all clusters by service time, the fastest first."""
     servers: Counter[float] = Counter()
     for cluster in topology.clusters:
-        servers[cluster.service_ms / 1e3] += cluster.servers
+        servers[cluster.service_ms / 1e3] += cluster.server_count
     return [ServerKind(service_s, servers[service_s]) for service_s in sorted(servers)]
 
 
 def _mean_over_servers(clusters: tuple[Cluster, ...], values: list[float]) -> float:
     if len(set(values)) == 1:
         return values[0]
-    weighted = (c.servers * value for c, value in zip(clusters, values, strict=True))
-    return sum(weighted) / sum(cluster.servers for cluster in clusters)
+    weighted = (c.server_count * value for c, value in zip(clusters, values, strict=True))
+    return sum(weighted) / sum(cluster.server_count for cluster in clusters)
 
 
 class SharedQueue(SimCluster):

@@ -115,21 +115,37 @@ def memory_mb(cluster: Cluster, base_mb: int) -> int:
     worker processes may."""
     if cluster.held_limit_bytes is not None:
         base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_limit_bytes // 2**20))
-    if cluster.workers != "process" or not cluster.handler.startswith("python:"):
-        return base_mb
     process_bytes = cluster.memory_limit_bytes or MEMORY_LIMIT_BYTES_MIN
-    return base_mb + cluster.servers * -(-process_bytes // 2**20)
+    return base_mb + _worker_processes(cluster) * -(-process_bytes // 2**20)
+
+
+def _worker_processes(cluster: Cluster) -> int:
+    """How many processes run requests: with `workers: process`, one for each that a python handler
+    may run at a time."""
+    if cluster.workers != "process":
+        return 0
+    if cluster.pool is None:
+        return cluster.server_count if cluster.handler.startswith("python:") else 0
+    return sum(
+        cluster.pool.runs_at_once(server.id)
+        for server in cluster.pool.servers
+        if (server.handler or cluster.handler).startswith("python:")
+    )
 
 
 def has_python_handler(topology: Topology) -> bool:
     """Returns whether nodes need modules that the image does not hold."""
-    return any(cluster.handler.startswith("python:") for cluster in topology.clusters)
+    return any(handler.startswith("python:") for handler in _handlers(topology))
 
 
 def extras(topology: Topology) -> tuple[str, ...]:
     """Returns the extras that its nodes' image must have, or they do not start."""
-    dask = any(is_dask_handler(cluster.handler) for cluster in topology.clusters)
+    dask = any(is_dask_handler(handler) for handler in _handlers(topology))
     return EXTRAS_DASK if dask else EXTRAS
+
+
+def _handlers(topology: Topology) -> list[str]:
+    return [handler for each in topology.clusters for handler in each.handlers.values()]
 
 
 def is_loopback(host: str) -> bool:
@@ -142,14 +158,14 @@ def is_loopback(host: str) -> bool:
 
 def loopback_handlers(topology: Topology) -> list[str]:
     """Returns what to tell users of handlers that point to the machine itself: in a container that
-    is the container. One line for each such cluster."""
+    is the container. One line for each such handler."""
     lines = []
     for index, cluster in enumerate(topology.clusters):
-        for host in _handler_hosts(cluster.handler):
-            if is_loopback(host):
-                where = f"clusters[{index}].handler"
+        for field, handler in cluster.handlers.items():
+            host = next(filter(is_loopback, _handler_hosts(handler)), None)
+            if host is not None:
+                where = f"clusters[{index}].{field}"
                 lines.append(f"{where}: {host} is the container itself there, not this machine")
-                break
     return lines
 
 

@@ -60,7 +60,7 @@ class DaskWorkers:
         self._problem = ""
         # Dask says on stderr what is told here in its own words.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        self._session = DaskSession(target, cluster.servers, asyncio.get_running_loop(), self)
+        self._session = DaskSession(target, cluster.server_count, asyncio.get_running_loop(), self)
         try:
             self._session.open()
         except LookupError as error:

@@ -59,7 +59,7 @@ class HttpWorkers:
         moving: Moving | None = None,
     ) -> None:
         usual_s = cluster.service_ms / 1e3
-        self._upstreams = Upstreams(urls, cluster.servers, usual_s, on_health, moving)
+        self._upstreams = Upstreams(urls, cluster.server_count, usual_s, on_health, moving)
         self._not_run_statuses = frozenset(cluster.not_run_statuses)
         self._on_end = on_end
         self._calls: dict[int, _Call] = {}

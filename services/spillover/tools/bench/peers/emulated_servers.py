@@ -62,7 +62,7 @@ async def _serve(topology: Topology, ready: Connection, stack: ExitStack) -> Non
     for cluster in topology.clusters:
         delays_s = {str(n.id): n.delay_ms / 1e3 for n in topology.neighbors(cluster.id)}
         ports.append([])
-        for _ in range(cluster.servers):
+        for _ in range(cluster.server_count):
             listening = stack.enter_context(bind_socket(HOST, 0))
             server = EmulatedServer(cluster, delays_s, timers)
             await loop.create_server(partial(_Connection, server), sock=listening)

@@ -94,7 +94,7 @@ def jobs(topology: Topology, load: float, duration_s: float, seed: int) -> Sched
     cluster's own servers."""
     schedule: Schedule = []
     for cluster in topology.clusters:
-        rate_per_s = load * cluster.servers / (cluster.service_ms / 1e3)
+        rate_per_s = load * cluster.server_count / (cluster.service_ms / 1e3)
         drawn = workloads.poisson(
             [cluster.id],
             rate_per_s=rate_per_s,

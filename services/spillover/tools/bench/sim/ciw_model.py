@@ -31,7 +31,7 @@ class Table:
         place = {cluster: x for x, cluster in enumerate(topology.cluster_ids)}
         ends = [[place[end] for end in link.between] for link in topology.links]
         self.rng = rng
-        self.servers = [cluster.servers for cluster in topology.clusters]
+        self.servers = [cluster.server_count for cluster in topology.clusters]
         self.heard: list[dict[int, tuple[float, float]]] = [{} for _ in place]
         self.doors = [1 + x for x in range(count)]
         self.queues = [1 + count + x for x in range(count)]

@@ -23,7 +23,7 @@ class Site:
 
     def __init__(self, env: simpy.Environment, cluster: Cluster, rng: random.Random) -> None:
         self.env = env
-        self.servers = simpy.Resource(env, capacity=cluster.servers)
+        self.servers = simpy.Resource(env, capacity=cluster.server_count)
         self.service_s = cluster.service_ms / 1e3
         self.delivery_s = cluster.delivery_ms / 1e3
         self.links: list[tuple[Site, float]] = []
