@@ -37,6 +37,7 @@ class UnlikeServers:
 
     total = property(lambda _: len(FITS))
     busy = property(lambda self: self.total - len(self.idle))
+    jobs = property(lambda self: self.total - len(self.idle))
     cooling = property(lambda self: len(self.cool_s))
     working = property(lambda self: self.total - len(self.stuck))
     waiting = property(lambda self: len(self.line))
@@ -59,6 +60,9 @@ class UnlikeServers:
         server = self.held[visit.ref] = self.fitting(visit)[0]
         self.type_of[visit.ref] = visit.request.type
         self.idle.remove(server)
+
+    def not_done(self, ref, *, failed):
+        assert ref in self.held, failed
 
     def vacate(self, ref):
         self.idle.append(self.held.pop(ref))

@@ -22,7 +22,7 @@ def check_node(machine: NodeFacts) -> None:
     settings = machine.settings
     servers.check()
     occupied = running + len(servers.stuck) + servers.cooling
-    assert servers.busy == occupied, (servers.busy, running, servers.stuck, servers.cooling)
+    assert servers.jobs == occupied, (servers.jobs, running, servers.stuck, servers.cooling)
     machine.health.check()
     assert servers.waiting == waiting, (servers.waiting, waiting)
     assert register.away == away <= settings.away_limit, (register.away, away)

@@ -83,6 +83,7 @@ class ConfirmingMachine(NodeMachine):
         if visit.place is not None:
             self.servers.leave(visit)
         elif visit.state is VisitState.RUNNING:
+            self.servers.not_done(ref, failed=False)
             self.servers.vacate(ref)
         self.register.give_back(visit)
         self.health.forget(ref)
@@ -104,6 +105,7 @@ class ConfirmingMachine(NodeMachine):
         self._out.extend(commands)
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
+            self.servers.not_done(ref, failed=False)
             self.servers.vacate(ref)
             self._serve_queue(now_s)
 

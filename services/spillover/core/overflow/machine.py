@@ -153,6 +153,7 @@ class NodeMachine(NodeFacts):
         return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
+        self.servers.now_s = now_s
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -311,10 +312,10 @@ class NodeMachine(NodeFacts):
         if outcome is DONE:
             servers.vacate(ref)
             servers.refusals = 0
-        elif outcome is FAILED:
-            self._free_server(ref, now_s, servers.service_s - event.service_s)
         else:
-            servers.vacate(ref)
+            servers.not_done(ref, failed=outcome is FAILED)
+            cools_s = servers.service_s - event.service_s if outcome is FAILED else 0.0
+            self._free_server(ref, now_s, cools_s)
         if visit is not None:
             self._finish(visit, event, now_s)
             if not self.health.is_calm or outcome is FAILED:
@@ -331,6 +332,7 @@ class NodeMachine(NodeFacts):
         visit = self._visit_of(event.ref)
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
+        self.servers.not_done(event.ref, failed=event.refused)
         self._free_server(event.ref, now_s, busy_s - event.service_s)
         if event.retry_after_s:
             self._rest(event.retry_after_s, now_s)

@@ -66,6 +66,8 @@ class ServerPool(Protocol):
     request has ended. One whose work has failed may *cool*: it counts as busy for a while.
     """
 
+    now_s: float
+    """The time of what is handled. Set by the machine."""
     down: bool
     """Nothing can start for now, free server or not. Set by the machine."""
     stuck: set[int]
@@ -81,6 +83,11 @@ class ServerPool(Protocol):
     @property
     def busy(self) -> int:
         """Returns how many are occupied, or cool."""
+
+    @property
+    def jobs(self) -> int:
+        """Returns how many visits' work occupies them, with what is stuck or cools. It is `busy`
+        where a server does one thing at a time."""
 
     @property
     def cooling(self) -> int:
@@ -148,6 +155,10 @@ class ServerPool(Protocol):
     def server_changed(self, server: int, up: bool, now_s: float, /) -> None:  # noqa: FBT001
         """What runs requests on that server cannot run any for now, or can again. Where it was the
         last one, the machine sets `down` besides."""
+
+    def not_done(self, ref: int, /, *, failed: bool) -> None:
+        """The work of this visit, whose server is to be vacated or cools next, has failed, or was
+        stopped. Nothing is said of work that is done."""
 
     def vacate(self, ref: int, /) -> None:
         """The server of this visit is free."""

@@ -46,6 +46,7 @@ class FifoServers:
         "busy",
         "down",
         "next_s",
+        "now_s",
         "refusals",
         "rest_until_s",
         "resting",
@@ -57,6 +58,7 @@ class FifoServers:
     )
 
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
+        self.now_s = 0.0
         self.total = total
         self.busy = 0
         self.waiting = 0
@@ -86,6 +88,10 @@ class FifoServers:
     def ready(self) -> bool:
         """Returns whether a visit can start now."""
         return self.busy < self.total and not self.down and not self.resting
+
+    @property
+    def jobs(self) -> int:
+        return self.busy
 
     @property
     def cooling(self) -> int:
@@ -134,6 +140,9 @@ class FifoServers:
 
     def server_changed(self, _: int, up: bool, now_s: float) -> None:  # noqa: FBT001 - as `ServerPool`
         """Nothing: they are up and down together."""
+
+    def not_done(self, _: int, *, failed: bool) -> None:
+        """Nothing: whether they fail is the cluster's health."""
 
     def vacate(self, _: int) -> None:
         self.busy -= 1

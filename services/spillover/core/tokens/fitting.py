@@ -1,0 +1,149 @@
+"""The servers of a pool that fit one group of types, and what concerns them: what the policy and
+neighbors are told. Looks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Generic, Protocol
+
+from spillover.core.tokens.bucket import Bucket
+from spillover.core.tokens.server import UnlikeServer
+from spillover.core.tokens.waiting import Line, V
+from spillover.core.tokens.work import Work
+from spillover.policy.tokens import BLOCKED, NONE
+
+
+class Halted(Protocol):
+    """Says whether anything can start at all, and which places are not to be counted on."""
+
+    down: bool
+    resting: bool
+    stuck: set[int]
+
+    def stuck_servers(self) -> Iterable[int]: ...
+
+
+class Fitting(Generic[V]):
+    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on, and `lines`,
+    where those are blocked that could use one of them. None where the pool serves no such type.
+
+    A server under processor sharing counts once, however many jobs it may have at a time: a job
+    beyond one for each server is as good as one that waits.
+    """
+
+    __slots__ = (
+        "_bucket",
+        "_fast_s",
+        "_in_turn",
+        "_lines",
+        "_pool",
+        "_servers",
+        "_up",
+        "classes",
+        "rate",
+        "work",
+    )
+
+    def __init__(
+        self,
+        pool: Halted,
+        bucket: Bucket,
+        classes: tuple[int, ...],
+        servers: Sequence[UnlikeServer[V]],
+        lines: Sequence[Line[V]],
+        guess_s: float,
+        *,
+        in_turn: bool,
+    ) -> None:
+        self._pool = pool
+        self._bucket = bucket
+        self.classes = classes
+        self._servers = servers
+        self._lines = lines
+        self._in_turn = in_turn
+        self.work = Work(guess_s)
+        """Of the jobs of the group."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which servers take jobs. Where none does, all count for how fast they are."""
+        self._up = [server for server in self._servers if not server.is_closed]
+        rates = [server.rate for server in self._up or self._servers]
+        self._fast_s = sum(rates) or 1.0
+        self.rate = self._fast_s / max(1, len(rates))
+
+    @property
+    def total(self) -> int:
+        """Returns how many there are, those too that take nothing now."""
+        return len(self._servers)
+
+    @property
+    def up(self) -> int:
+        """Returns how many take jobs: m."""
+        return len(self._up)
+
+    @property
+    def working(self) -> int:
+        if not self._pool.stuck:
+            return len(self._up)
+        stuck = set(self._pool.stuck_servers())
+        return sum(server.number not in stuck for server in self._up)
+
+    @property
+    def waiting(self) -> int:
+        blocked = sum([len(line.visits) for line in self._lines])
+        if self._in_turn:
+            blocked += sum([len(server.line) for server in self._servers])
+        return blocked
+
+    @property
+    def waiting_foreign(self) -> int:
+        blocked = sum([line.foreign for line in self._lines])
+        if self._in_turn:
+            lines = [server.line.values() for server in self._servers if server.line]
+            blocked += sum(not visit.is_home for line in lines for visit in line)
+        return blocked
+
+    @property
+    def ahead(self) -> int:
+        running = sum([server.running for server in self._up])
+        return self.waiting + running - len(self._up)
+
+    @property
+    def ready(self) -> bool:
+        pool = self._pool
+        if pool.down or pool.resting:
+            return False
+        if not self._in_turn:
+            return self._bucket.longest(self.classes) != BLOCKED
+        return self.idle > 0
+
+    @property
+    def idle(self) -> int:
+        pool = self._pool
+        if pool.down or pool.resting:
+            return 0
+        oldest = self._bucket.oldest
+        return sum(
+            not (server.running or server.line)
+            and any(oldest[kind] != NONE for kind in server.classes if kind in self.classes)
+            for server in self._up
+        )
+
+    @property
+    def service_s(self) -> float:
+        return self.work.mean_s / self.rate
+
+    @property
+    def departure_s(self) -> float:
+        return self.work.mean_s / self._fast_s
+
+    @property
+    def residual(self) -> float:
+        return self.work.residual
+
+    @property
+    def spread_s(self) -> float:
+        """Returns the standard deviation of the time that a service takes alone."""
+        return self.work.spread_s / self.rate

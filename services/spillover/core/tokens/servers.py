@@ -1,0 +1,370 @@
+"""The pool of unlike servers: who gets which token, on which server, and when who waits starts.
+
+Theory of operation. A job takes the longest available token of the classes that its type may join
+(Comte, section III-C) and runs on the least busy server of that class. Under processor sharing (ps)
+it runs at once. One after another (fcfs), it starts if that server is idle, and otherwise has its
+*seat* there: it waits with its token. A job that finds no token is *blocked* (`waiting`), until one
+is released that fits it. Which tokens there are is the bucket's business, what the servers do all
+together the sum of theirs.
+
+A job that has failed may *cool*: it has left its server's clock, but not given back its token.
+
+A popped visit starts (`occupy`) or has ended before the next `pop`: the token of its seat, if it
+had one, is given back then.
+
+Not here: what runs the jobs, where else they could go, what time it is (`now_s`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+
+from spillover.core.tokens.bucket import Bucket
+from spillover.core.tokens.facts import TokenFacts
+from spillover.core.tokens.jobs import Job, Kind, Place
+from spillover.core.tokens.layout import Layout
+from spillover.core.tokens.server import UNLIMITED, UnlikeServer
+from spillover.core.tokens.waiting import V
+from spillover.model.ids import ClusterId
+from spillover.model.type_groups import TypeGroups
+from spillover.model.unlike_servers import PS, UnlikeServers
+from spillover.policy.tokens import NONE
+
+REFUSED_PAUSE_S = 0.01
+"""As of servers alike (`core.overflow.servers`)."""
+
+REFUSED_PAUSE_S_MAX = 0.5
+
+
+class TokenServers(TokenFacts[V]):
+    """The pool (`core.overflow.pool.ServerPool`) of servers that are unlike. `service_s` is the
+    first guess of the work of a job, in seconds at rate 1; `delivery_s` is how long an answer takes
+    to its client afterwards.
+
+    Jobs may outnumber servers under processor sharing: `total`, `busy` and `working` count servers,
+    `jobs` counts jobs.
+    """
+
+    def __init__(
+        self,
+        pool: UnlikeServers,
+        groups: TypeGroups,
+        cluster: ClusterId,
+        service_s: float,
+        delivery_s: float,
+        now_s: float,
+    ) -> None:
+        self.now_s = now_s
+        """The time of what is handled. Set by the machine."""
+        self.on_block = pool.on_block
+        self.discipline = pool.discipline
+        self._shares = pool.discipline == PS
+        self._delivery_s = delivery_s
+        self.class_ids = [each.id for each in pool.classes]
+        self.bucket = Bucket([(each.id, each.tokens or 0) for each in pool.classes], now_s)
+        self.down = False
+        self.resting = False
+        self.rest_until_s = math.inf
+        self.stuck: set[int] = set()
+        self.refusals = 0
+        self.next_s = math.inf
+        self.busy = 0
+        self.jobs_by_ref: dict[int, Job[V]] = {}
+        self.cooled: list[tuple[float, int, Job[V]]] = []
+        self._cooled = 0
+        self.seated = 0
+        self._seated_foreign = 0
+        self._startable: dict[int, None] = {}
+        """Servers at which one in a seat may be able to start."""
+        self._popped: tuple[V, Job[V]] | None = None
+        """The one that was popped last, and may not have started."""
+        self._freed: Job[V] | None = None
+        """The one that ended last."""
+        layout: Layout[V] = Layout(pool, groups, cluster, service_s, self.bucket, self)
+        self.servers, self._of_class = layout.servers, layout.of_class
+        self._taking = [tuple(servers) for servers in layout.of_class]
+        self.blocked = layout.blocked
+        self.kinds, self._unserved = layout.kinds, layout.unserved
+        self._fitting, self._all = layout.by_group, layout.all
+
+    # --- jobs start and end -----------------------------------------------------------------------
+
+    def occupy(self, visit: V) -> int:
+        """Returns the number of the server, by its place in the list."""
+        popped = self._popped
+        if popped is not None and popped[0] is visit:
+            job, self._popped = popped[1], None
+        else:
+            job = self._take(visit.ref, self.kinds[visit.request.type])
+        self.jobs_by_ref[visit.ref] = job
+        server = self.servers[job.server]
+        if not server.running:
+            self.busy += 1
+        server.running += 1
+        if self._shares:
+            server.clock.add(visit.ref, self.now_s)
+        return job.server
+
+    def _take(self, ref: int, kind: Kind[V]) -> Job[V]:
+        """A token for this visit, for which there is one."""
+        bucket = self.bucket
+        chosen = bucket.longest(kind.classes)
+        server = self.least_busy(chosen)
+        token = bucket.seize(chosen, ref)
+        numbers = kind.look(bucket.oldest) if kind.look is not None else ()
+        return Job(ref, kind, token, server.number, numbers, bucket.next_number, self.now_s)
+
+    def not_done(self, ref: int, *, failed: bool) -> None:
+        """The work of this visit, whose server is not free yet, failed or was stopped."""
+        self.jobs_by_ref[ref].end = failed
+
+    def vacate(self, ref: int) -> None:
+        self._give_back(self._take_off(ref))
+
+    def cool(self, ref: int, until_s: float) -> None:
+        """Its token comes back then: a job that fails at once must not draw more of them."""
+        job = self._take_off(ref)
+        self._cooled += 1
+        heapq.heappush(self.cooled, (until_s, self._cooled, job))
+        self._find_next()
+
+    def _take_off(self, ref: int) -> Job[V]:
+        """The job, which has ended: what that says of its server."""
+        job = self._freed = self.jobs_by_ref.pop(ref)
+        server = self.servers[job.server]
+        if self._shares:
+            job.work_s = server.clock.remove(ref, self.now_s)
+        if job.end is None:
+            if not server.health.is_calm:
+                server.health.ended(self.now_s, False, 0.0)
+            if server.allowance != UNLIMITED:
+                grown = server.allowance + 1
+                server.allowance = grown if grown < self.places(server.number) else UNLIMITED
+        elif job.end:
+            self._learn_failure(server)
+        return job
+
+    def _give_back(self, job: Job[V]) -> None:
+        server = self.servers[job.server]
+        server.running -= 1
+        server.idle_number = self.bucket.next_number
+        if not server.running:
+            self.busy -= 1
+            if server.line:
+                self._startable[server.number] = None
+        self.bucket.give_back(job.token, job.ref, job.end is None, self.now_s)
+
+    def served(self, ref: int, service_s: float) -> None:
+        """Learn what the job that ended last was worth."""
+        job = self._freed
+        if job is None or job.ref != ref:
+            return
+        work_s = job.work_s if self._shares else service_s * self.servers[job.server].rate
+        job.kind.work.add(work_s)
+        job.kind.fitting.work.add(work_s)
+        self._all.work.add(work_s)
+
+    # --- servers come and go ----------------------------------------------------------------------
+
+    def server_changed(self, server: int, up: bool, now_s: float) -> None:
+        """Its handler can run nothing for now, or can again."""
+        self.now_s = now_s
+        self.servers[server].is_down = not up
+        self._settle(self.servers[server])
+
+    def set_limits(self, limits: Mapping[str, int], now_s: float) -> None:
+        """So many tokens from now on, by the id of the class. `pop` has who can start by that."""
+        for id_, limit in limits.items():
+            self.bucket.set_limit(self.class_ids.index(id_), limit, now_s)
+        self._seat_blocked()
+
+    def put_in(self, servers_in: Mapping[str, bool], now_s: float) -> None:
+        """Servers, by id, are in (True) or out. `pop` has who can start by that."""
+        self.now_s = now_s
+        for server in self.servers:
+            if server.id in servers_in:
+                server.is_out = not servers_in[server.id]
+                self._settle(server)
+
+    def _learn_failure(self, server: UnlikeServer[V]) -> None:
+        """The last one that takes jobs goes on, whatever it does: whether the cluster fails is not
+        for the pool to say."""
+        others = [each for each in self.servers if each is not server]
+        if not others:
+            return
+        now_s = self.now_s
+        usual = sum(each.health.failed_share(now_s) for each in others) / len(others)
+        fails = server.health.ended(now_s, True, usual)
+        if fails and not server.is_closed and not all(each.is_closed for each in others):
+            server.health.degrade(now_s)
+            self._settle(server)
+
+    def _settle(self, server: UnlikeServer[V]) -> None:
+        """What a server is now has changed: so may what it takes."""
+        self._find_next()
+        is_closed = server.state != "up"
+        if is_closed is server.is_closed:
+            return
+        server.is_closed = is_closed
+        for kind in server.classes:
+            was_open = bool(self._taking[kind])
+            self._taking[kind] = tuple(one for one in self._of_class[kind] if not one.is_closed)
+            if was_open and not self._taking[kind]:
+                self.bucket.close(kind)
+            elif self._taking[kind] and not was_open:
+                self.bucket.open(kind, self.now_s)
+        if not is_closed:
+            server.allowance = 1 if self.places(server.number) > 1 else UNLIMITED
+        for fitting in (self._all, *self._fitting):
+            fitting.refresh()
+        for visit in list(server.line.values()):
+            self._unseat(visit)
+        self._seat_blocked()
+
+    # --- pauses -----------------------------------------------------------------------------------
+
+    def refused_pause_s(self) -> float:
+        rounds = self.refusals // len(self.servers)
+        self.refusals += 1
+        return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
+
+    def rest(self, until_s: float) -> bool:
+        was_resting, self.resting = self.resting, True
+        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
+        self._find_next()
+        return not was_resting
+
+    def end_rest(self) -> None:
+        self.resting = False
+        self.rest_until_s = math.inf
+        self._find_next()
+
+    def wake(self, now_s: float) -> bool:
+        """Free what has cooled, try degraded servers again, and end a rest that is over. Whether it
+        was one."""
+        self.now_s = now_s
+        while self.cooled and self.cooled[0][0] <= now_s:
+            self._give_back(heapq.heappop(self.cooled)[2])
+        for server in self.servers:
+            if server.health.again_s <= now_s:
+                server.health.retry()
+                self._settle(server)
+        self._find_next()
+        if self.rest_until_s > now_s:
+            return False
+        self.end_rest()
+        return True
+
+    def _find_next(self) -> None:
+        cooled_s = self.cooled[0][0] if self.cooled else math.inf
+        again_s = min(server.health.again_s for server in self.servers)
+        self.next_s = min(cooled_s, again_s, self.rest_until_s)
+
+    # --- those that wait --------------------------------------------------------------------------
+
+    def join(self, visit: V) -> None:
+        """Take a seat where `seats` says so; else wait for a token."""
+        kind = self.kind_of(visit)
+        number = self.blocked.join(kind.number, visit)
+        visit.place = Place(number, kind)
+        # It may wait although there is one: nothing starts just now, or it was to go elsewhere.
+        oldest = self.bucket.oldest
+        self.bucket.released.update((each, None) for each in kind.classes if oldest[each] != NONE)
+        self._seat_blocked()
+
+    def leave(self, visit: V) -> None:
+        """Wait no longer. The token of a seat may be for another: `pop` afterwards."""
+        place: Place[V] = visit.place
+        visit.place = None
+        if place.job is None:
+            self.blocked.leave(place.kind.number, place.number)
+        else:
+            job = self._take_seat(visit, place)
+            self.bucket.give_back(job.token, job.ref, False, self.now_s)
+            self._seat_blocked()
+
+    def pop(self) -> V | None:
+        """Take out the next one that can start now."""
+        self._drop_popped()
+        if self.down or self.resting:
+            return None
+        if not self._shares:
+            self._seat_blocked()
+            return self._pop_seated()
+        visit = self._first_blocked()
+        if visit is not None:
+            self._unblock(visit)
+            visit.place = None
+        return visit
+
+    def _drop_popped(self) -> None:
+        """The one that was popped has ended, if it has not started."""
+        if self._popped is not None:
+            job, self._popped = self._popped[1], None
+            self._startable[job.server] = None
+            self.bucket.give_back(job.token, job.ref, False, self.now_s)
+
+    def _first_blocked(self) -> V | None:
+        """The first of those that a released token fits. Only what was released since nobody was
+        found can fit anyone."""
+        released = self.bucket.released
+        if not self.blocked.count:
+            released.clear()
+            return None
+        oldest = self.bucket.oldest
+        for gone in [kind for kind in released if oldest[kind] == NONE]:
+            del released[gone]
+        visit = self.blocked.first(released)
+        if visit is None:
+            released.clear()
+        return visit
+
+    def _unblock(self, visit: V) -> None:
+        place: Place[V] = visit.place
+        self.blocked.leave(place.kind.number, place.number)
+
+    def _seat_blocked(self) -> None:
+        """Give seats to those that a released token fits."""
+        if self._shares or self.down or self.resting:
+            return
+        while (visit := self._first_blocked()) is not None:
+            self._unblock(visit)
+            place: Place[V] = visit.place
+            job = place.job = self._take(visit.ref, place.kind)
+            server = self.servers[job.server]
+            server.line[place.number] = visit
+            self.seated += 1
+            self._seated_foreign += not visit.is_home
+            if not server.running:
+                self._startable[server.number] = None
+
+    def _take_seat(self, visit: V, place: Place[V]) -> Job[V]:
+        """The job of one that has a seat, which it leaves with its token."""
+        job = place.job
+        assert job is not None
+        del self.servers[job.server].line[place.number]
+        self.seated -= 1
+        self._seated_foreign -= not visit.is_home
+        return job
+
+    def _unseat(self, visit: V) -> None:
+        """Let one that has a seat be blocked, as it was before."""
+        place: Place[V] = visit.place
+        job = self._take_seat(visit, place)
+        place.job = None
+        self.blocked.put_back(place.kind.number, place.number, visit)
+        self.bucket.give_back(job.token, job.ref, False, self.now_s)
+
+    def _pop_seated(self) -> V | None:
+        while self._startable:
+            server = self.servers[next(iter(self._startable))]
+            del self._startable[server.number]
+            if not server.running and server.line:
+                visit = next(iter(server.line.values()))
+                place: Place[V] = visit.place
+                self._popped = visit, self._take_seat(visit, place)
+                visit.place = None
+                return visit
+        return None

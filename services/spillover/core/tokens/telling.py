@@ -1,0 +1,106 @@
+"""What users read of a pool of unlike servers: its state, and what a job was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spillover.core.tokens.jobs import Job
+from spillover.core.tokens.waiting import V
+from spillover.policy.tokens import NONE
+
+if TYPE_CHECKING:
+    from spillover.core.tokens.facts import TokenFacts
+
+OTHERS_MAX = 8
+"""Classes that are told of besides the one that was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a job was given: the longest available token of those that it may take, and why that
+    one. `releases` and `available_s` say how long it had been available; `numbers` are the releases
+    of the oldest tokens of the classes `compatible`, the one that was chosen among them, and
+    `at_number` is the next release of all then."""
+
+    token: str
+    class_id: str
+    server: str
+    releases: int
+    available_s: float
+    compatible: tuple[str, ...]
+    numbers: tuple[int, ...]
+    at_number: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns it as users read it (contract, section 4, /explain). `others` are the classes it
+        could have joined too, the longest available first, OTHERS_MAX at most of `others_count`."""
+        there = sorted(
+            (number, class_id)
+            for number, class_id in zip(self.numbers, self.compatible, strict=False)
+            if number != NONE and class_id != self.class_id
+        )
+        return {
+            "token": self.token,
+            "class": self.class_id,
+            "server": self.server,
+            "available_releases": self.releases,
+            "available_ms": self.available_s * 1e3,
+            "others": [
+                {"class": class_id, "available_releases": self.at_number - 1 - number}
+                for number, class_id in there[:OTHERS_MAX]
+            ],
+            "others_count": len(there),
+        }
+
+
+def grant_of(job: Job[V], class_ids: Sequence[str], server: str) -> Grant:
+    """Returns what this job, which has its token still, was given."""
+    token = job.token
+    return Grant(
+        token.id,
+        class_ids[token.kind],
+        server,
+        job.at_number - 1 - token.number,
+        max(0.0, job.at_s - token.released_s),
+        tuple(class_ids[kind] for kind in job.kind.classes),
+        job.numbers,
+        job.at_number,
+    )
+
+
+def told(pool: TokenFacts[V]) -> dict[str, Any]:
+    """Returns the state of a pool. A server's `tokens` are those of all its classes: the most jobs
+    it can have. `unaccounted` is how many tokens are held by no job, or jobs without a token: 0."""
+    bucket, kinds = pool.bucket, range(len(pool.class_ids))
+    counts = [bucket.counts(kind) for kind in kinds]
+    held = sum(each["held"] for each in counts)
+    return {
+        "discipline": pool.discipline,
+        "on_block": pool.on_block,
+        "jobs": pool.jobs,
+        "blocked": pool.blocked.count,
+        "unaccounted": abs(held - pool.jobs - pool.seated),
+        "servers": [
+            {
+                "id": server.id,
+                "rate": server.rate,
+                "state": server.state,
+                "jobs": server.running,
+                "queued": len(server.line),
+                "tokens": sum(bucket.limit(kind) for kind in server.classes),
+            }
+            for server in pool.servers
+        ],
+        "classes": [{"id": pool.class_ids[kind], **counts[kind]} for kind in kinds],
+        "types": [
+            {
+                "id": kind.id,
+                "classes": [pool.class_ids[each] for each in kind.classes],
+                "blocked": len(pool.blocked.lines[kind.number].visits),
+                "work_ms": kind.work.mean_s * 1e3,
+            }
+            for kind in pool.kinds.values()
+        ],
+    }

@@ -1,0 +1,116 @@
+"""Those that are blocked: no token of a class that they may join was available. First come, first
+served among those that a freed token fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class TypedRequest(Protocol):
+    """What a pool needs to know of a request."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def hops(self) -> int: ...
+
+
+class TypedVisit(Protocol):
+    """What a pool needs to know of a visit."""
+
+    place: Any
+
+    @property
+    def ref(self) -> int: ...
+    @property
+    def request(self) -> TypedRequest: ...
+    @property
+    def is_home(self) -> bool: ...
+
+
+V = TypeVar("V", bound=TypedVisit)
+
+
+class Line(Generic[V]):
+    """The blocked visits of one type, by their numbers, in order."""
+
+    __slots__ = ("foreign", "visits")
+
+    def __init__(self) -> None:
+        self.visits: OrderedDict[int, V] = OrderedDict()
+        self.foreign = 0
+
+    def remove(self, number: int) -> V:
+        """Take out the one with this number, from any place."""
+        visit = self.visits.pop(number)
+        self.foreign -= not visit.is_home
+        return visit
+
+
+class Waiting(Generic[V]):
+    """The lines of all types. `joins` says, by type, which classes it may join."""
+
+    __slots__ = ("_by_class", "_next", "count", "lines")
+
+    def __init__(self, joins: Sequence[Sequence[int]], classes: int) -> None:
+        self.lines: list[Line[V]] = [Line() for _ in joins]
+        """By type."""
+        self._by_class = [
+            tuple(line for line, of in zip(self.lines, joins, strict=True) if kind in of)
+            for kind in range(classes)
+        ]
+        self._next = 0
+        self.count = 0
+        """How many wait in all of them."""
+
+    def __iter__(self) -> Iterator[V]:
+        """Returns all that wait, in the order in which they came."""
+        lines = [line.visits.items() for line in self.lines]
+        return (visit for _, visit in heapq.merge(*lines, key=itemgetter(0)))
+
+    def join(self, kind: int, visit: V) -> int:
+        """Returns the number of this visit, which is the last to come."""
+        self._next += 1
+        self._add(kind, self._next, visit)
+        return self._next
+
+    def put_back(self, kind: int, number: int, visit: V) -> None:
+        """Let a visit that had left wait again, before all that came later."""
+        self._add(kind, number, visit)
+        line = self.lines[kind].visits
+        later = [other for other in line if other > number]
+        for other in later:
+            line.move_to_end(other)
+
+    def leave(self, kind: int, number: int) -> V:
+        """Returns the one with this number, which waits no longer."""
+        self.count -= 1
+        return self.lines[kind].remove(number)
+
+    def first(self, classes: Iterable[int]) -> V | None:
+        """Returns the one that came first among those that may join one of these classes."""
+        first, found = self._next + 1, None
+        for kind in classes:
+            for line in self._by_class[kind]:
+                for number, visit in line.visits.items():
+                    if number < first:
+                        first, found = number, visit
+                    break
+        return found
+
+    def _add(self, kind: int, number: int, visit: V) -> None:
+        line = self.lines[kind]
+        line.visits[number] = visit
+        line.foreign += not visit.is_home
+        self.count += 1
+
+    def check(self) -> None:
+        assert self.count == sum(len(line.visits) for line in self.lines)
+        for line in self.lines:
+            assert list(line.visits) == sorted(line.visits)
+            assert line.foreign == sum(not visit.is_home for visit in line.visits.values())
