@@ -56,7 +56,8 @@ def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSche
         if kind in _POOL_TROUBLES:
             cluster, pool = random.choice(pools)
             of_server = kind in _SERVER_TROUBLES
-            one = random.choice(pool.servers if of_server else pool.classes).id
+            ids = [each.id for each in (pool.servers if of_server else pool.classes)]
+            one = random.choice(ids)
             if (cluster, of_server, one) not in busy:
                 busy.add((cluster, of_server, one))
                 faults += _of_pool(random, kind, (cluster, one), pool, begins_s, ends_s)
@@ -111,7 +112,7 @@ def _of_pool(
 def _of_cluster(
     random: Random, kind: str, cluster: ClusterId, begins_s: float, ends_s: float
 ) -> list[ClusterFault]:
-    def fault(at_s: float, action: str, **values: float) -> ClusterFault:
+    def fault(at_s: float, action: str, **values: Any) -> ClusterFault:
         return ClusterFault(at_s=at_s, action=action, cluster=cluster, **values)
 
     if kind == "slow":

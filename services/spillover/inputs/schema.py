@@ -106,9 +106,7 @@ def file_fields(owner: type[Any]) -> list[Field[Any]]:
     return [field for field in fields(owner) if field.compare]
 
 
-def read_values(
-    owner: type[Values], mapping: Mapping[Any, Any], forms: Forms
-) -> Values:
+def read_values(owner: type[Values], mapping: Mapping[Any, Any], forms: Forms) -> Values:
     """Returns the mapping's values as the dataclass `owner`, those in its lists as theirs.
 
     Raises InputError without a source, of the fault that tells most.

@@ -233,7 +233,9 @@ class FaultSchedule:
         if not servers and not classes:
             expected = f"expected with {fault.action}, the field is missing"
             raise InputError(self.name, f"{field}.{needed}", expected)
-        self._check_ids(f"{field}.{of_servers}", "server", servers, [each.id for each in pool.servers])
+        self._check_ids(
+            f"{field}.{of_servers}", "server", servers, [each.id for each in pool.servers]
+        )
         self._check_ids(f"{field}.classes", "class", classes, [each.id for each in pool.classes])
 
     def _check_ids(self, field: str, what: str, given: Iterable[str], known: list[str]) -> None:
@@ -246,7 +248,7 @@ class FaultSchedule:
         allowed, becomes = _LIFE.get(fault.action, ((), ""))
         if not becomes:
             return
-        who, what = fault.cluster, "cluster"
+        who, what = str(fault.cluster), "cluster"
         if fault.action in {"down", "up"}:
             who, what = f"server {fault.server} of {fault.cluster}", "server"
         now = condition.get(who, "up")

@@ -28,7 +28,6 @@ from spillover.core.overflow.visit import VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
-from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
 from spillover.sim.overflow.pool_checker import PoolChecker
 
@@ -64,11 +63,12 @@ class _Life:
 
     __slots__ = ("events", "lines", "number", "places", "pool", "requests", "tickets")
 
-    def __init__(self, number: int, pool: UnlikeServers | None) -> None:
-        self.number = number
+    def __init__(self, cluster: FaultyCluster) -> None:
+        self.number = cluster.life
         self.events = 0
         self.tickets = 0
-        self.pool = None if pool is None else PoolChecker(pool)
+        pool = cluster.pool
+        self.pool = None if pool is None else PoolChecker(pool, cluster.machine.servers)
         self.lines: defaultdict[str | None, deque[tuple[int, int]]] = defaultdict(deque)
         """Tickets and refs in the order in which they queued, those that have left included; by
         type where servers are unlike."""
@@ -159,7 +159,7 @@ class Checker:
             life = self._life_of(cluster)
             life.requests[event.ref] = (event.request, event.deadline_s, is_home)
         if (pool := self._life_of(cluster).pool) is not None:
-            for what in pool.before(event, cluster.machine.servers):
+            for what in pool.before(event):
                 self._fail(what, now_s, cluster)
 
     def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
@@ -180,7 +180,7 @@ class Checker:
                     life.lines[line].append((life.tickets, event.ref))
                     life.places[event.ref] = life.tickets
         if life.pool is not None:
-            for what in life.pool.after(event, commands, cluster.machine.servers):
+            for what in life.pool.after(event, commands):
                 self._fail(what, now_s, cluster)
         life.events += 1
         self._check_machine(cluster, now_s, complete=life.events % self._every == 0)
@@ -188,7 +188,7 @@ class Checker:
     def _life_of(self, cluster: FaultyCluster) -> _Life:
         life = self._lives.get(cluster.id)
         if life is None or life.number != cluster.life:
-            life = self._lives[cluster.id] = _Life(cluster.life, cluster.machine.settings.pool)
+            life = self._lives[cluster.id] = _Life(cluster)
         return life
 
     def _started(

@@ -55,8 +55,7 @@ class Faults:
         cluster = self._clusters[fault.cluster]
         if isinstance(fault, ClusterFault) and fault.action not in {"down", "up"}:
             _happen_to(cluster, fault)
-        else:  # as the schedule was checked for
-            assert isinstance(cluster, FaultyPoolCluster)
+        elif isinstance(cluster, FaultyPoolCluster):  # as the schedule was checked for
             _happen_to_pool(cluster, fault)
 
 
@@ -76,7 +75,6 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
         case "failing":
             cluster.servers.trouble(fault.server).fail(fault)
-
 
 
 def _happen_to_pool(cluster: FaultyPoolCluster, fault: ClusterFault | TokensFault) -> None:

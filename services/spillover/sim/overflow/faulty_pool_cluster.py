@@ -1,12 +1,15 @@
-"""A cluster with a pool of unlike servers that may go wrong: all of it as any cluster, and one server
-by itself. A server that is *down* fails what it runs, and runs nothing until it is up.
+"""A cluster with a pool of unlike servers that may go wrong: all of it as any cluster, and one
+server by itself. A server that is *down* fails what it runs, and runs nothing until it is up.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 from spillover.core.overflow import events as ev
 from spillover.model.faults import IN, TokensFault
 from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
 from spillover.sim.overflow.pool_servers import PoolServers
@@ -16,11 +19,9 @@ class FaultyPoolCluster(FaultyCluster):
     """One such cluster, over all of its lives."""
 
     def _make_servers(self, cluster: Cluster, world: World, seed: int) -> PoolServers:
-        assert cluster.pool is not None
-        random = stream(seed, f"failing/{cluster.id}")
-        self.pool_servers = PoolServers(
-            world, self.clock, random, cluster.pool, cluster.service_ms / 1e3, self.feed
-        )
+        pool = cast("UnlikeServers", cluster.pool)
+        random, service_s = stream(seed, f"failing/{cluster.id}"), cluster.service_ms / 1e3
+        self.pool_servers = PoolServers(world, self.clock, random, pool, service_s, self.feed)
         self.servers_out: set[str] = set()
         """Ids of those that an operator has taken out."""
         return self.pool_servers

@@ -13,7 +13,6 @@ from functools import partial
 
 from spillover.core.overflow import events as ev
 from spillover.model.faults import FaultSchedule
-from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology

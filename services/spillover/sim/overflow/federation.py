@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import VisitState
+from spillover.core.tokens.servers import TokenServers
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
+from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.pool_servers import PoolServers
@@ -50,6 +52,9 @@ class SimCluster:
     def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
         self.id = cluster_id
         self._cluster = topology.cluster(cluster_id)
+        self.pool = self._cluster.pool
+        """None where the servers are alike."""
+        self._groups = topology.type_groups
         self._world = world
         self._seed = seed
         self._settings = NodeSettings.of(topology, cluster_id)
@@ -92,7 +97,12 @@ class SimCluster:
         return NodeMachine(self._settings, self._neighbors, random, now_s, servers)
 
     def _make_pool(self, now_s: float) -> ServerPool | None:
-        """What its machine knows of unlike servers; None where they are alike."""
+        """What its machine takes for its servers, where they are unlike."""
+        if self.pool is None:
+            return None
+        settings, groups = self._settings, self._groups
+        service_s, delivery_s = settings.service_s, settings.delivery_s
+        return TokenServers(self.pool, groups, self.id, service_s, delivery_s, now_s)
 
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
@@ -281,16 +291,9 @@ class PoolCluster(SimCluster):
 
     def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
         super().__init__(topology, cluster_id, world, seed)
-        cluster = self._cluster
-        assert cluster.pool is not None
-        self._servers = PoolServers(
-            world,
-            Clock(world),
-            stream(seed, f"failing/{cluster_id}"),
-            cluster.pool,
-            cluster.service_ms / 1e3,
-            self.feed,
-        )
+        pool = cast("UnlikeServers", self.pool)
+        random, service_s = stream(seed, f"failing/{cluster_id}"), self._settings.service_s
+        self._servers = PoolServers(world, Clock(world), random, pool, service_s, self.feed)
 
     def _start(self, command: ev.Start) -> None:
         self._servers.start(command)

@@ -1,4 +1,4 @@
-"""The servers of a pool of unlike ones, in virtual time: what a server runs shares its speed evenly.
+"""The servers of a pool of unlike ones, in virtual time: what one runs shares its speed evenly.
 
 How many jobs a server runs at a time is the machine's business: under `fcfs` it is one. They may
 stand still, run slowly, fail, and be down, all of them or one. How long a service took is told by

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.reporting import HEARTBEAT_S
@@ -34,7 +34,6 @@ would take hours, and more often is a trace with the time of day in it."""
 
 OnAnswer: TypeAlias = Callable[[int, Answer], None]
 Observe: TypeAlias = Callable[[World, Mapping[ClusterId, SimCluster]], None]
-Kind = TypeVar("Kind", bound="OverflowRun")
 
 
 @dataclass(slots=True)
@@ -42,6 +41,7 @@ class OverflowRun:
     """The outcome of one simulated run. System times are in milliseconds, by home cluster."""
 
     topology: Topology
+    policy: str
     system_time_ms: dict[ClusterId, list[float]]
     hops: dict[ClusterId, Counter[int]]
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class OverflowRun:
         """Returns the object of contract section 3, `sim overflow`."""
         every_ms = [time_ms for times_ms in self.system_time_ms.values() for time_ms in times_ms]
         per_cluster = {c: summarize(times_ms) for c, times_ms in self.system_time_ms.items()}
-        told = run_as_dict(self, "full", self.topology.policy, summarize(every_ms), per_cluster)
+        told = run_as_dict(self, "full", self.policy, summarize(every_ms), per_cluster)
         if self.types:
             told["per_type"] = {kind: counts.as_dict() for kind, counts in self.types.items()}
         return told
@@ -167,14 +167,15 @@ def new_run(
     topology: Topology,
     schedule: Schedule,
     on_progress: Callable[[int], None] | None,
-    kind: type[Kind] = OverflowRun,  # type: ignore[assignment]
-) -> Kind:
-    """Returns a run of which nothing has happened yet.
+    policy: str | None = None,
+) -> OverflowRun:
+    """Returns a run of which nothing has happened yet; the policy is the topology's if not given.
 
     Raises InputError where a request is of a type that cannot be served.
     """
-    return kind(
+    return OverflowRun(
         topology,
+        policy or topology.policy,
         system_time_ms={cluster: [] for cluster in topology.cluster_ids},
         hops={cluster: Counter() for cluster in topology.cluster_ids},
         on_progress=on_progress,

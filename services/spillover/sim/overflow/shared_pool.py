@@ -1,99 +1,80 @@
-"""The policy `shared` where servers are unlike: one pool of all servers, without distance.
+"""All servers of a topology as one pool: what `shared` runs where servers are unlike.
 
-Tokens, classes and types are those of the clusters, and each server keeps its speed and the service
-time of its cluster. A job takes the longest available token of all classes that its type may join
-anywhere, and waits where there is none; it is refused where every cluster would refuse it. Servers
-that are alike are in it one by one, with one token each, and serve every type.
+Tokens, classes and types are those of the clusters. A job may join all classes that its type may
+join anywhere. Servers that are alike are in it one by one, with one token each, and serve every
+type.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from spillover.core.overflow import events as ev
 from spillover.model.errors import InputError
-from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.model.unlike_servers import QUEUE, REFUSE, JobType, Server, ServerClass
-from spillover.sim.engine.world import World
-from spillover.sim.overflow.federation import PoolCluster
 
 OTHERS = "others"
 """Stands for all types that no pool names: only servers that are alike serve them."""
 
 
-class SharedPool(PoolCluster):
-    """The one cluster that stands for all of a topology."""
+class MergedPool:
+    """The servers and classes of all clusters, numbered anew."""
 
-    def __init__(self, whole: Cluster, topology: Topology, world: World, seed: int) -> None:
-        """`whole` is the cluster as if all servers were alike."""
-        pools = [cluster.pool for cluster in topology.clusters if cluster.pool is not None]
+    def __init__(self, topology: Topology) -> None:
+        """Raises InputError where clusters serve in different ways."""
+        clusters = topology.clusters
+        pools = [cluster.pool for cluster in clusters if cluster.pool is not None]
         disciplines = {pool.discipline for pool in pools}
         if len(disciplines) > 1:
-            expected = "expected one discipline in all clusters that have one, got ps and fcfs"
-            raise InputError("--policy shared", "", expected)
-        self._named = {kind.id for pool in pools for kind in pool.types}
-        self._services_s: list[float] = []
+            expected = "expected one discipline in all clusters for policy shared, got ps and fcfs"
+            raise InputError(topology.name, "clusters", expected)
+        (self._discipline,) = disciplines
+        self._refuses = all(cluster.on_block == REFUSE for cluster in clusters)
+        self.named = {kind.id for pool in pools for kind in pool.types}
+        """Types that pools name."""
+        self._joins: dict[str, tuple[str, ...]] = dict.fromkeys((*sorted(self.named), OTHERS), ())
+        self._servers: list[Server] = []
+        self._classes: list[ServerClass] = []
+        self.services_s: list[float] = []
         """By server: the service time of its cluster."""
-        parts = _Parts(dict.fromkeys((*sorted(self._named), OTHERS), ()))
-        for cluster in topology.clusters:
-            parts.add(cluster)
-            added = len(parts.servers) - len(self._services_s)
-            self._services_s += [cluster.service_ms / 1e3] * added
-        refuses = all(cluster.on_block == REFUSE for cluster in topology.clusters)
-        whole = replace(
+        for cluster in clusters:
+            self._add(cluster)
+            added = len(self._servers) - len(self.services_s)
+            self.services_s += [cluster.service_ms / 1e3] * added
+
+    def in_one(self, whole: Cluster) -> Cluster:
+        """Returns the cluster with this pool. Jobs wait there, unless all clusters refuse them."""
+        types = [JobType(id=kind, classes=joins) for kind, joins in self._joins.items() if joins]
+        return replace(
             whole,
-            servers=tuple(parts.servers),
-            classes=tuple(parts.classes),
-            types=tuple(
-                JobType(id=kind, classes=joins) for kind, joins in parts.joins.items() if joins
-            ),
-            on_block=REFUSE if refuses else QUEUE,
-            discipline=disciplines.pop(),
+            servers=tuple(self._servers),
+            classes=tuple(self._classes),
+            types=tuple(types),
+            on_block=REFUSE if self._refuses else QUEUE,
+            discipline=self._discipline,
         )
-        one = replace(topology, clusters=(whole,), links=(), policy="isolated")
-        super().__init__(one, ClusterId(whole.id), world, seed)
 
-    def type_of(self, kind: str) -> str:
-        """Returns under which type requests of this one come."""
-        return kind if kind in self._named else OTHERS
-
-    def _start(self, command: ev.Start) -> None:
-        if command.request.work is None:
-            command.request.work = self._services_s[command.server]
-        super()._start(command)
-
-
-class _Parts:
-    """What the pool is made of. Servers and classes are numbered anew; `joins` is by type."""
-
-    def __init__(self, joins: dict[str, tuple[str, ...]]) -> None:
-        self.servers: list[Server] = []
-        self.classes: list[ServerClass] = []
-        self.joins = joins
-
-    def add(self, cluster: Cluster) -> None:
-        """Add the servers of a cluster."""
+    def _add(self, cluster: Cluster) -> None:
         pool = cluster.pool
         if pool is None:
             for _ in range(cluster.server_count):
                 class_id = self._class((self._server(1.0),), 1)
-                for kind in self.joins:
-                    self.joins[kind] += (class_id,)
+                for kind in self._joins:
+                    self._joins[kind] += (class_id,)
             return
         servers = {each.id: self._server(each.rate) for each in pool.servers}
         classes = {
             each.id: self._class(tuple(servers[one] for one in each.servers), each.tokens)
             for each in pool.classes
         }
-        for kind in pool.types:
-            self.joins[kind.id] += tuple(classes[one] for one in kind.classes)
+        for named in pool.types:
+            self._joins[named.id] += tuple(classes[one] for one in named.classes)
 
     def _server(self, rate: float) -> str:
-        self.servers.append(Server(id=f"s{len(self.servers)}", rate=rate))
-        return self.servers[-1].id
+        self._servers.append(Server(id=f"s{len(self._servers)}", rate=rate))
+        return self._servers[-1].id
 
     def _class(self, servers: tuple[str, ...], tokens: int | None) -> str:
-        name = f"c{len(self.classes)}"
-        self.classes.append(ServerClass(id=name, servers=servers, tokens=tokens))
+        name = f"c{len(self._classes)}"
+        self._classes.append(ServerClass(id=name, servers=servers, tokens=tokens))
         return name

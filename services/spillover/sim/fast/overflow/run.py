@@ -121,7 +121,9 @@ def run_fast(
 def _check_alike(topology: Topology) -> None:
     for index, cluster in enumerate(topology.clusters):
         if cluster.pool is not None:
-            expected = "expected a number of servers with the fast engine, got a list: only the full"
+            expected = (
+                "expected a number of servers with the fast engine, got a list: only the full"
+            )
             where = f"clusters[{index}].servers"
             raise InputError(topology.name, where, f"{expected} one knows unlike servers")
 
