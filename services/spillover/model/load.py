@@ -24,6 +24,21 @@ class LoadNow(NamedTuple):
     accepting: bool
 
 
+class GroupLoad(NamedTuple):
+    """What a report says of one group of types (`type_groups`), where there are several: the same
+    as of the whole cluster, of the servers that fit."""
+
+    id: str
+    accept_probability: float
+    neighborhood_accept_probability: float
+    servers: int
+    accepting: bool
+    ahead: int
+    load: float
+    departure_s: float
+    residual: float
+
+
 @dataclass(frozen=True, slots=True)
 class LoadReport:
     """The state (P, R) of Lai & Polak, section II, with what the other policies need besides.
@@ -56,3 +71,6 @@ class LoadReport:
     residual: float = 1.0
     """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
     is left, on average, of one under way."""
+    groups: tuple[GroupLoad, ...] = ()
+    """Those that the sender serves; none where all clusters are plain. One that is not there is
+    not served."""

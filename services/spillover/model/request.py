@@ -55,6 +55,10 @@ class Refusal(StrEnum):
     """Its work fails, or what runs it asks to be left alone; a neighbor's request is not for it."""
     TOO_LATE = "too_late"
     """It would wait in the queue beyond its deadline."""
+    BLOCKED = "blocked"
+    """No token that it may take is free, and the cluster has nothing wait for one."""
+    UNKNOWN_TYPE = "unknown_type"
+    """Neither this cluster nor a neighbor serves its type."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
 from spillover.model.request import Outcome, Request
+from spillover.model.unlike_servers import OVERFLOW
 from support import loads
 
 FITS = {"large": ("model", "render"), "small": ("render",)}
@@ -24,7 +25,7 @@ class UnlikeServers:
     that fit; a server that comes free takes the newest request that it fits."""
 
     def __init__(self):
-        self.idle = list(FITS)
+        self.free = list(FITS)
         self.held = {}
         self.cool_s = {}
         self.line = []
@@ -36,8 +37,7 @@ class UnlikeServers:
         self.type_of = {}
 
     total = property(lambda _: len(FITS))
-    busy = property(lambda self: self.total - len(self.idle))
-    jobs = property(lambda self: self.total - len(self.idle))
+    busy = property(lambda self: self.total - len(self.free))
     cooling = property(lambda self: len(self.cool_s))
     working = property(lambda self: self.total - len(self.stuck))
     waiting = property(lambda self: len(self.line))
@@ -45,27 +45,42 @@ class UnlikeServers:
     service_s = property(lambda _: 0.5)
     departure_s = property(lambda self: self.service_s / max(1, self.working))
     residual = property(lambda _: 1.0)
-    ready = property(lambda self: bool(self.idle) and not (self.down or self.resting))
+    ready = property(lambda self: bool(self.free) and not (self.down or self.resting))
     next_s = property(lambda self: min([self.rest_until_s, *self.cool_s.values()]))
 
-    def fitting(self, visit):
+    on_block = OVERFLOW
+    up = property(lambda _: len(FITS))
+    jobs = property(lambda self: self.busy)
+    idle = property(lambda self: len(self.free) if self.ready else 0)
+    ahead = property(lambda self: self.waiting + self.busy - self.total)
+
+    def fitting(self, _):
+        return self
+
+    def seats(self, _):
+        return False
+
+    def granted(self, ref):
+        return {"server": self.held[ref]}
+
+    def free_for(self, visit):
         if self.down or self.resting:
             return []
-        return [server for server in self.idle if visit.request.type in FITS[server]]
+        return [server for server in self.free if visit.request.type in FITS[server]]
 
     def may_start(self, visit):
-        return bool(self.fitting(visit))
+        return bool(self.free_for(visit))
 
     def occupy(self, visit):
-        server = self.held[visit.ref] = self.fitting(visit)[0]
+        server = self.held[visit.ref] = self.free_for(visit)[0]
         self.type_of[visit.ref] = visit.request.type
-        self.idle.remove(server)
+        self.free.remove(server)
 
     def not_done(self, ref, *, failed):
         assert ref in self.held, failed
 
     def vacate(self, ref):
-        self.idle.append(self.held.pop(ref))
+        self.free.append(self.held.pop(ref))
 
     def cool(self, ref, until_s):
         self.cool_s[self.held.pop(ref)] = until_s
@@ -89,7 +104,7 @@ class UnlikeServers:
     def wake(self, now_s):
         for server in [one for one, until_s in self.cool_s.items() if until_s <= now_s]:
             del self.cool_s[server]
-            self.idle.append(server)
+            self.free.append(server)
         if self.rest_until_s > now_s:
             return False
         self.end_rest()
@@ -107,7 +122,7 @@ class UnlikeServers:
         self.line.remove(visit)
 
     def pop(self):
-        visit = next((one for one in self if self.fitting(one)), None)
+        visit = next((one for one in self if self.free_for(one)), None)
         if visit is not None:
             self.leave(visit)
         return visit
@@ -135,8 +150,8 @@ class UnlikeServers:
         return self.stay_s(visit, now_s)
 
     def check(self):
-        assert len(self.idle) + len(self.held) + len(self.cool_s) == self.total
-        assert not any(self.fitting(visit) for visit in self.line), "could start"
+        assert len(self.free) + len(self.held) + len(self.cool_s) == self.total
+        assert not any(self.free_for(visit) for visit in self.line), "could start"
 
 
 class Site:

@@ -12,14 +12,18 @@ from __future__ import annotations
 from spillover.core.overflow.health import SLOW_START_SHARE, Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pool import FittingServers, ServerPool
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
-from spillover.policy.overflow.admission import is_full, is_too_late, takes_foreign
+from spillover.model.unlike_servers import REFUSE
+from spillover.policy.overflow.admission import (
+    foreign_waiting_max,
+    is_full,
+    is_too_late,
+    takes_foreign,
+)
 from spillover.policy.overflow.base import accept_probability
-
-UNLIMITED = 2**62
 
 
 class Admission:
@@ -30,10 +34,11 @@ class Admission:
         "_health",
         "_held",
         "_neighbors",
+        "_refuses_blocked",
         "_servers",
         "_settings",
+        "bounds_foreign",
         "draining",
-        "foreign_waiting_max",
         "invites",
     )
 
@@ -49,8 +54,9 @@ class Admission:
         self.draining = False
         self.invites = False
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
-        self.foreign_waiting_max = UNLIMITED
-        """How many neighbors' requests may wait. Set by the machine, by its policy."""
+        self.bounds_foreign = False
+        """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
+        self._refuses_blocked = servers.on_block == REFUSE
         self._health = health
         self._neighbors = neighbors
         self._settings = settings
@@ -60,7 +66,8 @@ class Admission:
     @property
     def foreign_waiting_limit(self) -> int:
         """Returns how many of the neighbors' requests may wait, whatever sets the limit."""
-        return min(self.foreign_waiting_max, self._settings.foreign_limit)
+        limit, servers = self._settings.foreign_limit, self._settings.servers
+        return min(foreign_waiting_max(servers), limit) if self.bounds_foreign else limit
 
     @property
     def elsewhere_first(self) -> bool:
@@ -72,29 +79,29 @@ class Admission:
             return True
         return self._health.degraded and self._neighbors.knowledge().any_well
 
-    @property
-    def accepting(self) -> bool:
-        """Returns whether a neighbor's request would be accepted now."""
+    def takes(self, fitting: FittingServers) -> bool:
+        """Returns whether a neighbor's request that these servers fit would be accepted now."""
         servers = self._servers
-        if self.draining or servers.down or not (servers.working and self._held.takes_foreign):
+        if self.draining or servers.down or not (fitting.working and self._held.takes_foreign):
             return False
+        is_ready = fitting.ready
         if self.elsewhere_first:
-            return self.invites and servers.ready
-        free = servers.total - servers.busy
-        return takes_foreign(free, servers.waiting, self._settings.foreign_limit) and (
-            free > 0 or servers.waiting_foreign < self.foreign_waiting_max
-        )
+            return self.invites and is_ready
+        if is_ready:
+            return True
+        if self._refuses_blocked:
+            return False
+        has_room = takes_foreign(0, servers.waiting, self._settings.foreign_limit)
+        return has_room and not self._has_enough_foreign(fitting)
 
-    @property
-    def accept_probability(self) -> float:
-        """P; 0 where nothing is accepted whatever N is, and small where only a probe is. Stuck
-        servers do not count as servers."""
-        if not self.accepting:
+    def accept_probability(self, fitting: FittingServers, waiting: int) -> float:
+        """P of these servers, for which so many wait; 0 where nothing is accepted whatever N is,
+        small where only a probe is. Stuck servers do not count as servers."""
+        if not self.takes(fitting):
             return 0.0
         if self.elsewhere_first:
             return SLOW_START_SHARE
-        accept = accept_probability(self._servers.waiting, self._servers.working)
-        return accept * self._health.start_share
+        return accept_probability(waiting, fitting.working) * self._health.start_share
 
     def refusal(self, visit: Visit) -> Refusal | None:
         """Returns why the visit can be neither started, kept nor handed on; None if it is to be
@@ -113,13 +120,21 @@ class Admission:
 
     def objection(self, visit: Visit, now_s: float) -> Refusal | None:
         """Returns why the visit should not join the queue; None if it may."""
-        settings, servers, is_home = self._settings, self._servers, visit.is_home
+        servers, is_home, fitting = self._servers, visit.is_home, visit.group.fitting
         if self.draining:
             return Refusal.DRAINING
-        if servers.down or not (is_home or servers.working):
-            return Refusal.NO_SERVERS
+        if servers.down or not (fitting.up if is_home else fitting.working):
+            return Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE
         if not is_home and self.elsewhere_first:
             return Refusal.DEGRADED
+        if servers.seats(visit):
+            return None
+        if self._refuses_blocked and self.blocks(visit):
+            return Refusal.BLOCKED
+        return self._objection_to_wait(visit, now_s)
+
+    def _objection_to_wait(self, visit: Visit, now_s: float) -> Refusal | None:
+        settings, servers, is_home = self._settings, self._servers, visit.is_home
         is_full_now = is_full(
             servers.waiting, is_home, settings.queue_limit, settings.foreign_limit
         )
@@ -130,9 +145,20 @@ class Admission:
             return Refusal.TOO_LATE
         return None
 
+    def blocks(self, visit: Visit) -> bool:
+        """Returns whether there are servers that fit the visit, and no place on any."""
+        servers = self._servers
+        if servers.down or servers.resting or not visit.group.fitting.up:
+            return False
+        return not (servers.may_start(visit) or servers.seats(visit))
+
     def _has_enough_like(self, visit: Visit) -> bool:
         """Whether as many of the neighbors' requests wait as may, and this is another one. What was
         asked for has a server."""
         if visit.is_home or visit.pulled:
             return False
-        return self._servers.waiting_foreign >= self.foreign_waiting_max
+        return self._has_enough_foreign(visit.group.fitting)
+
+    def _has_enough_foreign(self, fitting: FittingServers) -> bool:
+        """Whether as many of the neighbors' requests wait for these servers as may."""
+        return self.bounds_foreign and fitting.waiting_foreign >= foreign_waiting_max(fitting.up)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.health import WELL
-from spillover.core.overflow.history import History
+from spillover.core.overflow.history import History, Note
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.shadow import Shadow
@@ -79,7 +80,8 @@ class Decider:
         `all_degraded`: so is this cluster and every neighbor that could take it, which then counts
         for nothing.
         """
-        known = self._neighbors.knowledge()
+        group = visit.group
+        known = group.neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
@@ -105,17 +107,32 @@ class Decider:
                 health,
                 own,
                 None if shadow is None else shadow.ask(own, known.loads, eligible, draw, choice),
+                group.id,
             )
         )
         if choice == KEEP:
             return KEEP
         neighbor = known.handles[choice]
-        self._neighbors.sent(neighbor, now_s)
+        group.neighbors.sent(neighbor, now_s)
         return neighbor
 
     def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""
         self._note(visit, STARTED, 0, servers, now_s, None, health)
+
+    def granted(self, visit: Visit, grant: Any, now_s: float) -> None:
+        """Put on record what a visit was given that starts: with the decision, if that has just
+        been made."""
+        last, name = self.log.last, visit.request.id
+        if isinstance(last, Decision) and (last.request_id, last.outcome) == (name, STARTED):
+            last.granted = grant
+        else:
+            self.log.add(Note(now_s, name, STARTED, granted=grant))
+
+    def kept(self, visit: Visit, servers: ServerPool, now_s: float, health: str) -> None:
+        """Put on record that a request waits for a server of this cluster, whatever a policy would
+        say."""
+        self._note(visit, KEPT, servers.waiting, servers, now_s, None, health)
 
     def refused(self, visit: Visit, servers: ServerPool, now_s: float, reason: Refusal) -> None:
         """Put on record that a request was not taken, without a choice."""
@@ -162,14 +179,17 @@ class Decider:
                 servers.busy,
                 servers.total,
                 len(visit.request.path),
-                outcome == STARTED,
+                outcome != REFUSED,
                 servers.service_s,
                 0.0,
-                self._neighbors.knowledge(),
+                visit.group.neighbors.knowledge(),
                 objection,
                 (),
                 (),
                 health,
+                None,
+                None,
+                visit.group.id,
             )
         )
 

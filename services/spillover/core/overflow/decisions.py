@@ -63,6 +63,10 @@ class Decision:
     """What the policy was told of this cluster; None where it was not asked."""
     shadow: ShadowChoice | None = None
     """What the policy that is asked along would have chosen; None where none was."""
+    group: str = ""
+    """Of types, to which it belongs; empty where there is one."""
+    granted: Any = None
+    """What it was given, where servers are unlike."""
 
     @property
     def neighbor(self) -> ClusterId | None:
@@ -126,6 +130,13 @@ def describe(decision: Decision) -> dict[str, Any]:
         "draw": decision.draw,
         "neighbors": neighbors,
     }
+    if decision.group:
+        told["group"] = decision.group
+    if known.serves is not None:
+        for row, serves in zip(neighbors, known.serves, strict=True):
+            row["serves"] = serves
+    if decision.granted is not None:
+        told["granted"] = decision.granted
     if decision.own is not None and decision.goes_by_load:
         told["by_load"] = of_choice(decision.own, loads, decision.eligible, decision.draw)
         for y, row in enumerate(neighbors):

@@ -129,6 +129,8 @@ class WorkAsked(Event):
 
     neighbor: int
     load: LoadNow
+    group: str = ""
+    """Of which group of types, and what `load` is of; empty where there is one."""
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ class NoWorkThere(Event):
 
     neighbor: int
     load: LoadNow
+    group: str = ""
 
 
 @dataclass(slots=True)
@@ -278,6 +281,8 @@ class Refuse(Command):
     reason: Refusal
     retry_after_s: float
     load: LoadNow | None = None
+    types: tuple[str, ...] = ()
+    """Those that are served, where the request's is not."""
 
 
 @dataclass(slots=True)
@@ -352,6 +357,7 @@ class AskForWork(Command):
 
     neighbor: int
     load: LoadNow
+    group: str = ""
 
 
 @dataclass(slots=True)
@@ -360,6 +366,7 @@ class NoWork(Command):
 
     neighbor: int
     load: LoadNow
+    group: str = ""
 
 
 @dataclass(slots=True)

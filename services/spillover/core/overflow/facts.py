@@ -6,6 +6,7 @@ from spillover.core.overflow.admission import Admission
 from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import RESTING
+from spillover.core.overflow.groups import Group, Groups
 from spillover.core.overflow.health import Health
 from spillover.core.overflow.held import Held
 from spillover.core.overflow.home_load import HomeLoad
@@ -23,12 +24,18 @@ class NodeFacts:
     settings: NodeSettings
     servers: ServerPool
     register: Register
+    groups: Groups
     neighbors: Neighbors
+    """Who there is, and what each tells of itself as a whole."""
     decider: Decider
     admission: Admission
     health: Health
     home_load: HomeLoad
+    """Of all groups of types."""
     pulling: Pulling
+    """Where there is one group, that of it; its `ends` are of all."""
+    blocked: dict[str, int]
+    """By type: requests that came and found no token; only where servers are unlike."""
 
     @property
     def queue_length(self) -> int:
@@ -41,8 +48,16 @@ class NodeFacts:
         as it tells them of a smaller P."""
         servers = self.servers
         ahead = servers.waiting + servers.busy - servers.total
+        return ahead + self._ahead_besides(servers.total)
+
+    def ahead_of(self, group: Group) -> int:
+        """Returns that of one group of types."""
+        fitting = group.fitting
+        return fitting.ahead + self._ahead_besides(fitting.up)
+
+    def _ahead_besides(self, servers: int) -> int:
         share = self.health.start_share
-        return ahead if share == 1.0 else ahead + int(servers.total * (1.0 / share - 1.0))
+        return 0 if share == 1.0 else int(servers * (1.0 / share - 1.0))
 
     @property
     def ledger(self) -> Ledger:
@@ -78,13 +93,21 @@ class NodeFacts:
 
     @property
     def accepting(self) -> bool:
-        """Returns whether a neighbor's request would be accepted now."""
-        return self.admission.accepting
+        """Returns whether a neighbor's request would be accepted now, of some type."""
+        takes = self.admission.takes
+        return any(takes(group.fitting) for group in self.groups.all)
 
     @property
     def accept_probability(self) -> float:
-        """P; 0 where nothing is accepted whatever N is."""
-        return self.admission.accept_probability
+        """P; 0 where nothing is accepted whatever N is. Of several groups, the most of them."""
+        return max([self.accept_probability_of(group) for group in self.groups.all])
+
+    def accept_probability_of(self, group: Group) -> float:
+        """Returns P of one group of types."""
+        fitting = group.fitting
+        # With servers alike nothing waits while one is free: both say the same.
+        waiting = fitting.waiting if group.is_alike else max(0, fitting.ahead)
+        return self.admission.accept_probability(fitting, waiting)
 
     @property
     def neighborhood_accept_probability(self) -> float:

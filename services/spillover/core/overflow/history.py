@@ -32,6 +32,8 @@ class Note:
     event: str
     neighbor: ClusterId | None = None
     problem: str | None = None
+    granted: Any = None
+    """What it was given that starts, where servers are unlike."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,11 @@ class History:
 
     def __len__(self) -> int:
         return len(self._ring)
+
+    @property
+    def last(self) -> Decision | Note | Ending | None:
+        """Returns the newest record."""
+        return self._ring[-1] if self._ring else None
 
     def end(self, request_id: RequestId, answer: Answer, at_s: float) -> None:
         """A visit has its answer."""
@@ -111,6 +118,8 @@ def _describe(record: Decision | Note | Ending) -> dict[str, Any]:
             told["neighbor"] = record.neighbor
         if record.problem is not None:
             told["problem"] = record.problem
+        if record.granted is not None:
+            told["granted"] = record.granted
         return told
     told = {
         "event": ENDED,

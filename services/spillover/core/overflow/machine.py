@@ -21,15 +21,18 @@ Not here: what a payload means, how bytes travel, what time it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import islice
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.admission import UNLIMITED, Admission
+from spillover.core.overflow.admission import Admission
+from spillover.core.overflow.asking import questions, to_offer, work_for
 from spillover.core.overflow.decider import Decider
+from spillover.core.overflow.evidence import EVIDENCE, learn
 from spillover.core.overflow.facts import NodeFacts
+from spillover.core.overflow.groups import Groups
 from spillover.core.overflow.health import Health
 from spillover.core.overflow.history import (
     CANCEL_ASKED,
@@ -40,11 +43,8 @@ from spillover.core.overflow.history import (
     REFUSED_BY,
     Note,
 )
-from spillover.core.overflow.home_load import HomeLoad
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pulling import LOOKS_MAX, Pulling, better_off_with
+from spillover.core.overflow.pool import ServerPool, TokenPool
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -53,15 +53,15 @@ from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
 from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
-from spillover.policy.overflow.admission import foreign_waiting_max
+from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD
 
 OFFERS_MAX = 16
 """Of what waits, to a neighbor that has just reported; each of its answers then brings one more."""
 
-EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
-"""Ends that tell whether work fails: what was stopped says nothing."""
+UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
+"""Objections for which also a client's request is not offered to neighbors."""
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
@@ -91,9 +91,9 @@ class NodeMachine(NodeFacts):
             servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
         self.servers = servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
-        ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
-        period_s = settings.gossip_period_s
-        self.neighbors = Neighbors(settings.cluster, ids, delays_s, HEARTBEAT_S, period_s)
+        self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
+        self._only = self.groups.only
+        self.neighbors = self.groups.neighbors
         self.decider = Decider(
             settings.policy, self.neighbors, random, settings.records_max, settings.shadow
         )
@@ -101,10 +101,14 @@ class NodeMachine(NodeFacts):
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
-        self._gossip = Gossip(period_s, random, now_s)
-        self.home_load = HomeLoad(now_s)
-        self.pulling = Pulling(self.neighbors, period_s, random)
+        self._gossip = Gossip(settings.gossip_period_s, random, now_s)
+        self.home_load = self.groups.home_load
+        self.pulling = self.groups.rest.pulling
+        self._unlike = not isinstance(servers, FifoServers)
+        self.blocked = Counter[str]()
         self._use(settings.policy, settings.shadow)
+        self._down = False
+        """All servers, whatever is said of single ones."""
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[ev.Command] = []
@@ -132,6 +136,7 @@ class NodeMachine(NodeFacts):
             ev.Resume: self._resume,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
+            ev.TokensSet: self._tokens_set,
             ev.PolicySet: lambda event, _: self._use(event.policy, event.shadow),
             ev.Join: self._join,
             ev.Leave: self._leave,
@@ -162,8 +167,11 @@ class NodeMachine(NodeFacts):
 
     def _arrived(self, event: ev.Arrived, now_s: float) -> None:
         visit = Visit(event.ref, event.request, event.origin, event.deadline_s, now_s)
+        visit.group = group = self._only or self.groups.of(event.request.type)
         if visit.is_home:
             self.home_load.arrivals += 1
+            if group is not self._only:
+                group.home_load.arrivals += 1
             if self.health.degraded:
                 self.health.came(now_s)
         elif event.load is not None:
@@ -194,7 +202,9 @@ class NodeMachine(NodeFacts):
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keep, hand on, or refuse: no server takes it at once and it is not yet accepted."""
         objection = self.admission.objection(visit, now_s)
-        if objection is not None and not visit.is_home:
+        if self._unlike and self.admission.blocks(visit):
+            self.blocked[visit.request.type] += 1
+        if objection is not None and (not visit.is_home or objection in UNTRIED):
             self._refuse_untried(visit, objection, now_s)
             return
         choice = self._choose(visit, now_s, objection)
@@ -235,11 +245,15 @@ class NodeMachine(NodeFacts):
     def _choose(
         self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True
     ) -> int:
-        settings, away = self.settings, self.register.away
+        settings, away, servers = self.settings, self.register.away, self.servers
         may_keep = may_keep and objection is None and not self.admission.elsewhere_first
-        servers = self.servers
-        load = self.home_load.at(now_s, servers.departure_s) if self._tells_load else 0.0
-        own = servers.own_load(visit, may_keep, load, now_s, self.neighbors.unreported())
+        if self._unlike and may_keep and (servers.on_block == QUEUE or servers.seats(visit)):
+            self.decider.kept(visit, servers, now_s, self.condition)
+            return KEEP
+        group = visit.group
+        load = group.home_load.at(now_s, group.fitting.departure_s) if self._tells_load else 0.0
+        unreported = group.neighbors.unreported()
+        own = group.estimates.own_load(visit, may_keep, load, now_s, unreported)
         return self.decider.choose(
             visit,
             own,
@@ -247,7 +261,8 @@ class NodeMachine(NodeFacts):
             objection=objection,
             may_forward=visit.request.hops < settings.max_hops
             and away < settings.away_limit
-            and own.queue_length + away < settings.queue_limit + settings.away_limit,
+            and servers.waiting - (visit.place is not None) + away
+            < settings.queue_limit + settings.away_limit,
             all_degraded=self.health.degraded and not self.neighbors.knowledge().any_well,
             health=self.condition,
         )
@@ -263,7 +278,7 @@ class NodeMachine(NodeFacts):
         self.register.enter(visit, AWAY, now_s)
         visit.target = self.neighbors.by_handle[choice]
         onward = visit.request.onward(self.settings.cluster)
-        load = self._gossip.load_now(self, now_s) if self._tells_load else None
+        load = self._gossip.load_now(self, visit.group, now_s) if self._tells_load else None
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s, load, pulled))
 
     def _accept(self, visit: Visit) -> None:
@@ -276,10 +291,14 @@ class NodeMachine(NodeFacts):
         self._refuse(visit, reason, now_s)
 
     def _refuse(self, visit: Visit, reason: Refusal, now_s: float) -> None:
-        retry_after_s = self.servers.retry_after_s(visit, now_s)
+        group = visit.group
+        retry_after_s = group.estimates.retry_after_s(visit, now_s)
         tells = self._tells_load and not visit.is_home
-        load = self._gossip.load_now(self, now_s) if tells else None
-        self._out.append(ev.Refuse(visit.ref, visit.origin, reason, retry_after_s, load))
+        load = self._gossip.load_now(self, group, now_s) if tells else None
+        refuse = ev.Refuse(visit.ref, visit.origin, reason, retry_after_s, load)
+        if reason is Refusal.UNKNOWN_TYPE:
+            refuse.types = self.groups.types
+        self._out.append(refuse)
 
     def _goes_back(self, visit: Visit) -> bool:
         """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
@@ -305,6 +324,8 @@ class NodeMachine(NodeFacts):
         server = self.servers.occupy(visit)
         self.register.enter(visit, RUNNING, now_s)
         self._out.append(ev.Start(visit.ref, visit.request, now_s, visit.deadline_s, server))
+        if self._unlike:
+            self.decider.granted(visit, self.servers.granted(visit.ref), now_s)
 
     def _service_ended(self, event: ev.ServiceEnded, now_s: float) -> None:
         servers, ref, outcome = self.servers, event.ref, event.outcome
@@ -344,7 +365,8 @@ class NodeMachine(NodeFacts):
             # That one request is refused again and again says no more of the others.
             if event.refused and (is_news or self.health.degraded):
                 rest_s = min(event.retry_after_s or 0.0, REST_S_MAX)
-                self._learn(visit, now_s, failed=True, not_run=True, rest_s=rest_s)
+                if learn(self, visit, now_s, failed=True, not_run=True, rest_s=rest_s):
+                    self._health_changed(now_s)
             undone = event.refused or self.servers.resting or self.servers.down
             self._place_again(visit, now_s, undone=undone)
         self._serve_queue(now_s)
@@ -373,31 +395,8 @@ class NodeMachine(NodeFacts):
         """Work has ended here, in one way or another."""
         if outcome in EVIDENCE:
             self.servers.refusals = 0
-            self._learn(visit, now_s, failed=outcome is FAILED)
-
-    def _learn(
-        self,
-        visit: Visit,
-        now_s: float,
-        *,
-        failed: bool,
-        not_run: bool = False,
-        rest_s: float = 0.0,
-    ) -> None:
-        """Work has ended here. It is compared with what the same clients' work does elsewhere."""
-        health, is_home = self.health, visit.is_home
-        usual = health.elsewhere.at(now_s) if is_home else self.neighbors.failed_share(visit.origin)
-        changed = health.ended(
-            now_s,
-            failed=failed,
-            usual=usual,
-            is_home=is_home,
-            not_run=not_run,
-            rest_s=rest_s,
-            service_s=self.servers.service_s,
-        )
-        if changed:
-            self._health_changed(now_s)
+            if learn(self, visit, now_s, failed=outcome is FAILED):
+                self._health_changed(now_s)
 
     def _learn_of_elsewhere(self, now_s: float, *, failed: bool) -> None:
         """A neighbor has answered a request of an own client."""
@@ -415,19 +414,7 @@ class NodeMachine(NodeFacts):
         outcome = event.outcome
         if now_s + delivery_s > visit.deadline_s:
             outcome, delivery_s = Outcome.EXPIRED, 0.0
-        answer = Answer(
-            outcome,
-            (*visit.request.path, self.settings.cluster),
-            event.result if outcome is DONE else None,
-            event.problem,
-            visit.queued_s,
-            visit.network_s + delivery_s,
-            event.service_s,
-        )
-        if outcome is not DONE:
-            answer.upstream_status = event.upstream_status
-            answer.upstream_body = event.upstream_body
-            answer.retry_after_s = event.retry_after_s
+        answer = visit.answer_of(event, outcome, self.settings.cluster, delivery_s)
         self._reply(visit, answer, now_s, delivery_s)
 
     def _serve_queue(self, now_s: float) -> None:
@@ -455,7 +442,7 @@ class NodeMachine(NodeFacts):
             answer = event.answer
             self.neighbors.took(visit.target, event.leg_s)
             if answer.load is not None:
-                self.neighbors.heard_load(visit.target.handle, answer.load, now_s)
+                visit.group.neighbors.heard_load(visit.target.handle, answer.load, now_s)
             answer.queued_s += visit.queued_s
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
@@ -469,7 +456,7 @@ class NodeMachine(NodeFacts):
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
             if event.load is not None:
-                self.neighbors.heard_load(visit.target.handle, event.load, now_s)
+                visit.group.neighbors.heard_load(visit.target.handle, event.load, now_s)
             self._come_back(visit, REFUSED_BY, now_s)
             self._place_again(visit, now_s)
 
@@ -492,7 +479,8 @@ class NodeMachine(NodeFacts):
         self, visit: Visit, outcome: Outcome, now_s: float, problem: str | None = None
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
-        if visit.place is not None:
+        had_place = visit.place is not None
+        if had_place:
             self._unqueue(visit, now_s)
         elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
@@ -503,6 +491,8 @@ class NodeMachine(NodeFacts):
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
             problem = f"the deadline passed; when it was last tried here, {visit.undone}"
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        if had_place and self._unlike:
+            self._serve_queue(now_s)  # it may have had a token
 
     def _reply(self, visit: Visit, answer: Answer, now_s: float, delay_s: float = 0.0) -> None:
         self.register.end(visit, answer.outcome)
@@ -513,7 +503,7 @@ class NodeMachine(NodeFacts):
         self.decider.log.end(visit.request.id, answer, now_s)
         # What has expired is not waited for any more where it came from.
         tells = self._tells_load and not visit.is_home and answer.outcome in EVIDENCE
-        answer.load = self._gossip.load_now(self, now_s) if tells else None
+        answer.load = self._gossip.load_now(self, visit.group, now_s) if tells else None
         self._out.append(ev.Reply(visit.ref, visit.origin, answer, delay_s))
 
     def _cancelled(self, event: ev.Cancelled, now_s: float) -> None:
@@ -536,57 +526,47 @@ class NodeMachine(NodeFacts):
         """Decide by this policy from now on, and ask the shadow along. Where that goes by load,
         neighbors are told the load with all else: it is to see what it would see, no more."""
         self.decider.use(policy, shadow)
-        self._by_load = self.neighbors.loads_count = policy in BY_LOAD
+        self._by_load = self.admission.bounds_foreign = policy in BY_LOAD
         self._tells_load = self._by_load or shadow in BY_LOAD
-        servers = self.settings.servers
-        self.admission.foreign_waiting_max = (
-            foreign_waiting_max(servers) if self._by_load else UNLIMITED
-        )
+        for group in self.groups.all:
+            group.neighbors.loads_count = self._by_load
 
     def _heard_with(self, visit: Visit, event: ev.Arrived, load: LoadNow, now_s: float) -> None:
         """A neighbor's request has brought its load."""
-        self.neighbors.heard_load(event.origin, load, now_s)
-        self.pulling.came(event.origin, pulled=event.pulled)
+        visit.group.neighbors.heard_load(event.origin, load, now_s)
+        visit.group.pulling.came(event.origin, pulled=event.pulled)
         visit.pulled = event.pulled
 
     def _ask_for_work(self, now_s: float) -> None:
         """Servers that are idle here ask neighbors whose queues may be worth the way."""
         servers = self.servers
-        if servers.waiting or not servers.ready or not self.accepting or self.health.degraded:
-            return
-        if self.settings.max_hops == 0:  # nobody may hand anything on
-            return
-        idle, departure_s = servers.total - servers.busy, servers.departure_s
-        while (handle := self.pulling.next_to_ask(idle, departure_s, now_s)) is not None:
-            self._out.append(ev.AskForWork(handle, self._gossip.load_now(self, now_s)))
+        if servers.ready and not (servers.waiting and self._only):
+            self._out.extend(questions(self, self._gossip, now_s))
 
     def _no_work_there(self, event: ev.NoWorkThere, now_s: float) -> None:
-        if event.neighbor not in self.neighbors.by_handle:
+        group = self.groups.by_id.get(event.group)
+        if group is None or event.neighbor not in self.neighbors.by_handle:
             return
-        self.neighbors.heard_load(event.neighbor, event.load, now_s)
-        self.pulling.had_nothing(event.neighbor, self.servers.departure_s, now_s)
+        group.neighbors.heard_load(event.neighbor, event.load, now_s)
+        group.pulling.had_nothing(event.neighbor, group.fitting.departure_s, now_s)
         if self._by_load:
             self._ask_for_work(now_s)
 
     def _work_asked(self, event: ev.WorkAsked, now_s: float) -> None:
         """Give the oldest request that is better off with the neighbor, as any forward."""
-        if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is None:
+        group, handle = self.groups.by_id.get(event.group), event.neighbor
+        if group is None or (neighbor := self.neighbors.by_handle.get(handle)) is None:
             return
-        self.neighbors.heard_load(event.neighbor, event.load, now_s)
-        if (visit := self._better_off_with(neighbor, now_s)) is None:
-            load = self._gossip.load_now(self, now_s)
-            self._out.append(ev.NoWork(event.neighbor, load))
+        group.neighbors.heard_load(handle, event.load, now_s)
+        visit = work_for(self, group, handle, now_s) if self._by_load else None
+        if visit is None:
+            load = self._gossip.load_now(self, group, now_s)
+            self._out.append(ev.NoWork(handle, load, event.group))
             return
         self.decider.log.add(Note(now_s, visit.request.id, PULLED_BY, neighbor.id))
         self._unqueue(visit, now_s)
-        self.neighbors.sent(neighbor.handle, now_s)
-        self._place(visit, neighbor.handle, now_s, pulled=True)
-
-    def _better_off_with(self, neighbor: Neighbor, now_s: float) -> Visit | None:
-        """What to give to a neighbor that asks."""
-        if not self._by_load or self.register.away >= self.settings.away_limit:
-            return None
-        return better_off_with(neighbor, self.servers, self.settings.max_hops, now_s)
+        group.neighbors.sent(handle, now_s)
+        self._place(visit, handle, now_s, pulled=True)
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
@@ -602,6 +582,7 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.JoinRefused(event.cluster, objection))
             return
         neighbor = self.neighbors.join(event.cluster, event.delay_s)
+        self.groups.neighbors_changed()
         self.decider.neighbors_changed()
         self._out.append(ev.Connect(neighbor, event.cluster))
 
@@ -609,13 +590,14 @@ class NodeMachine(NodeFacts):
         """Nothing is handed to it any more. What is away there comes back as its link says, and is
         decided again without it."""
         if self.neighbors.leave(event.neighbor):
+            self.groups.neighbors_changed()
             self.decider.neighbors_changed()
-            self.pulling.forget(event.neighbor)
+            self.groups.forget(event.neighbor)
             self._out.append(ev.Disconnect(event.neighbor))
             self._publish(now_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
-        self.pulling.forget(event.neighbor)
+        self.groups.forget(event.neighbor)
         if self.neighbors.lost(event.neighbor):
             self._publish(now_s)
 
@@ -652,35 +634,53 @@ class NodeMachine(NodeFacts):
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""
-        self.servers.down = True
-        self._publish(now_s)
-        self._evacuate(now_s)
+        self._turn_servers(event.server, now_s, up=False)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
-        self.servers.down = False
         self.servers.end_rest()  # what is there again has not asked for it
+        self._turn_servers(event.server, now_s, up=True)
+
+    def _turn_servers(self, server: int | None, now_s: float, *, up: bool) -> None:
+        if server is None:
+            self._down = not up
+        else:
+            self.servers.server_changed(server, up, now_s)
+        self._servers_changed(now_s)
+
+    def _tokens_set(self, event: ev.TokensSet, now_s: float) -> None:
+        pool = cast("TokenPool", self.servers)
+        pool.set_limits(event.limits, now_s)
+        pool.put_in(event.servers_in, now_s)
+        self._servers_changed(now_s)
+
+    def _servers_changed(self, now_s: float) -> None:
+        """What waits is served where it can be now, and offered where nothing here fits it."""
+        down = self._down or not any(group.fitting.up for group in self.groups.all)
+        self.servers.down = down
         self._serve_queue(now_s)
         self._publish(now_s)
+        self._offer_all([one for one in self.servers if down or not one.group.fitting.up], now_s)
 
     def _evacuate(self, now_s: float) -> None:
-        for visit in list(self.servers):
+        self._offer_all(list(self.servers), now_s)
+
+    def _offer_all(self, visits: list[Visit], now_s: float) -> None:
+        for visit in visits:
             self._offer(visit, now_s)
+        if self._unlike and visits:
+            self._serve_queue(now_s)  # what has left may have had a token
 
     def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
-        if not (leaving and self.servers.waiting and neighbor.accepting):
-            return
-        asked = neighbor.id
-        new_there = (v for v in islice(self.servers, LOOKS_MAX) if asked not in v.request.path)
-        for visit in list(islice(new_there, count)):
-            visit.tried = tuple(handle for handle in visit.tried if handle != neighbor.handle)
-            self._offer(visit, now_s)
+        if self.servers.waiting and neighbor.accepting and (leaving or self._unlike):
+            offered = to_offer(self.servers, neighbor, count, every=leaving)
+            self._offer_all(offered, now_s)
 
     def _offer(self, visit: Visit, now_s: float) -> None:
-        if self.servers.down:
+        if self.servers.down or not visit.group.fitting.up:
             objection = Refusal.NO_SERVERS
         else:
             elsewhere_first = self.admission.elsewhere_first

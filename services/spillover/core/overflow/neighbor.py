@@ -52,6 +52,7 @@ class Neighbor:
         "said",
         "sent_s",
         "servers",
+        "serves",
         "silence_s",
         "told",
         "told_s",
@@ -89,6 +90,8 @@ class Neighbor:
         """Of the work that ended there lately, as last reported."""
         self.invited = False
         """degraded, and takes one probe."""
+        self.serves = True
+        """Whether it serves the group whose table this is in."""
         self.servers = 1
         self.ahead = 0
         self.load = 0.0

@@ -51,6 +51,8 @@ class Knowledge:
     probe."""
     any_well: bool
     """Whether any neighbor accepts that is not degraded."""
+    serves: tuple[bool, ...] | None = None
+    """Who serves the group of types; None where there is one, which all serve."""
 
 
 @dataclass(slots=True)

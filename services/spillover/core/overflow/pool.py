@@ -8,7 +8,7 @@ they run is the shell's business, and where else a visit could go the machine's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from spillover.core.overflow.visit import Visit
@@ -20,12 +20,12 @@ class FittingServers(Protocol):
     are told. Where all fit, as with servers alike, it is the pool itself."""
 
     @property
-    def total(self) -> int:
-        """Returns how many servers there are."""
+    def up(self) -> int:
+        """Returns m: how many take jobs, unless the whole pool is down."""
 
     @property
     def working(self) -> int:
-        """Returns those to count on: one that is stuck or down may never come back."""
+        """Returns those of them to count on: one that is stuck may never come back."""
 
     @property
     def waiting(self) -> int:
@@ -37,7 +37,7 @@ class FittingServers(Protocol):
 
     @property
     def ahead(self) -> int:
-        """Returns the jobs here that could use one of them, waiting or served, less the servers."""
+        """Returns the jobs that wait and could use one of them and those on them, less `up`."""
 
     @property
     def ready(self) -> bool:
@@ -86,8 +86,7 @@ class ServerPool(Protocol):
 
     @property
     def jobs(self) -> int:
-        """Returns how many visits' work occupies them, with what is stuck or cools. It is `busy`
-        where a server does one thing at a time."""
+        """Returns how many jobs occupy them, or cool: more than servers where these are shared."""
 
     @property
     def cooling(self) -> int:
@@ -134,12 +133,14 @@ class ServerPool(Protocol):
     """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
 
     def fitting(self, group: int, /) -> FittingServers:
-        """Returns the servers that fit this group of types (`model.type_groups`)."""
+        """Returns the servers that fit this group of types (`model.type_groups`), by its place
+        there; one that is served here."""
 
     # --- servers ------------------------------------------------------------------------------
 
     def may_start(self, visit: Visit, /) -> bool:
-        """Returns whether a server that fits this visit can start it now."""
+        """Returns whether a server that fits this visit can start it now. None fits one whose type
+        is not served here."""
 
     def seats(self, visit: Visit, /) -> bool:
         """Returns whether the visit, which cannot start now, has its place at a server all the
@@ -191,7 +192,8 @@ class ServerPool(Protocol):
         """Those that wait, in the order in which they would be served."""
 
     def join(self, visit: Visit, /) -> None:
-        """Wait from now on: `Visit.place`, the pool's own, is None no more."""
+        """Wait from now on: `Visit.place`, the pool's own, is None no more. One whose type is not
+        served here waits, too: for a neighbor."""
 
     def leave(self, visit: Visit, /) -> None:
         """Wait no longer, from any place."""
@@ -222,3 +224,13 @@ class ServerPool(Protocol):
 
     def check(self) -> None:
         """Raise AssertionError if it contradicts itself."""
+
+
+class TokenPool(ServerPool, Protocol):
+    """What operators change of a pool of unlike servers."""
+
+    def set_limits(self, limits: Mapping[str, int], now_s: float, /) -> None:
+        """So many tokens from now on, by the id of the class. Held ones are not taken."""
+
+    def put_in(self, servers_in: Mapping[str, bool], now_s: float, /) -> None:
+        """Servers, by id, are in (True) or out: these take nothing new."""

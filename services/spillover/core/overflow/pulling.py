@@ -8,19 +8,24 @@ federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from random import Random
+from typing import TYPE_CHECKING
 
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
 from spillover.policy.overflow.pull import first_place, pause_s, worth_s
 
+if TYPE_CHECKING:
+    from spillover.core.overflow.groups import Group
+
 WORK = "work"
 NOTHING = "nothing"
 NO_ANSWER = "no_answer"
+ENDS = (WORK, NOTHING, NO_ANSWER)
 """What can come of a question."""
 
 ANSWER_S_MIN = 1.0
@@ -33,19 +38,25 @@ LOOKS_MAX = 256
 
 
 def better_off_with(
-    neighbor: Neighbor, servers: ServerPool, max_hops: int, now_s: float
+    neighbor: Neighbor,
+    group: Group,
+    line: Iterable[Visit],
+    max_hops: int,
+    now_s: float,
 ) -> Visit | None:
-    """Returns the oldest that waits here longer than the way to a neighbor and the wait there are,
-    and may go there; None if there is none."""
+    """Returns the oldest of a group in the line for its servers that waits longer than the way to a
+    neighbor and the wait there are, and may go there; None if there is none."""
+    servers = group.fitting
     departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
     there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
     first = first_place(there_s, departure_s)
     if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
         return None
-    for visit in islice(servers, first, first + LOOKS_MAX):
+    for visit in islice(line, first, first + LOOKS_MAX):
         request = visit.request
         if (
-            request.hops < max_hops
+            visit.group is group
+            and request.hops < max_hops
             and neighbor.id not in request.path
             and neighbor.handle not in visit.tried
             and visit.deadline_s > now_s + there_s
@@ -69,19 +80,26 @@ class _Asked:
 
 
 class Pulling:
-    """Of one cluster, which knows these `neighbors`. `random` spreads the pauses."""
+    """Of one cluster and group of types, which knows these `neighbors`. `random` spreads the
+    pauses; `ends` counts what comes of questions, with those of other groups."""
 
     __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random", "ends")
 
-    def __init__(self, neighbors: Neighbors, period_s: float, random: Random) -> None:
+    def __init__(
+        self,
+        neighbors: Neighbors,
+        period_s: float,
+        random: Random,
+        ends: dict[str, int] | None = None,
+    ) -> None:
         self._neighbors = neighbors
         self._period_s = period_s
         self._random = random
         self._asked: dict[int, _Asked] = {}
         self._coming = 0
         """Questions under way."""
-        self.ends = dict.fromkeys((WORK, NOTHING, NO_ANSWER), 0)
-        """What came of the others."""
+        self.ends = dict.fromkeys(ENDS, 0) if ends is None else ends
+        """What came of the others, in all groups of types."""
 
     @property
     def coming(self) -> int:

@@ -9,7 +9,8 @@ import math
 from random import Random
 
 from spillover.core.overflow.facts import NodeFacts
-from spillover.model.load import LoadNow, LoadReport
+from spillover.core.overflow.groups import Group
+from spillover.model.load import GroupLoad, LoadNow, LoadReport
 
 HEARTBEAT_S = 0.25
 """Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
@@ -49,17 +50,41 @@ class Gossip:
             load=node.home_load.at(now_s, servers.departure_s),
             departure_s=servers.departure_s,
             residual=servers.residual,
+            groups=() if node.groups.only else self._groups(node, now_s),
         )
 
-    def load_now(self, node: NodeFacts, now_s: float) -> LoadNow:
-        """Returns what a message to a neighbor says of the load besides."""
+    @staticmethod
+    def _groups(node: NodeFacts, now_s: float) -> tuple[GroupLoad, ...]:
+        """What is reported of the groups of types that are named and served here."""
+        told = []
+        for group in node.groups.named:
+            fitting, accept = group.fitting, node.accept_probability_of(group)
+            told.append(
+                GroupLoad(
+                    group.id,
+                    accept,
+                    group.neighbors.accept_probability_with(accept),
+                    fitting.up,
+                    node.admission.takes(fitting),
+                    node.ahead_of(group),
+                    group.home_load.at(now_s, fitting.departure_s),
+                    fitting.departure_s,
+                    fitting.residual,
+                )
+            )
+        return tuple(told)
+
+    def load_now(self, node: NodeFacts, group: Group, now_s: float) -> LoadNow:
+        """Returns what a message to a neighbor about a request says of the load besides: that of
+        its group."""
         self.sequence += 1
+        fitting = group.fitting
         return LoadNow(
             node.settings.epoch,
             self.sequence,
-            node.ahead,
-            node.home_load.at(now_s, node.servers.departure_s),
-            node.accepting,
+            node.ahead_of(group),
+            group.home_load.at(now_s, fitting.departure_s),
+            node.admission.takes(fitting),
         )
 
     def report_due(self, now_s: float) -> bool:

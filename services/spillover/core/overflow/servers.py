@@ -80,6 +80,11 @@ class FifoServers:
         """A heap of instants, one for each that cools."""
 
     @property
+    def jobs(self) -> int:
+        """Returns as many as servers are busy."""
+        return self.busy
+
+    @property
     def working(self) -> int:
         """Returns how many to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)
@@ -116,6 +121,10 @@ class FifoServers:
     def fitting(self, _: int) -> FifoServers:
         """Returns itself: any server fits."""
         return self
+
+    @property
+    def up(self) -> int:
+        return self.total
 
     @property
     def ahead(self) -> int:

@@ -8,11 +8,15 @@ from typing import Any, Final
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
+from spillover.model.type_groups import TypeGroups
+from spillover.model.unlike_servers import UnlikeServers
 
 _USUAL: Final[dict[str, Any]] = {
     field.name: field.default for owner in (Cluster, Topology) for field in fields(owner)
 }
 """The defaults of a topology, by field."""
+
+NO_GROUPS: Final = TypeGroups((), frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,9 @@ class NodeSettings:
     gossip_period_s: float = _USUAL["gossip_period_ms"] / 1e3
     epoch: int = 1
     records_max: int = 8192
+    pool: UnlikeServers | None = None
+    """None where the servers are alike."""
+    type_groups: TypeGroups = NO_GROUPS
     foreign_limit: int = field(init=False)
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spillover.core.overflow.events import HOME
+from spillover.core.overflow.events import HOME, ServiceEnded
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome, Request
+from spillover.model.request import DONE, Answer, Outcome, Request
+
+if TYPE_CHECKING:
+    from spillover.core.overflow.groups import Group
 
 
 class VisitState(StrEnum):
@@ -36,6 +39,7 @@ class Visit:
     __slots__ = (
         "cancelling",
         "deadline_s",
+        "group",
         "is_home",
         "network_s",
         "origin",
@@ -51,6 +55,8 @@ class Visit:
         "undone",
     )
 
+    group: Group
+    """The one that its type belongs to. Set by the machine."""
     target: Neighbor
     """The neighbor it is away to, or was last; not set before."""
 
@@ -87,6 +93,25 @@ class Visit:
         """Returns an answer given here, with what the visit has cost so far."""
         path = (*self.request.path, path_end)
         return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
+
+    def answer_of(
+        self, event: ServiceEnded, outcome: Outcome, path_end: ClusterId, delivery_s: float
+    ) -> Answer:
+        """Returns the answer of a service that has ended here, and counts as this outcome."""
+        answer = Answer(
+            outcome,
+            (*self.request.path, path_end),
+            event.result if outcome is DONE else None,
+            event.problem,
+            self.queued_s,
+            self.network_s + delivery_s,
+            event.service_s,
+        )
+        if outcome is not DONE:
+            answer.upstream_status = event.upstream_status
+            answer.upstream_body = event.upstream_body
+            answer.retry_after_s = event.retry_after_s
+        return answer
 
 
 def count_states(visits: Iterable[Visit]) -> tuple[Counter[str], Counter[str]]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spillover.core.overflow.admission import UNLIMITED
 from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.ids import ClusterId
@@ -30,6 +29,9 @@ NOBODY = -1
 
 NEVER = 2**62
 """The number of a report that is not made."""
+
+UNLIMITED = 2**62
+"""How many neighbors' requests may wait where few need not be."""
 
 TWISTER_WORDS = 624
 

@@ -1,0 +1,61 @@
+"""What a cluster asks its neighbors for when servers are idle, what it gives to one that asks, and
+what it offers to one that accepts: of each group of types, by what is known of that group. Who was
+asked before is in `pulling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.facts import NodeFacts
+from spillover.core.overflow.groups import Group
+from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.pulling import LOOKS_MAX, better_off_with
+from spillover.core.overflow.reporting import Gossip
+from spillover.core.overflow.visit import Visit
+
+
+def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskForWork]:
+    """Asks neighbors whose queues may be worth the way for servers that are idle here."""
+    if node.health.degraded or node.settings.max_hops == 0:  # nobody may hand anything on
+        return
+    groups = node.groups
+    for group in groups.all:
+        fitting, pulling = group.fitting, group.pulling
+        if fitting.waiting or not fitting.ready or not node.admission.takes(fitting):
+            continue
+        idle, departure_s = fitting.idle, fitting.departure_s
+        if groups.only is None:  # others are idle for other groups, too
+            idle -= groups.asks_under_way - pulling.coming
+        while (handle := pulling.next_to_ask(idle, departure_s, now_s)) is not None:
+            load = gossip.load_now(node, group, now_s)
+            yield ev.AskForWork(handle, load, group.id)
+
+
+def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit | None:
+    """Returns what to give of this group to a neighbor that asks; None if there is nothing."""
+    if node.register.away >= node.settings.away_limit:
+        return None
+    line: Iterable[Visit] = node.servers
+    if not group.is_alike:
+        # Where others wait for the same servers, it is counted as nearer to one than it is.
+        line = (visit for visit in node.servers if visit.group is group)
+    neighbor = group.neighbors.by_handle[handle]
+    return better_off_with(neighbor, group, line, node.settings.max_hops, now_s)
+
+
+def to_offer(line: Iterable[Visit], neighbor: Neighbor, count: int, *, every: bool) -> list[Visit]:
+    """Returns what is offered to a neighbor that says it accepts, also if it refused before: of
+    what waits, `every` kind or only those that no server here fits."""
+    asked, handle = neighbor.id, neighbor.handle
+    new_there = (
+        visit
+        for visit in islice(line, LOOKS_MAX)
+        if asked not in visit.request.path and (every or not visit.group.fitting.up)
+    )
+    offered = list(islice(new_there, count))
+    for visit in offered:
+        visit.tried = tuple([one for one in visit.tried if one != handle])
+    return offered

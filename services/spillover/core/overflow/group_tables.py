@@ -1,0 +1,126 @@
+"""The tables of neighbors of a cluster in a federation of several groups of types: one for each
+group, and one for what is the same for all of them, which tells the others all that it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.neighbors import Knowledge, Neighbors
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadReport
+from spillover.model.type_groups import TypeGroup
+
+
+class GroupNeighbors(Neighbors):
+    """What is known of neighbors as far as it concerns one group. One that does not serve it
+    accepts nothing of it."""
+
+    def __init__(self, group: TypeGroup, *told: Any) -> None:
+        self._group = group
+        super().__init__(*told)
+
+    def join(self, cluster: ClusterId, delay_s: float) -> int:
+        handle = super().join(cluster, delay_s)
+        self.by_handle[handle].serves = cluster in self._group.served_by
+        return handle
+
+    def knowledge(self) -> Knowledge:
+        if self._knowledge is None:
+            serves = tuple([row.serves for row in self])
+            self._knowledge = replace(super().knowledge(), serves=serves)
+        return self._knowledge
+
+    def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
+        """Take what a whole report says of this group."""
+        if report is not None and (row := self.by_handle.get(handle)) is not None:
+            report = self._part(row, report)
+        return super().heard(handle, report, now_s)
+
+    def _part(self, row: Neighbor, report: LoadReport) -> LoadReport:
+        group = self._group
+        for told in report.groups:
+            if told.id == group.id:
+                row.serves = True
+                return replace(
+                    report,
+                    accept_probability=told.accept_probability,
+                    neighborhood_accept_probability=told.neighborhood_accept_probability,
+                    queue_length=max(0, told.ahead),
+                    servers=told.servers,
+                    accepting=told.accepting,
+                    ahead=told.ahead,
+                    load=told.load,
+                    departure_s=told.departure_s,
+                    residual=told.residual,
+                    groups=(),
+                )
+        # One that tells of no group, or of none that has no name, is plain: it is all the same.
+        row.serves = row.id in group.served_by and not (group.id and report.groups)
+        if row.serves:
+            return report
+        return replace(
+            report,
+            accept_probability=0.0,
+            neighborhood_accept_probability=0.0,
+            accepting=False,
+            ahead=None,
+            groups=(),
+        )
+
+
+class FederationNeighbors(Neighbors):
+    """Who there is, who lives, and what each tells of itself as a whole. The tables of the groups
+    are told the same."""
+
+    def __init__(self, parts: Sequence[Neighbors], *told: Any) -> None:
+        self._parts: Sequence[Neighbors] = ()  # they have those who are there from the start
+        super().__init__(*told)
+        self._parts = parts
+
+    def join(self, cluster: ClusterId, delay_s: float) -> int:
+        for part in self._parts:
+            part.join(cluster, delay_s)
+        return super().join(cluster, delay_s)
+
+    def leave(self, handle: int) -> bool:
+        for part in self._parts:
+            part.leave(handle)
+        return super().leave(handle)
+
+    def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
+        for part in self._parts:
+            part.heard(handle, report, now_s)
+        return super().heard(handle, report, now_s)
+
+    def took(self, neighbor: Neighbor, way_s: float) -> None:
+        for part in self._parts:
+            if (row := part.by_handle.get(neighbor.handle)) is not None:
+                part.took(row, way_s)
+        super().took(neighbor, way_s)
+
+    def lost(self, handle: int) -> bool:
+        for part in self._parts:
+            part.lost(handle)
+        return super().lost(handle)
+
+    def expire(self, now_s: float) -> list[int]:
+        for part in self._parts:
+            part.expire(now_s)
+        return super().expire(now_s)
+
+    def excuse(self, late_s: float) -> None:
+        for part in self._parts:
+            part.excuse(late_s)
+        super().excuse(late_s)
+
+    def check(self) -> None:
+        super().check()
+        for part in self._parts:
+            part.check()
+            assert [*part.by_handle] == [*self.by_handle]
+            assert part.ids == self.ids
+            assert part.known == self.known, "alive for one group and not for another"
