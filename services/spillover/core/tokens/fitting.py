@@ -25,14 +25,15 @@ class Halted(Protocol):
 
 
 class Fitting(Generic[V]):
-    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on, and `lines`,
-    where those are blocked that could use one of them. None where the pool serves no such type.
+    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on; none where the
+    pool serves no such type. `lines` are those of the blocked, with the classes that they may join.
 
     A server under processor sharing counts once, however many jobs it may have at a time: a job
     beyond one for each server is as good as one that waits.
     """
 
     __slots__ = (
+        "_all_lines",
         "_bucket",
         "_fast_s",
         "_in_turn",
@@ -51,7 +52,7 @@ class Fitting(Generic[V]):
         bucket: Bucket,
         classes: tuple[int, ...],
         servers: Sequence[UnlikeServer[V]],
-        lines: Sequence[Line[V]],
+        lines: Sequence[tuple[Line[V], Sequence[int]]],
         guess_s: float,
         *,
         in_turn: bool,
@@ -60,16 +61,20 @@ class Fitting(Generic[V]):
         self._bucket = bucket
         self.classes = classes
         self._servers = servers
-        self._lines = lines
+        self._all_lines = lines
         self._in_turn = in_turn
         self.work = Work(guess_s)
         """Of the jobs of the group."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which servers take jobs. Where none does, all count for how fast they are."""
+        """Look again which servers take jobs, and whose. Where none does, all count for how fast
+        they are, and for who waits."""
         self._up = [server for server in self._servers if not server.is_closed]
-        rates = [server.rate for server in self._up or self._servers]
+        there = self._up or self._servers
+        serves = {kind for server in there for kind in server.classes}
+        self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
+        rates = [server.rate for server in there]
         self._fast_s = sum(rates) or 1.0
         self.rate = self._fast_s / max(1, len(rates))
 

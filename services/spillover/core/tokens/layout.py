@@ -48,10 +48,8 @@ class Layout(Generic[V]):
 
         def fitting(classes: tuple[int, ...]) -> Fitting[V]:
             fit = [one for one in servers if not set(classes).isdisjoint(one.classes)]
-            reached = {kind for one in fit for kind in one.classes}
-            could = [line for line, of in lines if not reached.isdisjoint(of)]
             in_turn = pool.discipline != PS
-            return Fitting(halted, bucket, classes, fit, could, guess_s, in_turn=in_turn)
+            return Fitting(halted, bucket, classes, fit, lines, guess_s, in_turn=in_turn)
 
         self.by_group = [
             fitting(joins[group.types[0]] if cluster in group.served_by else ())

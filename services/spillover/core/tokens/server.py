@@ -45,7 +45,7 @@ class UnlikeServer(Generic[V]):
         """Jobs on it, and those that have failed and count for a while."""
         self.line: OrderedDict[int, V] = OrderedDict()
         """Those that have their tokens and wait here, by number: one after another only."""
-        self.idle_number = number
+        self.idle_number = number - UNLIMITED
         """The smaller, the longer ago it last ended a job."""
         self.allowance = UNLIMITED
         """How many jobs it may have in its slow start."""

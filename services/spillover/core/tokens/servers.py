@@ -74,6 +74,7 @@ class TokenServers(TokenFacts[V]):
         self.jobs_by_ref: dict[int, Job[V]] = {}
         self.cooled: list[tuple[float, int, Job[V]]] = []
         self._cooled = 0
+        self._ends = 0
         self.seated = 0
         self._seated_foreign = 0
         self._startable: dict[int, None] = {}
@@ -149,7 +150,8 @@ class TokenServers(TokenFacts[V]):
     def _give_back(self, job: Job[V]) -> None:
         server = self.servers[job.server]
         server.running -= 1
-        server.idle_number = self.bucket.next_number
+        self._ends += 1
+        server.idle_number = self._ends
         if not server.running:
             self.busy -= 1
             if server.line:
@@ -269,9 +271,7 @@ class TokenServers(TokenFacts[V]):
         kind = self.kind_of(visit)
         number = self.blocked.join(kind.number, visit)
         visit.place = Place(number, kind)
-        # It may wait although there is one: nothing starts just now, or it was to go elsewhere.
-        oldest = self.bucket.oldest
-        self.bucket.released.update((each, None) for each in kind.classes if oldest[each] != NONE)
+        self._look_for(kind)
         self._seat_blocked()
 
     def leave(self, visit: V) -> None:
@@ -305,6 +305,12 @@ class TokenServers(TokenFacts[V]):
             job, self._popped = self._popped[1], None
             self._startable[job.server] = None
             self.bucket.give_back(job.token, job.ref, False, self.now_s)
+
+    def _look_for(self, kind: Kind[V]) -> None:
+        """One more of this type waits, though perhaps there are tokens: nothing starts just now, or
+        it has had another."""
+        oldest = self.bucket.oldest
+        self.bucket.released.update((each, None) for each in kind.classes if oldest[each] != NONE)
 
     def _first_blocked(self) -> V | None:
         """The first of those that a released token fits. Only what was released since nobody was
@@ -355,6 +361,7 @@ class TokenServers(TokenFacts[V]):
         job = self._take_seat(visit, place)
         place.job = None
         self.blocked.put_back(place.kind.number, place.number, visit)
+        self._look_for(place.kind)
         self.bucket.give_back(job.token, job.ref, False, self.now_s)
 
     def _pop_seated(self) -> V | None:

@@ -1,0 +1,354 @@
+"""The pool in worked examples: the notes' trace, both disciplines, servers that come and go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.model.type_groups import TypeGroups
+from support.unlike_pools import DrivenPool, Visit, pool_of
+
+TWO = ({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, {"x": "A B", "y": "B"})
+
+
+def driven(servers, classes=None, types=None, **options):
+    return DrivenPool(pool_of(servers, classes, types, **options))
+
+
+def own_load(pool, type_, ref=99):
+    return pool.servers.own_load(Visit(ref, type_), True, 0.0, 0.0, ())
+
+
+def test_the_trace_of_the_notes():
+    """A token that is free does not help a job that it does not fit; the older release goes
+    first."""
+    pool = driven(*TWO)
+    assert [pool.arrive(1, "x"), pool.arrive(2, "y"), pool.arrive(3, "y")] == ["A", "B", "B"]
+    assert pool.arrive(4, "y") == "blocked"
+    pool.leave(4)
+    assert pool.arrive(5, "x") == "A"
+    pool.end(2)
+    pool.end(1)
+    assert [pool.arrive(6, "x"), pool.arrive(7, "x")] == ["B", "A"]
+
+
+def test_those_that_are_blocked_come_first_of_those_that_a_token_fits():
+    pool = driven(*TWO)
+    for ref in (1, 2):
+        assert pool.arrive(ref, "y") == "B"
+    for ref in (3, 4):
+        assert pool.arrive(ref, "x") == "A"
+    waiting = [(5, "y"), (6, "x"), (7, "y"), (8, "x")]
+    assert {pool.arrive(ref, type_) for ref, type_ in waiting} == {"blocked"}
+    assert [visit.ref for visit in pool.servers] == [5, 6, 7, 8]
+    assert pool.end(3) == [6], "the first is of a type that may not join class A"
+    assert pool.end(1) == [5]
+    pool.leave(7)
+    assert pool.end(2) == [8]
+    assert pool.servers.waiting == 0
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=40))
+def test_one_token_per_server_assigns_the_longest_idle(count, steps):
+    """With neither classes nor types: as a queue of idle servers does it."""
+    ids = [f"s{number}" for number in range(count)]
+    pool = driven(dict.fromkeys(ids, 1))
+    idle, busy = list(ids), []
+    for ref, step in enumerate(steps):
+        if step < 3 and idle:
+            expected = idle.pop(0)
+            assert pool.arrive(ref) == expected
+            busy.append((ref, expected))
+        elif busy:
+            ended, server = busy.pop(step % len(busy))
+            assert pool.end(ended) == []
+            idle.append(server)
+
+
+def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
+    """By jobs over rate, then to the one that was idle longest."""
+    pool = driven({"big": 3, "one": 1, "two": 1}, {"all": ("big one two", 9)})
+    assert [pool.arrive(ref) for ref in range(5)] == ["big", "one", "two", "big", "big"]
+    assert pool.arrive(5) == "big", "all have one job by rate, and this one has never ended any"
+    pool.end(2)
+    pool.end(1)
+    assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
+
+
+# --- one after another ----------------------------------------------------------------------------
+
+
+def test_a_server_runs_one_job_and_others_have_their_seats():
+    pool = driven({"A": 1}, {"A": ("A", 3)}, discipline="fcfs")
+    assert [pool.arrive(ref) for ref in range(5)] == ["A", "seat", "seat", "blocked", "blocked"]
+    assert pool.servers.waiting == 4
+    assert pool.end(0) == [1]
+    assert [visit.ref for visit in pool.servers] == [2, 3, 4]
+    assert pool.counts("A")["held"] == 3
+
+
+def test_the_token_decides_about_the_server_even_if_another_is_idle():
+    """The longest available one is of a server that is busy: so the job has its seat there."""
+    classes = {"A": ("A", 2), "B": ("B", 1)}
+    pool = driven({"A": 1, "B": 1}, classes, {"x": "A B", "y": "B"}, discipline="fcfs")
+    assert pool.arrive(1, "y") == "B"
+    assert pool.arrive(2, "x") == "A"
+    pool.end(1)
+    assert pool.arrive(3, "x") == "seat"
+    assert not pool.servers.may_start(Visit(4, "z"))
+    assert pool.arrive(4, "x") == "B"
+
+
+def test_whoever_leaves_a_seat_lets_one_in_that_was_blocked():
+    """It may start at once, on the server that the token is for."""
+    classes = {"A": ("A", 2), "B": ("B", 1)}
+    pool = driven({"A": 1, "B": 1}, classes, {"x": "A B", "y": "A"}, discipline="fcfs")
+    assert [pool.arrive(1, "x"), pool.arrive(2, "x")] == ["A", "B"]
+    assert [pool.arrive(3, "y"), pool.arrive(4, "y"), pool.arrive(5, "x")] == [
+        "seat",
+        "blocked",
+        "blocked",
+    ]
+    assert pool.leave(3) == [], "4 waits at A now"
+    assert pool.servers.blocked.count == 1
+    assert pool.end(1) == [4]
+    assert pool.servers.seated == 1, "5 has taken the token of 1"
+    assert pool.leave(5) == []
+    assert pool.counts("A") == {"limit": 2, "available": 1, "held": 1, "out": 0, "retiring": 0}
+
+
+def test_a_popped_visit_that_has_ended_gives_its_token_back():
+    pool = driven({"A": 1}, {"A": ("A", 2)}, discipline="fcfs")
+    for ref in range(4):
+        pool.arrive(ref)
+    pool.visits[1].expired = True
+    assert pool.end(0) == [2]
+    assert pool.counts("A")["held"] == 2
+
+
+def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
+    """In the order in which they came, before whoever came later."""
+    classes = {"A": ("A", 3), "B": ("B", 2)}
+    pool = driven({"A": 1, "B": 1}, classes, {"a": "A", "x": "A B"}, discipline="fcfs")
+    assert [pool.arrive(1, "x"), pool.arrive(2, "x"), pool.arrive(3, "a")] == ["A", "B", "seat"]
+    assert pool.arrive(4, "x") == "seat"
+    assert [pool.arrive(5, "x"), pool.arrive(6, "a")] == ["seat", "blocked"]
+    assert pool.end(2) == [4]
+    assert [visit.ref for visit in pool.servers.servers[0].line.values()] == [3, 5]
+    pool.change("A", False)
+    assert [visit.ref for visit in pool.servers.blocked] == [3, 6]
+    assert [visit.ref for visit in pool.servers.servers[1].line.values()] == [5]
+    assert pool.end(1) == []
+    assert pool.change("A", True) == [3]
+
+
+# --- servers come and go ----------------------------------------------------------------------------
+
+
+def test_a_class_without_servers_has_its_tokens_out_and_gets_them_back_slowly():
+    """One at once, one more with each job that is served, and the job's own."""
+    pool = driven({"A": 1}, {"A": ("A", 4)})
+    pool.arrive(1)
+    pool.put(A=False)
+    assert pool.counts("A") == {"limit": 4, "available": 0, "held": 1, "out": 3, "retiring": 0}
+    assert pool.arrive(2) == "blocked"
+    pool.end(1)
+    assert pool.counts("A")["out"] == 4
+    assert pool.put(A=True) == [2]
+    assert pool.counts("A")["out"] == 3
+    pool.end(2)
+    assert pool.counts("A") == {"limit": 4, "available": 2, "held": 0, "out": 2, "retiring": 0}
+    for ref, available in ((3, 3), (4, 4)):
+        pool.arrive(ref)
+        pool.end(ref)
+        assert pool.counts("A")["available"] == available
+
+
+def test_a_slow_start_goes_on_after_failures():
+    """Their tokens stay out, but for one: else nothing would ever be served."""
+    pool = driven({"A": 1}, {"A": ("A", 4)})
+    pool.put(A=False)
+    pool.put(A=True)
+    for ref in range(1, 9):
+        assert pool.arrive(ref) == "A"
+        pool.end(ref, "failed")
+        assert pool.counts("A")["available"] == 1
+
+
+def test_a_class_with_a_server_left_keeps_its_tokens():
+    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
+    pool.change("A", False)
+    assert {pool.arrive(ref) for ref in range(4)} == {"B"}
+    assert pool.arrive(5) == "blocked"
+    pool.change("A", True)
+    assert pool.end(0) == [5]
+    assert pool.started[-1] == (5, "A")
+
+
+def test_limits_change_under_way():
+    """Nothing is taken from those that run; what is too much retires when it comes back."""
+    pool = driven({"A": 1}, {"A": ("A", 4)})
+    for ref in range(3):
+        pool.arrive(ref)
+    pool.limit(A=1)
+    assert pool.counts("A") == {"limit": 1, "available": 0, "held": 3, "out": 0, "retiring": 2}
+    assert pool.arrive(3) == "blocked"
+    assert [pool.end(0), pool.end(1), pool.end(2)] == [[], [], [3]]
+    pool.arrive(4)
+    pool.arrive(5)
+    assert pool.limit(A=3) == [4, 5]
+
+
+def test_a_rest_holds_all_and_those_that_came_meanwhile_start_after_it():
+    for discipline in ("ps", "fcfs"):
+        pool = driven({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, discipline=discipline)
+        assert pool.servers.rest(1.0)
+        assert [pool.arrive(ref) for ref in range(3)] == ["blocked"] * 3
+        assert pool.serve() == []
+        assert pool.servers.next_s == 1.0
+        assert pool.wake(1.0) == ([0, 1, 2] if discipline == "ps" else [0, 1])
+
+
+def test_what_cools_keeps_its_token_for_a_while():
+    pool = driven({"A": 1}, {"A": ("A", 1)})
+    pool.arrive(1)
+    pool.arrive(2)
+    assert pool.end(1, "cools", until_s=3.0) == []
+    assert (pool.servers.jobs, pool.servers.cooling, pool.servers.busy) == (1, 1, 1)
+    assert pool.servers.next_s == 3.0
+    assert pool.wake(2.9) == []
+    assert pool.wake(3.0) == [2]
+
+
+def test_a_server_that_fails_more_than_others_is_left_alone():
+    """Its tokens are out; it is tried again after a while, with one job at first."""
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "B"})
+    ref = 0
+    while pool.servers.servers[0].state == "up":
+        ref += 2
+        assert ref < 20
+        pool.at(ref / 10)
+        pool.arrive(ref, "a")
+        pool.arrive(ref + 1, "b")
+        pool.end(ref, "failed")
+        pool.end(ref + 1)
+    assert pool.arrive(100, "a") == "blocked"
+    again_s = pool.servers.next_s
+    assert pool.wake(again_s) == [100]
+    pool.end(100, "failed")
+    assert pool.servers.servers[0].state == "degraded"
+    assert pool.servers.next_s - again_s > 1.5
+    pool.wake(pool.servers.next_s)
+    for ref in range(200, 220):
+        pool.arrive(ref, "a")
+        pool.end(ref)
+    assert pool.counts("A")["available"] == 3
+
+
+def test_where_all_fail_none_is_left_alone():
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "B"})
+    for ref in range(0, 400, 2):
+        pool.wake(ref / 10)
+        pool.arrive(ref, "a")
+        pool.arrive(ref + 1, "b")
+        states = {server.state for server in pool.servers.servers}
+        assert states == {"up"} or ref < 100, "at first it is not known that all do"
+        for running in list(pool.servers.jobs_by_ref):
+            pool.end(running, "failed")
+
+
+# --- what is told -----------------------------------------------------------------------------------
+
+
+def test_a_grant_says_what_was_taken_and_what_else_was_there():
+    pool = driven(*TWO)
+    pool.at(2.0).arrive(1, "x")
+    granted = pool.servers.granted(1).as_dict()
+    assert granted == {
+        "token": "A-1",
+        "class": "A",
+        "server": "A",
+        "available_releases": 3,
+        "available_ms": 2000.0,
+        "others": [{"class": "B", "available_releases": 2}],
+        "others_count": 1,
+    }
+    pool.end(1)
+    for ref, token in ((2, "B-1"), (3, "A-2"), (4, "B-2"), (5, "A-1")):
+        pool.at(3.0).arrive(ref, "x")
+        assert pool.servers.granted(ref).token == token
+    assert pool.servers.granted(5).as_dict()["available_releases"] == 0
+
+
+def test_what_policies_are_told_of_a_group():
+    """N counts jobs beyond one for each server that fits, wherever they are."""
+    pool = driven(
+        {"big": 4, "small": 1}, {"c": ("big", 6), "d": ("small", 2)}, {"x": "c", "y": "c d"}
+    )
+    told = own_load(pool, "y")
+    assert (told.queue_length, told.servers, told.service_s) == (0, 2, 0.4)
+    assert told.departure_s == pytest.approx(0.2)
+    assert own_load(pool, "x")[1:4] == (1, True, 0.25)
+    for ref in range(6):
+        assert pool.arrive(ref, "x") == "big"
+    assert own_load(pool, "x").queue_length == 5
+    assert own_load(pool, "y").queue_length == 4
+    assert pool.arrive(6, "x") == "blocked"
+    assert own_load(pool, "x").queue_length == 6
+    waits = pool.servers.own_load(pool.visits[6], True, 0.0, 0.0, ())
+    assert waits.queue_length == 5, "it does not wait for itself"
+    pool.put(big=False)
+    assert own_load(pool, "x")[1:3] == (1, False)
+    assert pool.arrive(7, "x") == "blocked"
+    assert own_load(pool, "y")[:2] == (0, 1), "what waits for the big one does not wait for this"
+
+
+def test_a_type_that_nobody_serves_has_no_servers():
+    pool = driven(*TWO)
+    other = pool_of({"C": 1}, {"C": ("C", 1)}, {"z": "C"})
+    groups = TypeGroups.of({"a": pool_of(*TWO), "b": other})
+    servers = type(pool.servers)(pool_of(*TWO), groups, "a", 1.0, 0.0, 0.0)
+    fitting = servers.fitting(groups.index_of("z"))
+    assert (fitting.up, fitting.working, fitting.ready, fitting.idle) == (0, 0, False, 0)
+    assert pool.arrive(1, "z") == "blocked"
+    assert not own_load(pool, "z").may_keep
+    assert pool.arrive(2, "x") == "A"
+    pool.leave(1)
+
+
+def test_work_is_learned_from_how_it_was_shared():
+    """Two jobs at a time on a server of rate 2: each had half of it."""
+    pool = driven({"A": 2}, {"A": ("A", 2)})
+    for round_ in range(400):
+        pool.at(3.0 * round_).arrive(2 * round_)
+        pool.arrive(2 * round_ + 1)
+        pool.at(3.0 * round_ + 3.0).end(2 * round_, service_s=3.0)
+        pool.end(2 * round_ + 1, service_s=3.0)
+    assert own_load(pool, "default").service_s == pytest.approx(1.5, rel=1e-3)
+    one = driven({"A": 2}, discipline="fcfs")
+    for ref in range(400):
+        one.arrive(ref)
+        one.end(ref, service_s=3.0)
+    assert own_load(one, "default").service_s == pytest.approx(3.0, rel=1e-3)
+
+
+def test_state_tells_servers_classes_and_types():
+    pool = driven(*TWO)
+    for ref in range(6):
+        pool.arrive(ref, "y")
+    pool.put(A=False)
+    told = pool.servers.told()
+    assert (told["jobs"], told["blocked"], told["unaccounted"]) == (2, 4, 0)
+    assert [one["state"] for one in told["servers"]] == ["out", "up"]
+    assert told["classes"][0]["out"] == 2
+    assert {one["id"]: one["blocked"] for one in told["types"]} == {"x": 0, "y": 4}
+
+
+def test_a_stuck_server_is_not_counted_on():
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 1), "B": ("B", 2)})
+    for ref in (1, 2):
+        pool.arrive(ref)
+    assert pool.servers.working == 2
+    pool.servers.stuck.update((1, 2))
+    assert pool.servers.working == 1, "B has a place left"
