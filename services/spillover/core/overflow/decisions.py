@@ -13,6 +13,7 @@ from spillover.core.overflow.health import WELL
 from spillover.core.overflow.loads_told import of_choice, of_neighbor, of_shadow
 from spillover.core.overflow.neighbors import Knowledge
 from spillover.core.overflow.shadow import ShadowChoice
+from spillover.core.tokens.telling import Grant
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import (
@@ -65,7 +66,7 @@ class Decision:
     """What the policy that is asked along would have chosen; None where none was."""
     group: str = ""
     """Of types, to which it belongs; empty where there is one."""
-    granted: Any = None
+    granted: Grant | None = None
     """What it was given, where servers are unlike."""
 
     @property
@@ -136,7 +137,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         for row, serves in zip(neighbors, known.serves, strict=True):
             row["serves"] = serves
     if decision.granted is not None:
-        told["granted"] = decision.granted
+        told["granted"] = decision.granted.as_dict()
     if decision.own is not None and decision.goes_by_load:
         told["by_load"] = of_choice(decision.own, loads, decision.eligible, decision.draw)
         for y, row in enumerate(neighbors):

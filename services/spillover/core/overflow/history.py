@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from spillover.core.overflow.decisions import Decision, describe
+from spillover.core.tokens.telling import Grant
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Outcome
 
@@ -32,7 +33,7 @@ class Note:
     event: str
     neighbor: ClusterId | None = None
     problem: str | None = None
-    granted: Any = None
+    granted: Grant | None = None
     """What it was given that starts, where servers are unlike."""
 
 
@@ -119,7 +120,7 @@ def _describe(record: Decision | Note | Ending) -> dict[str, Any]:
         if record.problem is not None:
             told["problem"] = record.problem
         if record.granted is not None:
-            told["granted"] = record.granted
+            told["granted"] = record.granted.as_dict()
         return told
     told = {
         "event": ENDED,

@@ -9,9 +9,10 @@ they run is the shell's business, and where else a visit could go the machine's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from spillover.core.overflow.visit import Visit
+from spillover.core.tokens.telling import Grant
 from spillover.policy.overflow.base import OwnLoad
 
 
@@ -86,7 +87,8 @@ class ServerPool(Protocol):
 
     @property
     def jobs(self) -> int:
-        """Returns how many jobs occupy them, or cool: more than servers where these are shared."""
+        """Returns how many visits' work occupies them, with what is stuck or cools. It is `busy`
+        where a server does one thing at a time."""
 
     @property
     def cooling(self) -> int:
@@ -149,7 +151,7 @@ class ServerPool(Protocol):
     def occupy(self, visit: Visit, /) -> int:
         """A visit that may start does: the number of its server, 0 where all are alike."""
 
-    def granted(self, ref: int, /) -> Any:
+    def granted(self, ref: int, /) -> Grant | None:
         """Returns what this visit, which runs, was given and what else was there, for `/explain`;
         None where all servers are alike."""
 
