@@ -23,7 +23,7 @@ from spillover.sim.overflow.faulty_federation import build_faulty_federation
 
 LASTS_S = 1.5
 JOBS = 16
-WORK_S = 0.15
+WORK_S = 0.25
 LOOK_S = 0.5
 TYPES = ("t0", "t1", "t2")
 
@@ -77,6 +77,9 @@ class History:
         random = self.random = stream(seed, "pool history")
         self.world, self.seen, self.told = World(), Counter(), []
         self.topology = topology_of(random)
+        named = [kind for group in self.topology.type_groups.groups for kind in group.types]
+        self.types = (*named, *named, *named, *TYPES)
+        """Mostly such as are served; those that are not are refused."""
         self.checker = Checker(seed, self.topology.max_hops, every=1)
         self.clusters, channels = build_faulty_federation(
             self.topology, self.world, seed, self.checker
@@ -87,7 +90,7 @@ class History:
             self.make_unstoppable(cluster)
         for number in range(JOBS):
             self.world.at(random.random() * LASTS_S, self.come, number)
-        if random.random() < 0.4:
+        if random.random() < 0.3:
             self.world.at(random.random() * LASTS_S, self.drain)
 
     def with_more(self, schedule):
@@ -101,7 +104,7 @@ class History:
             at = {"action": "tokens", "cluster": cluster.id}
             for _ in range(random.randint(0, 4)):
                 limits = ((random.choice(pool.classes).id, random.randint(1, 4)),)
-                said = ((random.choice(pool.servers).id, random.choice((OUT, IN))),)
+                said = ((random.choice(pool.servers).id, random.choice((OUT, IN, IN))),)
                 which = random.choice(({"classes": limits}, {"servers": said}))
                 more.append(TokensFault(at_s=random.random() * LASTS_S, **at, **which))
             limits = tuple((each.id, each.tokens) for each in pool.classes)
@@ -124,7 +127,7 @@ class History:
         random, now_s = self.random, self.world.now_s
         home = self.clusters[random.choice(sorted(self.clusters))]
         deadline_s = now_s + random.choice((0.05, 0.3, 2.0, 9.0, math.inf))
-        work_s, kind = random.expovariate(1 / WORK_S), random.choice(TYPES)
+        work_s, kind = random.expovariate(1 / WORK_S), random.choice(self.types)
         keyed, cancels = random.random() < 0.5, random.random() < 0.3
         if not home.alive or home.paused:
             return
@@ -156,7 +159,8 @@ class History:
         cluster = self.clusters[self.random.choice(sorted(self.clusters))]
         self.seen["drain"] += 1
         cluster.deliver(cluster.feed, ev.Drain())
-        self.world.at(LASTS_S, cluster.deliver, cluster.feed, ev.Resume())
+        until_s = self.world.now_s + self.random.random() * 0.5
+        self.world.at(until_s, cluster.deliver, cluster.feed, ev.Resume())
 
     def play(self):
         """Let it happen until nothing is left to be done. Raises Broken."""

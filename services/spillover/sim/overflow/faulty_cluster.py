@@ -25,14 +25,14 @@ from spillover.core.overflow.link import LinkMachine
 from spillover.core.overflow.machine import NodeMachine
 from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadNow, LoadReport
+from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
-from spillover.sim.overflow.federation import OnAnswer, OnRefusal, SimCluster
+from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel
 from spillover.sim.overflow.trouble import Trouble
@@ -117,8 +117,7 @@ class FaultyCluster(SimCluster):
         name = f"node/{self.id}" if self.life == 1 else f"node/{self.id}/{self.life}"
         self.started_s = self.clock.now_s()
         settings = replace(self._settings, epoch=self.clock.epoch())
-        random, servers = stream(self._seed, name), self._make_pool(self.started_s)
-        return NodeMachine(settings, self._neighbors, random, self.started_s, servers)
+        return NodeMachine(settings, self._neighbors, stream(self._seed, name), self.started_s)
 
     def _make_links(self) -> None:
         random = stream(self._seed, f"streams/{self.id}/{self.life}")
@@ -342,11 +341,13 @@ class FaultyCluster(SimCluster):
         if life == self.life:
             self.deliver(happen, *args)
 
-    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
+    def _say(self, command: ev.AskForWork | ev.NoWork, heard: Heard) -> None:
+        neighbor = command.neighbor
         reader, (_, mirror, ways) = self.readers[neighbor], self._peers[neighbor]
         if reader is not None:
             listener, number = reader
-            ways[0].send_report(partial(listener.hear_event, number, what(mirror, load)))
+            event = heard(mirror, command.load, command.group)
+            ways[0].send_report(partial(listener.hear_event, number, event))
 
     def _tell(self, report: LoadReport | None) -> None:
         for reader, (_, _, ways) in zip(self.readers, self._peers, strict=True):

@@ -12,10 +12,8 @@ from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import VisitState
-from spillover.core.tokens.servers import TokenServers
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
@@ -27,6 +25,8 @@ from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
+Heard = Callable[[int, LoadNow, str], ev.WorkAsked | ev.NoWorkThere]
+"""What a neighbor hears of a question for work, or of the answer that there is none."""
 
 
 class Link:
@@ -54,7 +54,6 @@ class SimCluster:
         self._cluster = topology.cluster(cluster_id)
         self.pool = self._cluster.pool
         """None where the servers are alike."""
-        self._groups = topology.type_groups
         self._world = world
         self._seed = seed
         self._settings = NodeSettings.of(topology, cluster_id)
@@ -92,17 +91,7 @@ class SimCluster:
 
     def _make_machine(self) -> NodeMachine:
         random = stream(self._seed, f"node/{self.id}")
-        now_s = self._world.now_s
-        servers = self._make_pool(now_s)
-        return NodeMachine(self._settings, self._neighbors, random, now_s, servers)
-
-    def _make_pool(self, now_s: float) -> ServerPool | None:
-        """What its machine takes for its servers, where they are unlike."""
-        if self.pool is None:
-            return None
-        settings, groups = self._settings, self._groups
-        service_s, delivery_s = settings.service_s, settings.delivery_s
-        return TokenServers(self.pool, groups, self.id, service_s, delivery_s, now_s)
+        return NodeMachine(self._settings, self._neighbors, random, self._world.now_s)
 
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
@@ -239,15 +228,16 @@ class SimCluster:
             self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
 
     def _ask_for_work(self, command: ev.AskForWork) -> None:
-        self._say(command.neighbor, ev.WorkAsked, command.load)
+        self._say(command, ev.WorkAsked)
 
     def _no_work(self, command: ev.NoWork) -> None:
-        self._say(command.neighbor, ev.NoWorkThere, command.load)
+        self._say(command, ev.NoWorkThere)
 
-    def _say(self, neighbor: int, what: Callable[[int, LoadNow], Any], load: LoadNow) -> None:
+    def _say(self, command: ev.AskForWork | ev.NoWork, heard: Heard) -> None:
         """Have a neighbor hear this, on the way of the reports."""
-        way = self._ways[neighbor]
-        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, what(way.mirror, load))
+        way = self._ways[command.neighbor]
+        event = heard(way.mirror, command.load, command.group)
+        self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
 
     # --- neighbors ----------------------------------------------------------------------------
 
