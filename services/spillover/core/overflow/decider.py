@@ -8,10 +8,9 @@ from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED,
 from spillover.core.overflow.health import WELL
 from spillover.core.overflow.history import History, Note
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
-from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pool import Granted, ServerPool
 from spillover.core.overflow.shadow import Shadow
 from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.telling import Grant
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import KEEP, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
@@ -120,7 +119,7 @@ class Decider:
         """Put on record that a server was free, so that nothing was to be decided."""
         self._note(visit, STARTED, 0, servers, now_s, None, health)
 
-    def granted(self, visit: Visit, grant: Grant | None, now_s: float) -> None:
+    def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
         """Put on record what a visit was given that starts: with the decision, if that has just
         been made."""
         if grant is None:

@@ -13,7 +13,6 @@ from spillover.core.overflow.health import WELL
 from spillover.core.overflow.loads_told import of_choice, of_neighbor, of_shadow
 from spillover.core.overflow.neighbors import Knowledge
 from spillover.core.overflow.shadow import ShadowChoice
-from spillover.core.tokens.telling import Grant
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import (
@@ -66,8 +65,8 @@ class Decision:
     """What the policy that is asked along would have chosen; None where none was."""
     group: str = ""
     """Of types, to which it belongs; empty where there is one."""
-    granted: Grant | None = None
-    """What it was given, where servers are unlike."""
+    granted: Any = None
+    """What it was given (`pool.Granted`), where servers are unlike."""
 
     @property
     def neighbor(self) -> ClusterId | None:

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from spillover.core.overflow.decisions import Decision, describe
-from spillover.core.tokens.telling import Grant
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Outcome
 
@@ -33,7 +32,7 @@ class Note:
     event: str
     neighbor: ClusterId | None = None
     problem: str | None = None
-    granted: Grant | None = None
+    granted: Any = None
     """What it was given that starts, where servers are unlike."""
 
 

@@ -9,10 +9,9 @@ they run is the shell's business, and where else a visit could go the machine's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.telling import Grant
 from spillover.policy.overflow.base import OwnLoad
 
 
@@ -60,6 +59,13 @@ class FittingServers(Protocol):
     def residual(self) -> float:
         """Returns how much of a service is left, on average, of one under way: (1 + c2) / 2, c2 the
         squared coefficient of variation of service times."""
+
+
+class Granted(Protocol):
+    """What a visit was given, where servers are unlike."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns it as users read it."""
 
 
 class ServerPool(Protocol):
@@ -151,7 +157,7 @@ class ServerPool(Protocol):
     def occupy(self, visit: Visit, /) -> int:
         """A visit that may start does: the number of its server, 0 where all are alike."""
 
-    def granted(self, ref: int, /) -> Grant | None:
+    def granted(self, ref: int, /) -> Granted | None:
         """Returns what this visit, which runs, was given and what else was there, for `/explain`;
         None where all servers are alike."""
 

@@ -341,12 +341,12 @@ class FaultyCluster(SimCluster):
         if life == self.life:
             self.deliver(happen, *args)
 
-    def _say(self, command: ev.AskForWork | ev.NoWork, heard: Heard) -> None:
-        neighbor = command.neighbor
-        reader, (_, mirror, ways) = self.readers[neighbor], self._peers[neighbor]
+    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
+        reader = self.readers[command.neighbor]
+        _, mirror, ways = self._peers[command.neighbor]
         if reader is not None:
             listener, number = reader
-            event = heard(mirror, command.load, command.group)
+            event = what(mirror, command.load, command.group)
             ways[0].send_report(partial(listener.hear_event, number, event))
 
     def _tell(self, report: LoadReport | None) -> None:

@@ -25,8 +25,7 @@ from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
-Heard = Callable[[int, LoadNow, str], ev.WorkAsked | ev.NoWorkThere]
-"""What a neighbor hears of a question for work, or of the answer that there is none."""
+Heard = Callable[[int, LoadNow, str], Any]
 
 
 class Link:
@@ -233,10 +232,10 @@ class SimCluster:
     def _no_work(self, command: ev.NoWork) -> None:
         self._say(command, ev.NoWorkThere)
 
-    def _say(self, command: ev.AskForWork | ev.NoWork, heard: Heard) -> None:
+    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
         """Have a neighbor hear this, on the way of the reports."""
         way = self._ways[command.neighbor]
-        event = heard(way.mirror, command.load, command.group)
+        event = what(way.mirror, command.load, command.group)
         self._world.at(self._world.now_s + way.delay_s, way.peer.feed, event)
 
     # --- neighbors ----------------------------------------------------------------------------
