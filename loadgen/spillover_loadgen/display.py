@@ -39,12 +39,15 @@ def progress_bar() -> Iterator[Callable[[int, int, int], None] | None]:
 
 
 def print_summary(result: dict[str, Any]) -> None:
-    """The result of a run as a table, a row for each home and one for all, and its reasons."""
+    """The result of a run as a table, a row for each home, each type and all, and its reasons."""
     figures = ("sent", "ok", "not ok", "mean", "p50", "p99", "max", "std", "forwarded")
     title = f"system time in ms by home (seed {result['seed']})"
     table = table_of("home", figures, title=title)
     for cluster, figures in result["per_cluster"].items():
         table.add_row(cluster, *_cells(figures))
+    table.add_section()
+    for kind, figures in result.get("per_type", {}).items():
+        table.add_row(f"type {kind}", *_cells(figures))
     table.add_section()
     table.add_row("all", *_cells(result))
     console = open_console()

@@ -250,6 +250,7 @@ class _Sending:
             intended_s=arrival.time_s,
             sent_lag_s=sent_s - self._start_s - arrival.time_s,
             outcome=outcome,
+            type=arrival.type,
             reason=reason,
             id=arrival.id,
         )

@@ -9,6 +9,10 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}", re.ASCII)
 
@@ -45,6 +49,18 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+
+
+def named(form: str, read: Callable[[str], T]) -> Callable[[str], tuple[str, T]]:
+    """Returns an argument type: a name, `=`, and what `read` takes; `form` says so in messages."""
+
+    def read_named(text: str) -> tuple[str, T]:
+        name, _, value = text.rpartition("=")
+        if not name or not value:
+            raise argparse.ArgumentTypeError(f"expected {form}, got {text!r}")
+        return name, read(value)
+
+    return read_named
 
 
 def did_you_mean_url(text: str) -> str:

@@ -45,6 +45,7 @@ class Record:
     sent_lag_s: float
     """How much later than intended it left."""
     outcome: Outcome
+    type: str = "default"
     status: int | None = None
     reason: str | None = None
     system_time_ms: float | None = None

@@ -14,6 +14,7 @@ import msgspec
 
 from spillover.model.ids import ClusterId
 from spillover.model.statistics import summarize
+from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover_loadgen.record import Outcome, Record
 
 KEPT_UP_LAG_MS = 20.0
@@ -29,7 +30,8 @@ def summary(
     duration_s: float,
     interrupted: bool = False,
 ) -> dict[str, Any]:
-    """Returns the result of a run; `per_cluster` is by home and has every cluster in `cluster_ids`.
+    """Returns the result of a run; `per_cluster` is by home and has every cluster in `cluster_ids`,
+    `per_type` is there where requests have said a type.
 
     Times in milliseconds from the intended instant, of requests with the outcome `ok` only.
     Summaries and shares of nothing are None. `reasons` counts the most frequent of what the
@@ -43,6 +45,7 @@ def summary(
             cluster: _figures([record for record in records if record.cluster == cluster])
             for cluster in cluster_ids
         },
+        **_per_type(records),
         "reasons": dict(reasons.most_common(REASONS_MAX)),
         "schedule_lag_ms": {"p99": lag_ms["p99"], "max": lag_ms["max"]},
         "kept_up": lag_ms["p99"] is None or lag_ms["p99"] <= KEPT_UP_LAG_MS,
@@ -58,6 +61,15 @@ def write_json_lines(records: Iterable[Record], file: BinaryIO) -> None:
     for record in records:
         file.write(encode(record))
         file.write(b"\n")
+
+
+def _per_type(records: Sequence[Record]) -> dict[str, Any]:
+    by_type: dict[str, list[Record]] = {}
+    for record in records:
+        by_type.setdefault(record.type, []).append(record)
+    if by_type.keys() <= {DEFAULT_TYPE}:
+        return {}
+    return {"per_type": {kind: _figures(by_type[kind]) for kind in sorted(by_type)}}
 
 
 def _figures(records: Sequence[Record]) -> dict[str, Any]:

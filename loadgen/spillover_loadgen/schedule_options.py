@@ -13,10 +13,11 @@ from typing import TypeVar
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
+from spillover.model.request import TYPE_LENGTH_MAX, is_name
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Topology
 from spillover_loadgen import traces, workloads
-from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+from spillover_loadgen.option_types import above_zero, at_least_zero, named, whole_number
 
 CONTEXT_TOKEN_MS = 0.25
 GENERATED_TOKEN_MS = 30.0
@@ -54,6 +55,14 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         type=above_zero,
         metavar="D",
         help="length of the schedule; for bursts 5 s per cluster and 20 s if not given",
+    )
+    parser.add_argument(
+        "--type",
+        type=named("TYPE=WEIGHT", above_zero),
+        action="append",
+        metavar="TYPE=WEIGHT",
+        help="the types that a workload's requests have, drawn by their weights; repeat it for "
+        "each (default: none is said)",
     )
     _add_azure_options(parser)
     parser.add_argument(
@@ -98,13 +107,29 @@ def read_schedule(
     if options.rate is not None and options.workload != "poisson":
         raise InputError("--rate", "", "expected only with --workload poisson")
     _check_azure_options(options)
+    weights = _type_weights(options)
     try:
         schedule, duration_s = _schedule(options, cluster_ids)
+        if weights:
+            schedule = workloads.typed(schedule, weights, seed=options.seed)
         return workloads.stretch(schedule, options.time_scale), duration_s * options.time_scale
     except InputError as error:
         if error.source != "workload" or error.field not in _OPTIONS:
             raise
         raise InputError(_OPTIONS[error.field], "", error.expected) from None
+
+
+def _type_weights(options: argparse.Namespace) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for kind, weight in options.type or ():
+        if options.trace:
+            raise InputError("--type", "", "expected only with --workload: a trace has its own")
+        if not is_name(kind, TYPE_LENGTH_MAX):
+            raise InputError("--type", "", f"expected the name of a type, got {kind!r}")
+        if kind in weights:
+            raise InputError("--type", "", f"expected each type once, got {kind!r} twice")
+        weights[kind] = weight
+    return weights
 
 
 def stretched(topology: Topology, time_scale: float) -> Topology:

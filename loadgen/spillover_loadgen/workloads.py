@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from operator import attrgetter
 
 from spillover.model.errors import InputError
@@ -148,6 +150,21 @@ def poisson(
             )
         ]
     )
+
+
+def typed(schedule: Schedule, weights: Mapping[str, float], *, seed: int) -> Schedule:
+    """Returns the same schedule with a type for each request, drawn by these weights: of Poisson
+    arrivals each type then has Poisson arrivals of its own."""
+    streams: dict[ClusterId, random.Random] = {}
+    types, cumulated = list(weights), list(accumulate(weights.values()))
+    drawn = []
+    for arrival in schedule:
+        rng = streams.get(arrival.cluster)
+        if rng is None:
+            rng = streams[arrival.cluster] = random.Random(f"{seed}/types/{arrival.cluster}")
+        kind = types[min(bisect(cumulated, rng.random() * cumulated[-1]), len(types) - 1)]
+        drawn.append(replace(arrival, type=kind))
+    return drawn
 
 
 def stretch(schedule: Schedule, time_scale: float) -> Schedule:

@@ -46,6 +46,7 @@ COMMANDS = {
     "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
     "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
+    "tokens": Command("spillover.cli.tokens", "show or change a pool of unlike servers"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
     "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
     "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),

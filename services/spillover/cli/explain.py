@@ -141,6 +141,8 @@ def _block(cluster: str, told: dict[str, Any]) -> Group:
 
 def _decision(decision: dict[str, Any]) -> list[Text | Table | Padding]:
     parts: list[Text | Table | Padding] = [Text(f"  {_reason(decision)}")]
+    if granted := _granted(decision):
+        parts.append(Text(f"    {granted}"))
     if decision["outcome"] != "started":
         parts.append(Text(f"    {_grounds(decision)}"))
         parts += [Padding(Text(words), (0, 0, 0, 4), expand=False) for words in _words(decision)]
@@ -164,6 +166,25 @@ def _reason(decision: dict[str, Any]) -> str:
         words = f"{words}: {decision['reason']}"
     neighbor = decision.get("neighbor")
     return f"{words} {neighbor}" if neighbor else words
+
+
+def _granted(record: dict[str, Any]) -> str:
+    """Which token it was given, why that one, and what else was there; nothing where servers are
+    alike."""
+    told = record.get("granted")
+    if not isinstance(told, dict):
+        return ""
+    token, kind, server, releases = (
+        str(told.get(name)) for name in ("token", "class", "server", "available_releases")
+    )
+    waited = f"{_milliseconds(told.get('available_ms'))}, {releases} releases"
+    words = f"token {token} of class {kind}, on server {server}"
+    others = told.get("others") or []
+    if not others:
+        return f"{words}: no other was there (available for {waited})"
+    named = ", ".join(f"{one.get('class')} {one.get('available_releases')}" for one in others)
+    more = ", ..." if told.get("others_count", 0) > len(others) else ""
+    return f"{words}: the longest available, for {waited}; others by releases: {named}{more}"
 
 
 def _grounds(decision: dict[str, Any]) -> str:
@@ -229,6 +250,8 @@ def _event(record: dict[str, Any]) -> str:
     words += [str(record[name]) for name in ("neighbor", "outcome") if record.get(name)]
     if record.get("problem"):
         words.append(f"({record['problem']})")
+    if granted := _granted(record):
+        words.append(f"with {granted};")
     at_ms = _milliseconds(record.get("at_ms"))
     return f"{' '.join(words)} after {at_ms}" if at_ms else " ".join(words)
 

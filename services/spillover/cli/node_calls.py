@@ -28,12 +28,18 @@ class NodeCalls:
         await self._client.close()
 
     async def call(
-        self, method: str, path: str, is_answer: Callable[[dict[str, Any]], bool]
+        self,
+        method: str,
+        path: str,
+        is_answer: Callable[[dict[str, Any]], bool],
+        body: bytes = b"",
     ) -> dict[str, Any]:
         """Returns the object of a 2xx answer for which `is_answer` holds. A problem that the node
         tells is a Refused."""
         try:
-            response = await self._client.request(method, path, timeout_s=ANSWER_WITHIN_S)
+            response = await self._client.request(
+                method, path, body=body, timeout_s=ANSWER_WITHIN_S
+            )
             told = json.loads(response.body)
         except (PeerError, ValueError, RecursionError):
             raise self._no_node() from None

@@ -22,6 +22,8 @@ COUNTERS = ("failed", "rejected", "refused")
 
 HEALTH_STYLES = {"well": "", "recovering": "yellow", "resting": "yellow", "degraded": "red"}
 MISSING = "\N{EN DASH}"
+SERVERS_NAMED_MAX = 5
+"""Of a pool, that take no work."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +61,9 @@ def _table(clusters: dict[str, Any]) -> Table:
     counters = [name for name in COUNTERS if any(_is_count(state.get(name)) for state in states)]
     with_health = any(_health(state) for state in states)
     by_load = any(_goes_by_load(state) for state in states)
-    front = (*TITLES[:5], *["load"] * by_load, TITLES[5], *["pulls"] * by_load)
+    with_tokens = any(_pool(state) for state in states)
+    in_pool = ["tokens", "blocked"] * with_tokens
+    front = (*TITLES[:5], *in_pool, *["load"] * by_load, TITLES[5], *["pulls"] * by_load)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for title in (*front, *counters, *["health"] * with_health, *TITLES[6:]):
         numeric = title in front[1:] or title in counters
@@ -77,6 +81,7 @@ def _table(clusters: dict[str, Any]) -> Table:
             str(state["queue_length"]),
             _share(state.get("accept_probability")),
             _share(state.get("neighborhood_accept_probability")),
+            *_tokens(state)[: len(in_pool)],
             *[_share(state.get("home_load"))] * by_load,
             _count(state.get("forwards")),
             *[_count(state.get("pulls"))] * by_load,
@@ -115,6 +120,31 @@ def _shadow(state: dict[str, Any]) -> str | None:
 def _policy(state: dict[str, Any]) -> str:
     policy, shadow = str(state.get("policy", MISSING)), _shadow(state)
     return policy if shadow is None else f"{policy}, shadow {shadow}"
+
+
+def _pool(state: dict[str, Any]) -> dict[str, Any]:
+    """What a node says of its unlike servers; nothing where they are alike."""
+    told = state.get("tokens")
+    return told if isinstance(told, dict) else {}
+
+
+def _tokens(state: dict[str, Any]) -> list[str]:
+    """Those held of all there are, and requests that came and found none."""
+    pool = _pool(state)
+    if not pool:
+        return [MISSING, MISSING]
+    held, limit = (_sum(pool.get("classes"), name) for name in ("held", "limit"))
+    return [f"{held}/{limit}", str(_sum(pool.get("types"), "blocked_total"))]
+
+
+def _sum(rows: object, name: str) -> int:
+    found = [row.get(name) for row in rows] if isinstance(rows, list) else []
+    return sum(value for value in found if isinstance(value, int))
+
+
+def _listed(words: list[str]) -> str:
+    more = ["..."] if len(words) > SERVERS_NAMED_MAX else []
+    return ", ".join([*words[:SERVERS_NAMED_MAX], *more])
 
 
 def _is_count(value: object) -> bool:
@@ -165,6 +195,13 @@ def _condition(state: dict[str, Any]) -> Text:
         condition = "drained"
     elif state.get("down"):
         condition = "no servers"
+    not_up = [
+        f"{server['id']} {server['state']}"
+        for server in _pool(state).get("servers", ())
+        if server.get("state") != "up"
+    ]
+    if not_up:
+        condition = f"{condition}: {_listed(not_up)}"
     if state.get("stuck"):
         return Text(f"{condition}, {state['stuck']} stuck", style="red")
     return Text(condition)

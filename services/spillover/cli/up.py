@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from spillover.cli.parsing import add_allow_origin, whole_number_in
 from spillover.cli.typed_lines import typed_lines
@@ -17,6 +18,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Topology
+from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
@@ -163,8 +165,16 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
     lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. Try:")
     lines.append(f"  {first}/console  in a browser, live")
     lines.append(f"  spillover status {first}")
-    lines.append(f"  curl {first}/requests -d '{{\"payload\": {{}}}}'")
+    lines.append(f"  curl {first}/requests -d '{json.dumps(_example(bed.topology))}'")
     print("\n".join(lines), file=sys.stderr)
+
+
+def _example(topology: Topology) -> dict[str, Any]:
+    """A request that the first cluster serves."""
+    pool = topology.clusters[0].pool
+    types = [DEFAULT_TYPE] if pool is None else [kind.id for kind in pool.types]
+    named = {} if DEFAULT_TYPE in types else {"type": types[0]}
+    return {**named, "payload": {}}
 
 
 def _tell_ending(node: NodeProcess, words: str) -> None:

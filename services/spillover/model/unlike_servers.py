@@ -28,6 +28,10 @@ DEFAULT_TYPE = "default"
 """The type of requests that do not say theirs."""
 
 
+TOKENS_MAX = 10_000
+"""Of a class, as operators may set it: each token is an object, each job a connection or thread."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """One server of a pool."""

@@ -34,6 +34,7 @@ STATUS_BY_REASON = {
     "invalid": 422,
     "unknown_type": 422,
     "conflict": 409,
+    "servers_alike": 409,
     "not_a_neighbor": 403,
     "not_a_testbed": 403,
     "another_site": 403,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
@@ -11,14 +12,24 @@ from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
-from spillover.core.overflow.events import Drain, PolicySet, Resume
+from spillover.apps.node.views import (
+    DELAY_MS_MAX,
+    LinkState,
+    NodeState,
+    TokensState,
+    node_state,
+    tokens_state,
+)
+from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import did_you_mean
+from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 PolicyName = Annotated[str, Field(max_length=100, json_schema_extra={"enum": [*POLICY_NAMES]})]
+
+PoolId = Annotated[str, Field(max_length=100)]
 
 
 class PolicyBody(StrictBody):
@@ -27,6 +38,17 @@ class PolicyBody(StrictBody):
 
     policy: PolicyName
     shadow: PolicyName | None = None
+
+
+SHOWN_MAX = 8
+"""Ids that a message names before it leaves the rest out."""
+
+
+class TokensBody(StrictBody):
+    """The limits of classes and the servers to take out or back in; what is left out stays."""
+
+    classes: dict[PoolId, Annotated[int, Field(ge=1, le=TOKENS_MAX)]] = Field({})
+    servers: dict[PoolId, Literal["out", "in"]] = Field({})
 
 
 class LinkBody(StrictBody):
@@ -54,6 +76,7 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: Site, *, testbed: boo
     """Add them; links can be spoiled only in a `testbed`."""
     guard = guard_of(site)
     _add_link_route(app, shell, guard, testbed=testbed)
+    _add_tokens_route(app, shell, guard)
 
     def state() -> NodeState:
         return node_state(shell, shell.now_s)
@@ -97,6 +120,37 @@ def _check_policy(field: str, policy: str) -> None:
     if policy not in POLICY_NAMES:
         names, hint = ", ".join(POLICY_NAMES), did_you_mean(policy, POLICY_NAMES)
         raise Problem("invalid", f"body.{field}: expected one of {names}, got {policy!r}{hint}")
+
+
+def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
+    @app.put(
+        "/admin/tokens",
+        openapi_extra=described_body(TokensBody),
+        dependencies=guard,
+        responses=problems("servers_alike", "another_site", "invalid", "too_large"),
+    )
+    async def set_tokens(request: Request) -> TokensState:
+        """Change limits of tokens, take servers out and back in. What holds a token keeps it: those
+        that are too many retire when they are given back."""
+        pool = shell.servers
+        if pool is None:
+            told = f"the servers of cluster {shell.cluster.id} are alike: they have no tokens"
+            raise Problem("servers_alike", told)
+        body = await read_json(request, TokensBody)
+        _check_known("classes", "class", body.classes, pool.class_ids)
+        _check_known("servers", "server", body.servers, [server.id for server in pool.servers])
+        servers_in = {server: where == "in" for server, where in body.servers.items()}
+        shell.feed(TokensSet(body.classes, servers_in))
+        return tokens_state(pool, shell.machine.blocked)
+
+
+def _check_known(field: str, what: str, named: Iterable[str], known: Sequence[str]) -> None:
+    for name in named:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
+            told = f"expected the id of a {what} ({shown}), got {name!r}{hint}"
+            raise Problem("invalid", f"body.{field}: {told}")
 
 
 def _add_link_route(app: FastAPI, shell: NodeShell, guard: list[Any], *, testbed: bool) -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.base import OnEnd, OnHealth, Workers
 from spillover.live.handlers.http.handler import HttpWorkers
 from spillover.live.handlers.python.handler import python_workers
+from spillover.live.handlers.service_payload import ServiceTimes
+from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
 from spillover.live.handlers.sleep import SleepWorkers
 from spillover.live.handlers.spin import SpinWorkers
+from spillover.live.handlers.unlike import UnlikeWorkers
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import TOKENS_MAX, UnlikeServers
 from spillover.model.upstream_urls import is_http_handler, upstream_urls
+
+OnServerHealth: TypeAlias = Callable[[int, bool], None]
+"""As `OnHealth`, of the server with this number."""
+
+SLEEP, SPIN = EMULATED = ("sleep", "spin")
 
 
 def make_workers(
@@ -29,17 +43,59 @@ def make_workers(
     Neither callback is called before this has returned. Raises InputError, naming `source`, for a
     handler that cannot be had.
     """
-    handler, service_s = cluster.handler, cluster.service_ms / 1e3
-    if handler == "sleep":
-        return SleepWorkers(service_s, timers, on_end)
-    if handler == "spin":
-        return SpinWorkers(cluster.server_count, service_s, on_end)
-    if is_dask_handler(handler):
+    times = ServiceTimes(cluster.service_ms / 1e3)
+    if cluster.handler == SLEEP:
+        return SleepWorkers(times, timers, on_end)
+    if cluster.handler == SPIN:
+        return SpinWorkers(times, on_end)
+    return _called_workers(cluster, source, timers, on_end, on_health, moving)
+
+
+def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
+    cluster: Cluster,
+    pool: UnlikeServers,
+    source: str,
+    timers: Timers,
+    on_end: OnEnd,
+    on_health: OnServerHealth,
+    moving: Moving | None = None,
+) -> Workers:
+    """Returns the same for the pool of `cluster`: each of its servers runs what it is sent by its
+    own handler, as the cluster says otherwise."""
+    handlers = [server.handler or cluster.handler for server in pool.servers]
+    times = ServiceTimes(cluster.service_ms / 1e3)
+    workers = UnlikeWorkers(on_end, times if any(one in EMULATED for one in handlers) else None)
+    for number, (server, handler) in enumerate(zip(pool.servers, handlers, strict=True)):
+        if handler == SLEEP:
+            workers.add(SharingSleepWorkers(times, server.rate, timers, workers.ended))
+        elif handler == SPIN:
+            workers.add(SpinWorkers(times, workers.ended, server.rate))
+        else:
+            # Operators may raise tokens: connections must suffice then.
+            at_once = pool.runs_at_once(server.id) if is_dask_handler(handler) else TOKENS_MAX
+            service_ms = cluster.service_ms / server.rate
+            own = replace(cluster, handler=handler, servers=at_once, service_ms=service_ms)
+            told = f"{source}: server {server.id}"
+            own_health = partial(on_health, number)
+            workers.add(_called_workers(own, told, timers, workers.ended, own_health, moving))
+    return workers
+
+
+def _called_workers(
+    cluster: Cluster,
+    source: str,
+    timers: Timers,
+    on_end: OnEnd,
+    on_health: OnHealth,
+    moving: Moving | None,
+) -> Workers:
+    """Those of a handler that is the users' own."""
+    if is_dask_handler(cluster.handler):
         return _dask_workers(cluster, source, on_end, on_health)
-    if not is_http_handler(handler):
+    if not is_http_handler(cluster.handler):
         return python_workers(cluster, source, timers, on_end)
     try:
-        urls = upstream_urls(handler)
+        urls = upstream_urls(cluster.handler)
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
     return HttpWorkers(urls, cluster, on_end, on_health, moving)

@@ -25,10 +25,8 @@ class PooledWorkers:
     stays occupied until it returns, whatever became of the request, or until its process is killed.
     """
 
-    def __init__(
-        self, servers: int, on_end: OnEnd, processes: ServerProcesses | None = None
-    ) -> None:
-        self._threads = ServerThreads(servers)
+    def __init__(self, on_end: OnEnd, processes: ServerProcesses | None = None) -> None:
+        self._threads = ServerThreads()
         self._processes = processes
         self._on_end = on_end
 
@@ -45,7 +43,7 @@ class PooledWorkers:
             except BaseException as error:  # noqa: BLE001 - else a server would be lost for good
                 ended = failed(error)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._ended, command, ended)
+                loop.call_soon_threadsafe(self._returned, command, ended)
 
         try:
             self._threads.submit(job)
@@ -58,6 +56,10 @@ class PooledWorkers:
         """Kill the processes; threads are left to end with the node."""
         if self._processes is not None:
             await asyncio.to_thread(self._processes.close)
+
+    def _returned(self, command: Start, ended: Ended) -> None:
+        self._threads.ended()
+        self._ended(command, ended)
 
     def _ended(self, command: Start, ended: Ended) -> None:
         self._on_end(event_of(command, ended), None)

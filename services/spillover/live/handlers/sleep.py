@@ -20,10 +20,10 @@ NO_TIME = msgspec.Raw(b'{"service_ms":0.0}')
 
 
 class SleepWorkers:
-    """Servers that wait. `service_s` holds for payloads that do not give their own."""
+    """Servers that wait, each for one request at a time."""
 
-    def __init__(self, service_s: float, timers: Timers, on_end: OnEnd) -> None:
-        self._times = ServiceTimes(service_s)
+    def __init__(self, times: ServiceTimes, timers: Timers, on_end: OnEnd) -> None:
+        self._times = times
         self.problem_with = self._times.problem_with
         self._timers = timers
         self._on_end = on_end
@@ -38,8 +38,7 @@ class SleepWorkers:
 
         def ended(due_s: float) -> None:
             del self._sleeping[ref]
-            result = msgspec.Raw(b'{"service_ms":%s}' % _format(service_s * 1e3))
-            self._on_end(ServiceEnded(ref, DONE, service_s, result), due_s)
+            self._on_end(ServiceEnded(ref, DONE, service_s, slept(service_s)), due_s)
 
         self._sleeping[ref] = self._timers.at(command.at_s + service_s, ended)
 
@@ -55,5 +54,6 @@ class SleepWorkers:
         self._sleeping.clear()
 
 
-def _format(number: float) -> bytes:
-    return msgspec.json.encode(round(number, 6))
+def slept(service_s: float) -> msgspec.Raw:
+    """Returns the result: how long the request was on the server."""
+    return msgspec.Raw(b'{"service_ms":%s}' % msgspec.json.encode(round(service_s * 1e3, 6)))

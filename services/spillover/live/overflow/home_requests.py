@@ -130,14 +130,16 @@ class HomeRequests:
         for tell in self._unconfirmed.pop(ref, ()):
             tell()
 
-    def refused(self, command: ev.Refuse) -> None:
+    def refused(self, command: ev.Refuse) -> IdempotencyRecord:
         """At once, or after its acceptance could not be confirmed."""
         ref = command.ref
-        self._names.withdraw(self._entries.pop(ref))
+        entry = self._entries.pop(ref)
+        self._names.withdraw(entry)
         self._unconfirmed.pop(ref, None)
         self._refusal = command
         self._waiters.tell(ref, command)
         self.settled.set()
+        return entry
 
     def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)

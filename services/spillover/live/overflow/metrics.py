@@ -19,6 +19,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
+from spillover.live.overflow.token_metrics import TokenMetrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
 from spillover.model.signals import node as signals
@@ -55,6 +56,8 @@ class NodeMetrics(Collector):
             requests, refusals, received, forwards,
             self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
+        self.tokens: TokenMetrics | None = None
+        """Set where the servers are unlike."""
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
         """Forwards to each neighbor, by its handle, whatever came back."""
@@ -136,6 +139,8 @@ class NodeMetrics(Collector):
             yield written.collect(cluster)
         yield from self._pushes_and_pulls(cluster)
         yield from self._shadows(cluster)
+        if self.tokens is not None:
+            yield from self.tokens.collect(cluster)
         values = {
             signals.QUEUE_LENGTH: machine.queue_length,
             signals.SERVERS: machine.servers.total,

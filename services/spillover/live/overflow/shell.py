@@ -24,12 +24,13 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
+from spillover.core.tokens.servers import TokenServers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import Workers
-from spillover.live.handlers.make import make_workers
+from spillover.live.handlers.make import make_unlike_workers, make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
@@ -44,6 +45,7 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
+from spillover.live.overflow.token_metrics import TokenMetrics
 from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
@@ -83,7 +85,10 @@ class NodeShell:
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
-        self.machine = machine(self._settings(), ways, random, self.started_s)
+        settings = self._settings()
+        self.servers = self._token_servers(settings)
+        """Where the cluster has a pool of unlike servers; None where they are alike."""
+        self.machine = machine(settings, ways, random, self.started_s, self.servers)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -96,6 +101,8 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
+        if self.servers is not None:
+            self.metrics.tokens = TokenMetrics(self.machine, self.servers)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
@@ -273,7 +280,9 @@ class NodeShell:
     def _refuse(self, command: ev.Refuse) -> None:
         if command.origin == ev.HOME:
             self.metrics.home_refused(command.reason)
-            self.home_requests.refused(command)
+            entry = self.home_requests.refused(command)
+            if self.metrics.tokens is not None:
+                self.metrics.tokens.home_refused(entry.type)
         else:
             self.metrics.foreign_ended(command.origin, REFUSED)
             self.waiters.tell(command.ref, command)
@@ -292,7 +301,10 @@ class NodeShell:
             self.waiters.tell(ref, answer)
             return
         self.metrics.home_ended(answer)
-        log_request(self.home_requests.answered(ref, answer), answer)
+        entry = self.home_requests.answered(ref, answer)
+        if self.metrics.tokens is not None:
+            self.metrics.tokens.home_ended(entry.type, answer)
+        log_request(entry, answer)
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
@@ -349,6 +361,9 @@ class NodeShell:
     def _health_changed(self, is_up: bool) -> None:  # noqa: FBT001 - of `OnHealth`
         self._driver.feed(ev.ServersUp() if is_up else ev.ServersDown())
 
+    def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
+        self._driver.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
+
     # --- parts --------------------------------------------------------------------------------
 
     def _settings(self) -> NodeSettings:
@@ -356,15 +371,19 @@ class NodeShell:
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         return replace(settings, held_limit_bytes=limit_bytes)
 
+    def _token_servers(self, settings: NodeSettings) -> TokenServers[Visit] | None:
+        pool, groups = self.cluster.pool, self.topology.type_groups
+        if pool is None:
+            return None
+        times = (settings.service_s, settings.delivery_s, self.started_s)
+        return TokenServers(pool, groups, self.cluster.id, *times)
+
     def _make_workers(self) -> Workers:
-        return make_workers(
-            self.cluster,
-            f"{self._source}: cluster {self.cluster.id}",
-            self.timers,
-            self._service_ended,
-            self._health_changed,
-            self.moving,
-        )
+        cluster, pool = self.cluster, self.cluster.pool
+        told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        if pool is None:
+            return make_workers(cluster, *told, self._health_changed, self.moving)
+        return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url

@@ -117,7 +117,7 @@ class SyncWorkers(PooledWorkers):
     ) -> None:
         in_processes = cluster.workers == "process"
         processes = ServerProcesses(cluster.memory_limit_bytes) if in_processes else None
-        super().__init__(cluster.server_count, on_end, processes)
+        super().__init__(on_end, processes)
         self._function = function
         self._takes_context = takes_context(function)
         self._cluster = cluster

@@ -1,0 +1,260 @@
+"""The servers of a pool: each has its handler and its speed, and sleep shares a server."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+
+import msgspec
+import pytest
+
+from spillover.core.overflow.events import Start
+from spillover.live.engine.timers import Timers
+from spillover.live.handlers.make import make_unlike_workers
+from spillover.model.errors import InputError
+from spillover.model.request import Outcome, Request
+from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import FCFS, Server, UnlikeServers
+from support import HANDLERS
+from support.loop import until
+
+LIMIT_S = 60.0
+
+
+class ByHand:
+    """An alarm that never wakes; its clock stands where it was put."""
+
+    def __init__(self, _loop=None, _wake=None):
+        self.now_s = 0.0
+
+    def clock(self):
+        return self.now_s
+
+    def set(self, due_s):
+        """Nobody is woken: the test rings."""
+
+    def close(self):
+        pass
+
+
+class Rig:
+    """The servers of one pool as its node drives them."""
+
+    def __init__(self, *servers, by_hand=False, discipline="ps", **fields):
+        self.ends = {}
+        self.health = []
+        self.alarm = ByHand()
+        loop = asyncio.get_running_loop()
+        self.timers = Timers(loop, lambda *_: self.alarm) if by_hand else Timers(loop)
+        pool = UnlikeServers.of(tuple(servers), discipline=discipline)
+        cluster = Cluster(id="a", servers=len(servers), **fields)
+        told = (self.on_end, lambda *told: self.health.append(told))
+        self.workers = make_unlike_workers(cluster, pool, "t.yaml: cluster a", self.timers, *told)
+        self.refs = 0
+
+    def on_end(self, event, at_s):
+        assert event.ref not in self.ends
+        self.ends[event.ref] = event, at_s
+
+    def start(self, server, payload, at_s=None):
+        self.refs += 1
+        work = msgspec.Raw(msgspec.json.encode(payload))
+        assert self.workers.problem_with(work) is None
+        at_s = self.timers.clock() if at_s is None else at_s
+        request = Request(id=f"r{self.refs}", keyed=False, work=work)
+        self.workers.start(Start(self.refs, request, at_s, at_s + LIMIT_S, server))
+        return self.refs
+
+    def move_to(self, now_s):
+        self.timers.run_due(now_s)
+        self.alarm.now_s = now_s
+
+    async def end(self, ref):
+        await until(lambda: ref in self.ends)
+        return self.ends[ref]
+
+
+async def close(rig):
+    await rig.workers.close()
+    rig.timers.close()
+
+
+def server(name, rate=1.0, handler=None):
+    return Server(id=name, rate=rate, handler=handler)
+
+
+# --- sleep ----------------------------------------------------------------------------------------
+
+
+def test_alone_a_request_takes_its_work_by_the_speed(run):
+    async def main():
+        rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True)
+        big, small = rig.start(0, {"service_ms": 100}), rig.start(1, {"service_ms": 100})
+        rig.move_to(10.0)
+        assert rig.ends[big][1] == pytest.approx(0.025)
+        assert rig.ends[small][1] == pytest.approx(0.2)
+        assert rig.ends[small][0].service_s == pytest.approx(0.2)
+        assert msgspec.json.decode(rig.ends[small][0].result) == {"service_ms": 200.0}
+        await close(rig)
+
+    run(main())
+
+
+def test_requests_that_share_a_server_slow_each_other_down(run):
+    """0.1 s of work alone for 0.05 s, then half as fast: done 0.1 s later. The other one has had
+    0.05 s by then, and is alone with the rest."""
+
+    async def main():
+        rig = Rig(server("one"), by_hand=True)
+        first = rig.start(0, {"service_ms": 100})
+        rig.move_to(0.05)
+        second = rig.start(0, {"service_ms": 100})
+        rig.move_to(1.0)
+        assert rig.ends[first][1] == pytest.approx(0.15)
+        assert rig.ends[second][1] == pytest.approx(0.2)
+        await close(rig)
+
+    run(main())
+
+
+def ends_by_small_steps(jobs, rate, stops, step_s=1e-4):
+    """When jobs (arrival, work) end under processor sharing; `stops` are the ends of the stopped
+    ones. Step by step, without any clock of work."""
+    left = {}
+    ends = {}
+    waiting = sorted(range(len(jobs)), key=lambda one: jobs[one][0])
+    step = 0
+    while waiting or left:
+        now_s = step * step_s
+        while waiting and jobs[waiting[0]][0] <= now_s:
+            left[waiting[0]] = jobs[waiting[0]][1]
+            waiting.pop(0)
+        for one in [one for one in left if stops.get(one, LIMIT_S) <= now_s]:
+            del left[one]
+        share = rate * step_s / max(1, len(left))
+        for one in list(left):
+            left[one] -= share
+            if left[one] <= 0.0:
+                del left[one]
+                ends[one] = now_s + step_s
+        step += 1
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sharing_is_that_of_theory(run, seed):
+    """Many at any time, some of them stopped half-way."""
+    draw = random.Random(seed)
+    jobs = sorted((draw.uniform(0.0, 1.0), draw.expovariate(10.0)) for _ in range(30))
+    stops = {one: jobs[one][0] + draw.uniform(0.0, 0.2) for one in draw.sample(range(30), 6)}
+    expected = ends_by_small_steps(jobs, 2.5, stops)
+
+    async def main():
+        rig = Rig(server("one", 2.5), by_hand=True)
+        happens = [(at_s, 0, one) for one, (at_s, _) in enumerate(jobs)]
+        happens += [(at_s, 1, one) for one, at_s in stops.items()]
+        for at_s, is_stop, one in sorted(happens):
+            rig.move_to(at_s)
+            if is_stop:
+                rig.workers.stop(one + 1)
+            else:
+                assert rig.start(0, {"service_ms": jobs[one][1] * 1e3}) == one + 1
+        rig.move_to(LIMIT_S)
+        ended = {ref - 1: told for ref, told in rig.ends.items()}
+        assert sorted(ended) == list(range(30))
+        for one, (event, at_s) in ended.items():
+            if event.outcome is Outcome.DONE:
+                assert at_s == pytest.approx(expected[one], abs=0.01)
+                assert event.service_s == pytest.approx(at_s - jobs[one][0])
+            else:
+                assert event.outcome is Outcome.CANCELLED
+                assert at_s == stops[one]
+        assert {one for one, (event, _) in ended.items() if event.outcome is Outcome.DONE} == set(
+            expected
+        )
+        await close(rig)
+
+    run(main())
+
+
+def test_a_payload_that_no_emulated_server_can_run_is_told_at_once(run):
+    async def main():
+        rig = Rig(server("one"), server("two"))
+        assert "service_ms" in rig.workers.problem_with(msgspec.Raw(b'{"service_ms": -1}'))
+        await close(rig)
+
+    run(main())
+
+
+def test_what_takes_no_time_ends_at_once(run):
+    async def main():
+        rig = Rig(server("one"))
+        ref = rig.start(0, {"service_ms": 0})
+        assert rig.ends[ref][0].outcome is Outcome.DONE
+        rig.workers.stop(ref)  # of no account any more
+        await close(rig)
+
+    run(main())
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """The module of handlers is in the working directory, as users' modules are."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.usefixtures("importable")
+def test_each_server_has_its_own_handler(run):
+    """The cluster's where a server has none; as many calls at a time as it is given."""
+
+    async def main():
+        own = "python:handlers_of_tests:soon"
+        rig = Rig(server("one"), server("two", 1.0, own), handler="python:handlers_of_tests:echo")
+        first, second = rig.start(0, "x"), rig.start(1, "y")
+        echoed, _ = await rig.end(first)
+        assert msgspec.json.decode(echoed.result)["echo"] == "x"
+        said, _ = await rig.end(second)
+        assert msgspec.json.decode(said.result) == "y"
+        many = [rig.start(0, n) for n in range(8)]
+        for n, ref in enumerate(many):
+            told, _ = await rig.end(ref)
+            assert msgspec.json.decode(told.result)["echo"] == n
+        await close(rig)
+
+    run(main())
+
+
+def test_spin_burns_as_much_less_as_the_server_is_faster(run):
+    async def main():
+        rig = Rig(server("one", 4.0), handler="spin")
+        ended, _ = await rig.end(rig.start(0, {"service_ms": 40}))
+        assert msgspec.json.decode(ended.result) == {"service_ms": 10.0}
+        await close(rig)
+
+    run(main())
+
+
+def test_a_handler_that_cannot_be_had_is_told_with_its_server(run):
+    async def main():
+        with pytest.raises(InputError, match=r"t\.yaml: cluster a: server two: handler"):
+            Rig(server("one"), server("two", 1.0, "python:no_such_module:f"))
+
+    run(main())
+
+
+def test_whose_upstream_is_gone_is_told_by_its_number(run):
+    async def main():
+        with_none = "http:http://127.0.0.1:9/"
+        rig = Rig(server("one"), server("two", 1.0, with_none), discipline=FCFS)
+        await until(lambda: rig.health == [(1, False)])
+        ref = rig.start(1, {})
+        event, _ = await rig.end(ref)
+        assert "cannot be reached" in event.problem
+        await close(rig)
+
+    run(main())
