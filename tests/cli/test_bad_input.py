@@ -43,7 +43,7 @@ TOPOLOGIES = {
     ),
     "text for a number": (
         "clusters: [{id: a, servers: many}]\n",
-        "clusters[0].servers: expected a whole number, got 'many'",
+        "clusters[0].servers: expected a whole number or a list, got 'many'",
     ),
     "no clusters": ("clusters: []\n", "clusters: expected at least one cluster, got none"),
     "no clusters field": ("name: x\n", "clusters: expected a value, the field is missing"),
@@ -124,7 +124,10 @@ def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):
         (["up", "--policy", "papr"], "--policy: invalid choice: 'papr', did you mean paper? ("),
         (["lease", "run", "--gruop", "g"], "unknown option --gruop, did you mean --group?"),
         (["up", "not-there.yaml"], "expected a built-in topology (ring5, chord5, "),
-        (["up", "rng5"], "chord20) or a YAML file, found neither; did you mean ring5?"),
+        (
+            ["up", "rng5"],
+            "chord20, comte8, comte11) or a YAML file, found neither; did you mean ring5?",
+        ),
         (["up", "."], "expected a file, got a directory"),
         (["up", "--policy", "greedy"], "--policy: invalid choice: 'greedy'"),
         (["up", "--seed", "x"], "--seed: expected a whole number, got 'x'"),

@@ -1,7 +1,8 @@
-"""The built-in topologies: the federations of the paper (Lai & Polak, figure 4 and section III), and
-the built-in pools (`builtin_pools`) as one cluster each.
+"""The built-in topologies: the federations of the paper (Lai & Polak, figure 4 and section III),
+and Comte's pools as one cluster each.
 
-Only the values of the papers live here; reading topology files is in `topology_file`.
+Only the values of Lai & Polak live here. Those of the pools are in `builtin_pools`; reading
+topology files is in `topology_file`.
 """
 
 from __future__ import annotations

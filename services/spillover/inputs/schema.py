@@ -101,14 +101,18 @@ def _number_or_list(value: object) -> str | None:
     return _NUMBER if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+_TAGGED_NUMBER: Any = Annotated[WHOLE_NUMBER, Tag(_NUMBER)]
+_EITHER = Discriminator(
+    _number_or_list, custom_error_type="number_or_list", custom_error_message="neither"
+)
+
+
 def file_fields(owner: type[Any]) -> list[Field[Any]]:
     """Returns the fields of a dataclass that files have, which are those that it is compared by."""
     return [field for field in fields(owner) if field.compare]
 
 
-def read_values(
-    owner: type[Values], mapping: Mapping[Any, Any], forms: Forms
-) -> Values:
+def read_values(owner: type[Values], mapping: Mapping[Any, Any], forms: Forms) -> Values:
     """Returns the mapping's values as the dataclass `owner`, those in its lists as theirs.
 
     Raises InputError without a source, of the fault that tells most.
@@ -141,13 +145,8 @@ def _as_in_files(hint: Any, forms: Forms) -> Any:
         case (of, end) if end is ...:
             return Annotated[list[_as_in_files(of, forms)], AfterValidator(tuple)]  # type: ignore[misc]
         case (number, several) if number is int:
-            listed = Annotated[_as_in_files(several, forms), Tag(_LIST)]
-            either = Discriminator(
-                _number_or_list,
-                custom_error_type="number_or_list",
-                custom_error_message="",
-            )
-            return Annotated[Annotated[WHOLE_NUMBER, Tag(_NUMBER)] | listed, either]
+            listed: Any = Annotated[_as_in_files(several, forms), Tag(_LIST)]
+            return Annotated[_TAGGED_NUMBER | listed, _EITHER]
     if isinstance(hint, type) and is_dataclass(hint):
         return Annotated[_schema(hint, forms), AfterValidator(lambda parsed: hint(**dict(parsed)))]
     return _AS_IN_FILES.get(hint, hint)
@@ -199,7 +198,6 @@ class _Telling:
         return f"expected {_EXPECTED_BY_TYPE.get(kind, detail['msg'])}, got {got}"
 
     def _unknown_field(self, location: tuple[int | str, ...]) -> str:
-        name = str(location[-1])
         closest = self._meant(location)
         known = ", ".join(self._names_at(location))
         hint = f"did you mean {closest}?" if closest else f"expected one of {known}"

@@ -139,7 +139,8 @@ def _check_relations(
     used = {server for each in classes for server in each.servers}
     for index, server in enumerate(servers):
         if server.id not in used:
-            _fail(f"servers[{index}]", f"expected every server in a class, {server.id!r} is in none")
+            expected = f"expected every server in a class, {server.id!r} is in none"
+            _fail(f"servers[{index}]", expected)
     known = {each.id for each in classes}
     for index, kind in enumerate(types):
         check_known(f"types[{index}].classes", "class", kind.classes, known)

@@ -60,8 +60,8 @@ class UnlikeServers:
     def seats(self, _):
         return False
 
-    def granted(self, ref):
-        return {"server": self.held[ref]}
+    def granted(self, _):
+        return None
 
     def free_for(self, visit):
         if self.down or self.resting:

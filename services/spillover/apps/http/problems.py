@@ -18,6 +18,7 @@ PROBLEM_JSON = b"application/problem+json"
 
 STATUS_BY_REASON = {
     "queue_full": 429,
+    "blocked": 429,
     "draining": 503,
     "no_servers": 503,
     "not_ready": 503,
@@ -31,6 +32,7 @@ STATUS_BY_REASON = {
     "head_too_slow": 408,
     "body_too_slow": 408,
     "invalid": 422,
+    "unknown_type": 422,
     "conflict": 409,
     "servers_alike": 409,
     "not_a_neighbor": 403,

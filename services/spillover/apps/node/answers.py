@@ -81,7 +81,15 @@ _REFUSALS = {
         "deadline_exceeded",
         "it would wait in the queue beyond its deadline, and no neighbor takes the request",
     ),
+    Refusal.BLOCKED: ("blocked", "no server that fits the request has a place for it now"),
+    Refusal.UNKNOWN_TYPE: ("unknown_type", "no cluster in reach serves its type"),
 }
+
+_FINAL = frozenset({Refusal.DRAINING, Refusal.TOO_LARGE, Refusal.UNKNOWN_TYPE})
+"""Trying again does not help."""
+
+TYPES_MAX = 20
+"""Of the types that are served, so many are named."""
 
 
 def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
@@ -129,9 +137,14 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
             problem.more["upstream_body"] = settled.upstream_body
         return problem
     reason, detail = _REFUSALS[settled.reason]
-    is_final = settled.reason in (Refusal.DRAINING, Refusal.TOO_LARGE)
-    retry_after_s = None if is_final else settled.retry_after_s
-    return Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
+    retry_after_s = None if settled.reason in _FINAL else settled.retry_after_s
+    problem = Problem(reason, detail, id=request_id, retry_after_s=retry_after_s)
+    if settled.reason is Refusal.UNKNOWN_TYPE:
+        named = settled.types[:TYPES_MAX]
+        more = ", ..." if len(settled.types) > TYPES_MAX else ""
+        problem.detail = f"type: expected one that is served: {', '.join(named)}{more}"
+        problem.more["types"] = named
+    return problem
 
 
 def node_ended(name: str, *, has_not_run: bool) -> Problem:

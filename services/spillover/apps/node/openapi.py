@@ -149,6 +149,7 @@ REQUEST_PROBLEMS = (
         "too_large",
         "invalid",
     ),
+    *("blocked", "unknown_type"),
     *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
     "handler_rejected",
 )

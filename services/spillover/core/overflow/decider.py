@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.health import WELL
 from spillover.core.overflow.history import History, Note
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
-from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pool import Granted, ServerPool
 from spillover.core.overflow.shadow import Shadow
 from spillover.core.overflow.visit import Visit
 from spillover.model.request import Refusal
@@ -120,9 +119,11 @@ class Decider:
         """Put on record that a server was free, so that nothing was to be decided."""
         self._note(visit, STARTED, 0, servers, now_s, None, health)
 
-    def granted(self, visit: Visit, grant: Any, now_s: float) -> None:
+    def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
         """Put on record what a visit was given that starts: with the decision, if that has just
         been made."""
+        if grant is None:
+            return
         last, name = self.log.last, visit.request.id
         if isinstance(last, Decision) and (last.request_id, last.outcome) == (name, STARTED):
             last.granted = grant

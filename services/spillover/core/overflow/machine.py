@@ -45,6 +45,7 @@ from spillover.core.overflow.history import (
 )
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.pool import ServerPool, TokenPool
+from spillover.core.overflow.pools import pool_of
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
@@ -75,7 +76,7 @@ REST_S_MAX = 60.0
 
 class NodeMachine(NodeFacts):
     """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
-    count from 0 on. `servers` are as many as the settings say, all alike, unless others are given.
+    count from 0 on. `servers` are as the settings say, unless others are given.
     """
 
     def __init__(
@@ -87,9 +88,7 @@ class NodeMachine(NodeFacts):
         servers: ServerPool | None = None,
     ) -> None:
         self.settings = settings
-        if servers is None:
-            servers = FifoServers(settings.servers, settings.service_s, settings.delivery_s)
-        self.servers = servers
+        self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only

@@ -80,11 +80,6 @@ class FifoServers:
         """A heap of instants, one for each that cools."""
 
     @property
-    def jobs(self) -> int:
-        """Returns as many as servers are busy."""
-        return self.busy
-
-    @property
     def working(self) -> int:
         """Returns how many to count on: a stuck server may never come back."""
         return self.total - len(self.stuck)

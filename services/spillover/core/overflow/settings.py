@@ -64,4 +64,6 @@ class NodeSettings:
             max_hops=topology.max_hops,
             gossip_period_s=topology.gossip_period_ms / 1e3,
             epoch=epoch,
+            pool=cluster.pool,
+            type_groups=topology.type_groups,
         )

@@ -372,9 +372,9 @@ class PeerLink:
 def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -> ev.Event:
     """What the machine hears of a line."""
     if isinstance(said, Question):
-        return ev.WorkAsked(neighbor, said.load)
+        return ev.WorkAsked(neighbor, said.load, said.group)
     if isinstance(said, NothingToDo):
-        return ev.NoWorkThere(neighbor, said.load)
+        return ev.NoWorkThere(neighbor, said.load, said.group)
     return ev.ReportReceived(neighbor, said)
 
 

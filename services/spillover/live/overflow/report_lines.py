@@ -13,17 +13,37 @@ from spillover.live.overflow.wire import (
     Amount,
     Count,
     LoadBody,
+    MalformedMessage,
     check_clusters,
     decoded,
     load_of,
 )
 from spillover.model.ids import ClusterId
-from spillover.model.load import LoadNow, LoadReport
+from spillover.model.load import GroupLoad, LoadNow, LoadReport
+from spillover.model.request import TYPE_LENGTH_MAX, is_name
+from spillover.model.type_groups import GROUPS_MAX
 
 HEARTBEAT = b"{}\n"
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
+
+
+class GroupBody(msgspec.Struct, array_like=True, frozen=True):
+    """What a report says of one group of types: `model.load.GroupLoad`."""
+
+    id: str
+    accept_probability: Probability
+    neighborhood_accept_probability: Probability
+    servers: Count
+    accepting: bool
+    ahead: Ahead
+    load: Amount
+    departure_ms: Amount
+    residual: Amount
+
+
+BoundedGroups = Annotated[list[GroupBody], msgspec.Meta(max_length=GROUPS_MAX)]
 
 
 class ReportLine(msgspec.Struct, omit_defaults=True):
@@ -43,26 +63,31 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     load: Amount = 0.0
     departure_ms: Amount = 0.0
     residual: Amount = 1.0
+    groups: BoundedGroups = []
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
     """On the stream of reports, for one neighbor: a question for work, or that there is none for
-    who has asked. With the load of the node that says so. Only for those that tell `ahead`."""
+    who has asked. With the load of the node that says so. Only for those that tell `ahead`. All of
+    one group of types, where there are several."""
 
     ask: LoadBody | None = None
     no_work: LoadBody | None = None
+    group: str = ""
 
 
 class Question(NamedTuple):
-    """A line of a report stream: the neighbor asks for work."""
+    """A line of a report stream: the neighbor asks for work, of this group of types."""
 
     load: LoadNow
+    group: str = ""
 
 
 class NothingToDo(NamedTuple):
     """A line of a report stream: the neighbor, which was asked for work, has none for us."""
 
     load: LoadNow
+    group: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -72,14 +97,14 @@ _decode_ask = msgspec.json.Decoder(AskLine).decode
 _ASKS = (b'{"ask"', b'{"no_work"')
 
 
-def encode_ask(load: LoadNow) -> bytes:
+def encode_ask(load: LoadNow, group: str = "") -> bytes:
     """Returns a line of a report stream that asks for work, its end included."""
-    return _encode(AskLine(ask=LoadBody(*load))) + b"\n"
+    return _encode(AskLine(ask=LoadBody(*load), group=group)) + b"\n"
 
 
-def encode_no_work(load: LoadNow) -> bytes:
+def encode_no_work(load: LoadNow, group: str = "") -> bytes:
     """Returns a line of a report stream that says there is none, its end included."""
-    return _encode(AskLine(no_work=LoadBody(*load))) + b"\n"
+    return _encode(AskLine(no_work=LoadBody(*load), group=group)) + b"\n"
 
 
 def encode_report(report: LoadReport) -> bytes:
@@ -100,7 +125,23 @@ def encode_report(report: LoadReport) -> bytes:
         departure_ms=report.departure_s * 1e3,
         residual=report.residual,
     )
+    if report.groups:
+        line.groups = [_body_of(group) for group in report.groups]
     return _encode(line) + b"\n"
+
+
+def _body_of(group: GroupLoad) -> GroupBody:
+    return GroupBody(
+        group.id,
+        group.accept_probability,
+        group.neighborhood_accept_probability,
+        group.servers,
+        group.accepting,
+        group.ahead,
+        group.load,
+        group.departure_s * 1e3,
+        group.residual,
+    )
 
 
 def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
@@ -111,9 +152,9 @@ def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
     if line.startswith(_ASKS):
         message = decoded(_decode_ask, line)
         if message.ask is not None:
-            return Question(load_of(message.ask))
+            return Question(load_of(message.ask), message.group)
         if message.no_work is not None:
-            return NothingToDo(load_of(message.no_work))
+            return NothingToDo(load_of(message.no_work), message.group)
     return _report_of(decoded(_decode_report, line))
 
 
@@ -134,4 +175,21 @@ def _report_of(message: ReportLine) -> LoadReport:
         load=message.load,
         departure_s=message.departure_ms / 1e3,
         residual=message.residual,
+        groups=tuple(map(_group_of, message.groups)),
+    )
+
+
+def _group_of(group: GroupBody) -> GroupLoad:
+    if not is_name(group.id, TYPE_LENGTH_MAX):
+        raise MalformedMessage(f"groups: expected ids of 1 to {TYPE_LENGTH_MAX} characters")
+    return GroupLoad(
+        group.id,
+        group.accept_probability,
+        group.neighborhood_accept_probability,
+        group.servers,
+        group.accepting,
+        group.ahead,
+        group.load,
+        group.departure_ms / 1e3,
+        group.residual,
     )

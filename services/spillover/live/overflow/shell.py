@@ -239,10 +239,10 @@ class NodeShell:
             ev.Reply: self._reply,
             ev.Publish: self._publish,
             ev.AskForWork: lambda command: self.streams.say(
-                command.neighbor, report_lines.encode_ask(command.load)
+                command.neighbor, report_lines.encode_ask(command.load, command.group)
             ),
             ev.NoWork: lambda command: self.streams.say(
-                command.neighbor, report_lines.encode_no_work(command.load)
+                command.neighbor, report_lines.encode_no_work(command.load, command.group)
             ),
             ev.Heartbeat: lambda _: self.streams.publish(report_lines.HEARTBEAT),
             ev.Connect: self._connect,

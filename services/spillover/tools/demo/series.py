@@ -45,7 +45,9 @@ def longest_queue(run: RunResult) -> int:
 def longest_pile_up_s(result: DemoResult, run: RunResult) -> float:
     """Returns for how long, at worst, one cluster had more than two requests waiting for each
     server."""
-    return max(_longest_above_s(run.samples, c.id, 2 * c.server_count) for c in result.topology.clusters)
+    return max(
+        _longest_above_s(run.samples, c.id, 2 * c.server_count) for c in result.topology.clusters
+    )
 
 
 def shared_hop_count(run: RunResult) -> int:
