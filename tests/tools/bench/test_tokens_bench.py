@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import json
 import random
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -339,6 +340,79 @@ def test_a_row_shows_its_intervals():
     assert (shown["half_width"], shown["peer_half_width"], shown["ratio"]) == (0.25, 0.5, 0.75)
     table = _table(BenchResult("tokens", BenchPlan(runs=1), {}, (row,), ()))
     assert [list(column.cells) for column in table.columns][1] == ["3.00 \N{PLUS-MINUS SIGN} 0.25"]
+
+
+def bench(tmp_path, *options):
+    run = subprocess.run(
+        [*BENCH, "--json", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("\n") == 1
+    return json.loads(run.stdout)
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("with_numba")
+def test_the_command_puts_tokens_beside_rules_and_theory(tmp_path):
+    """Of both types at an overload, where even seconds block some jobs of those with no choice."""
+    result = bench(tmp_path, "--case", "comte11 at 1.2", "--duration-s", "6")
+    rows = {(row["case"], row["peer"]): row for row in result["rows"]}
+    rivals = ["best static", "uniform static", "shortest queue", "shortest queue by rate"]
+    rivals += ["two choices", "itself, simulated"]
+    name = "comte11 at 1.2"
+    blocked = [f"{name}: blocked{of}" for of in ("", " of t1", " of t2")]
+    assert set(rows) == {(case, peer) for case in blocked for peer in ("exact", *rivals)} | {
+        (f"{name}: mean time", peer) for peer in rivals
+    }
+    exact = [rows[case, "exact"]["peer_value"] for case in blocked]
+    assert exact == pytest.approx([2474.5, 43.95, 3082.1], rel=1e-3)
+    row = rows[blocked[2], "uniform static"]
+    assert 0 < row["value"] < row["peer_value"]
+    assert 0 < row["peer_half_width"] < row["peer_value"]
+    assert rows[f"{name}: mean time", "two choices"]["value"] > 250.0
+    notes = "\n".join(result["notes"])
+    for told in ("of one core nodes", "of one core dispatchers", "standard errors from the exact"):
+        assert told in notes
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("with_numba")
+def test_a_server_is_taken_out_and_put_back_while_jobs_come(tmp_path):
+    """No job is lost by that, and no token: else there is no result."""
+    result = bench(tmp_path, "--case", "changing comte8", "--duration-s", "9")
+    exact = {row["case"]: row["peer_value"] for row in result["rows"]}
+    names = [f"changing comte8, {phase}: blocked" for phase in ("all", "s10 out", "s10 back")]
+    assert list(exact) == names
+    assert exact[names[0]] == exact[names[2]] == pytest.approx(377.7, rel=1e-3)
+    assert exact[names[1]] > 1500
+
+
+@pytest.mark.parametrize(
+    ("held", "available", "out", "unaccounted", "is_told"),
+    [
+        (0, 6, 0, 0, None),
+        (0, 2, 4, 0, None),
+        (1, 5, 0, 0, "all tokens of class c1 back"),
+        (0, 5, 0, 0, "all tokens of class c1 back"),
+        (0, 6, 0, 1, "1 tokens are nowhere, or in two places"),
+    ],
+)
+@pytest.mark.usefixtures("with_numba")
+def test_lost_tokens_are_told(held, available, out, unaccounted, is_told):
+    from spillover.tools.bench.tokens.sides import check_tokens
+
+    class_ = {"id": "c1", "limit": 6, "held": held, "available": available, "out": out}
+    pool = {"classes": [class_], "unaccounted": unaccounted}
+    if is_told:
+        with pytest.raises(RunError, match=is_told):
+            check_tokens("http://a", pool)
+    else:
+        check_tokens("http://a", pool)
 
 
 def test_cases_have_names_of_their_own():

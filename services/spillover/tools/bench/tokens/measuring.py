@@ -28,6 +28,7 @@ from spillover.tools.bench.tokens.sides import (
     Run,
     Tokens,
     Turn,
+    simulate,
 )
 from spillover.tools.bench.tokens.workloads import Phase, Workload
 from spillover_loadgen.results import KEPT_UP_LAG_MS
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 SAY_EVERY_S = 30.0
 UNIT = "per 10 000 jobs"
 SHARE = 1e4
-EXACT = "exact"
+EXACT, SIMULATED = "exact", "itself, simulated"
 THEORY = {TOKENS: "dynamic", BEST_STATIC: "static-best", UNIFORM_STATIC: "static-uniform"}
 """What theory calls those sides that it has exact values of."""
 
@@ -59,6 +60,7 @@ async def measure(workload: Workload, session: Session) -> None:
     sides: list[PlayingSide] = [Tokens(), *(Dispatched(name) for name in rules)]
     phases, replicas = workload.phases(plan), workload.replicas(plan)
     plays: dict[str, list[Played]] = {side.name: [] for side in sides}
+    virtual: list[Sequence[Job]] = []
     for number in range(plan.runs):
         session.say_run(workload.name, number)
         seed = plan.seed + number
@@ -66,8 +68,14 @@ async def measure(workload: Workload, session: Session) -> None:
         played = await _play_all(run, sides, session.say)
         for side, play in zip(sides, played, strict=True):
             plays[side.name].append(play)
+        if workload.out is None:
+            session.say(f"{workload.name}: simulated")
+            virtual.append(simulate(run))
+    jobs = {name: [play.jobs for play in played] for name, played in plays.items()}
+    if virtual:
+        jobs[SIMULATED] = virtual
     for phase in phases:
-        found = {name: _found(played, replicas, phase) for name, played in plays.items()}
+        found = {name: _found(runs, replicas, phase) for name, runs in jobs.items()}
         _add_rows(session, f"{workload.name}, {phase.name}".rstrip(", "), phase, found)
     for name, played in plays.items():
         _note_effort(session, workload, name, played)
@@ -108,12 +116,12 @@ async def _tell(run: Run, ready: asyncio.Barrier, say: Callable[[str], None]) ->
         say(f"{name}: {loop.time() - began_s:.0f} of {duration_s:.0f} s")
 
 
-def _found(played: Sequence[Played], replicas: Sequence[ClusterId], phase: Phase) -> Found:
+def _found(runs: Sequence[Sequence[Job]], replicas: Sequence[ClusterId], phase: Phase) -> Found:
     jobs: list[Job] = []
-    for run, play in enumerate(played):
+    for number, of_run in enumerate(runs):
         # Those of another run are other replicas.
-        jobs += [replace(job, replica=ClusterId(f"{run}/{job.replica}")) for job in play.jobs]
-    of = len(played) * len(replicas)
+        jobs += [replace(job, replica=ClusterId(f"{number}/{job.replica}")) for job in of_run]
+    of = len(runs) * len(replicas)
     return Found(
         blocking(jobs, of, phase.from_s, phase.until_s),
         mean_time_ms(jobs, phase.from_s, phase.until_s),

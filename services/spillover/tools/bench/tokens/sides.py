@@ -12,14 +12,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
+from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import percentile
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
+from spillover.sim.overflow.run import REFUSED, run_overflow
 from spillover.tools.bench import nodes
 from spillover.tools.bench import servers as peers
 from spillover.tools.bench.load_process import LoadProcess, Replayed
@@ -100,6 +102,8 @@ class Tokens:
                 try:
                     played = await _play(self.name, turn, urls, sharing, {"nodes": pids})
                     await changing
+                    for node in running.values():
+                        check_tokens(node.url, (await nodes.state_of(node))["tokens"])
                 finally:
                     changing.cancel()
                     await asyncio.gather(changing, return_exceptions=True)
@@ -130,14 +134,46 @@ class Dispatched:
                 return await _play(self.name, turn, urls, sharing, {"dispatchers": [child.pid]})
 
 
-def cluster(name: ClusterId, workload: Workload, ports: Sequence[int]) -> Cluster:
-    """Returns a cluster with the pool, whose servers listen on those ports."""
+def check_tokens(url: str, pool: Mapping[str, Any]) -> None:
+    """Raises RunError unless a pool without jobs has all its tokens, each once; those that come
+    back to the bucket one after another may be out of it still."""
+    for each in pool["classes"]:
+        if each["held"] or each["available"] + each["out"] != each["limit"]:
+            raise RunError(f"{url}: expected all tokens of class {each['id']} back, got {each}")
+    if pool["unaccounted"]:
+        raise RunError(f"{url}: {pool['unaccounted']} tokens are nowhere, or in two places")
+
+
+def simulate(run: Run) -> list[Job]:
+    """Returns what becomes of the jobs in virtual time, by the nodes' own code; the pool must not
+    change meanwhile."""
+    times_ms: list[float | None] = [None] * len(run.schedule)
+
+    def answered(number: int, answer: Answer) -> None:
+        times_ms[number] = answer.total_s * 1e3
+
+    topology = nodes.topology_of(cluster(replica, run.workload) for replica in run.replicas)
+    ended = run_overflow(topology, run.schedule, run.seed, on_answer=answered).outcomes
+    if ended.keys() - {Outcome.DONE, REFUSED}:
+        raise RunError(f"{run.workload.name}, simulated: {dict(ended)}")
+    return [
+        Job(arrival.time_s, arrival.cluster, arrival.type, time_ms)
+        for arrival, time_ms in zip(run.schedule, times_ms, strict=True)
+    ]
+
+
+def cluster(name: ClusterId, workload: Workload, ports: Sequence[int] | None = None) -> Cluster:
+    """Returns a cluster with the pool, whose servers listen on those ports; without ports, whose
+    servers sleep."""
     pool = workload.pool
+    handlers: list[str | None] = [None] * len(pool.servers)
+    if ports is not None:
+        handlers = [f"http:http://{peers.HOST}:{port}/" for port in ports]
     return Cluster(
         id=name,
         servers=tuple(
-            Server(id=server.id, rate=server.rate, handler=f"http:http://{peers.HOST}:{port}/")
-            for server, port in zip(pool.servers, ports, strict=True)
+            Server(id=server.id, rate=server.rate, handler=handler)
+            for server, handler in zip(pool.servers, handlers, strict=True)
         ),
         classes=tuple(
             ServerClass(id=each.id, servers=each.servers, tokens=each.tokens)
