@@ -12,8 +12,8 @@ from support.unlike_pools import DrivenPool, Visit, pool_of
 TWO = ({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, {"x": "A B", "y": "B"})
 
 
-def driven(servers, classes=None, types=None, **options):
-    return DrivenPool(pool_of(servers, classes, types, **options))
+def driven(servers, classes=None, types=None, delivery_s=0.0, **options):
+    return DrivenPool(pool_of(servers, classes, types, **options), delivery_s=delivery_s)
 
 
 def own_load(pool, type_, ref=99):
@@ -76,7 +76,7 @@ def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
     assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
 
 
-# --- one after another ----------------------------------------------------------------------------
+# --- one after another --------------------------------------------------------------------------
 
 
 def test_a_server_runs_one_job_and_others_have_their_seats():
@@ -127,6 +127,13 @@ def test_a_popped_visit_that_has_ended_gives_its_token_back():
     assert pool.counts("A")["held"] == 2
 
 
+def test_after_one_that_has_ended_the_next_in_its_seat_starts():
+    pool = driven({"A": 1}, {"A": ("A", 3)}, discipline="fcfs")
+    assert [pool.arrive(ref) for ref in range(3)] == ["A", "seat", "seat"]
+    pool.visits[1].expired = True
+    assert pool.end(0) == [2]
+
+
 def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
     """In the order in which they came, before whoever came later."""
     classes = {"A": ("A", 3), "B": ("B", 2)}
@@ -143,7 +150,7 @@ def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
     assert pool.change("A", True) == [3]
 
 
-# --- servers come and go ----------------------------------------------------------------------------
+# --- servers come and go ------------------------------------------------------------------------
 
 
 def test_a_class_without_servers_has_its_tokens_out_and_gets_them_back_slowly():
@@ -258,7 +265,7 @@ def test_where_all_fail_none_is_left_alone():
             pool.end(running, "failed")
 
 
-# --- what is told -----------------------------------------------------------------------------------
+# --- what is told -------------------------------------------------------------------------------
 
 
 def test_a_grant_says_what_was_taken_and_what_else_was_there():
@@ -302,6 +309,20 @@ def test_what_policies_are_told_of_a_group():
     assert own_load(pool, "x")[1:3] == (1, False)
     assert pool.arrive(7, "x") == "blocked"
     assert own_load(pool, "y")[:2] == (0, 1), "what waits for the big one does not wait for this"
+
+
+def test_estimates_go_by_the_rates_of_the_servers_that_fit():
+    """Short lines tell nothing; a long one takes as long as those servers need for it."""
+    pool = driven({"big": 4, "small": 1}, types={"x": "big", "y": "small"}, delivery_s=0.5)
+    for type_, rate in (("x", 4), ("y", 1)):
+        visit = Visit(0, type_)
+        assert pool.servers.stay_s(visit, 0.0) == 0.0
+        for ref in range(4):
+            pool.arrive(100 * rate + ref, type_)
+        assert pool.servers.stay_s(visit, 0.0) == pytest.approx((3 + 1) / rate + 1 / rate + 0.5)
+        assert pool.servers.retry_after_s(visit, 0.0) == pytest.approx((3 + 1) / rate)
+    pool.servers.rest(2.0)
+    assert pool.servers.retry_after_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0)
 
 
 def test_a_type_that_nobody_serves_has_no_servers():

@@ -85,10 +85,10 @@ class NodeShell:
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
-        settings = self._settings()
-        self.servers = self._token_servers(settings)
+        self.machine = machine(self._settings(), ways, random, self.started_s)
+        servers = self.machine.servers
+        self.servers = servers if isinstance(servers, TokenServers) else None
         """Where the cluster has a pool of unlike servers; None where they are alike."""
-        self.machine = machine(settings, ways, random, self.started_s, self.servers)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -370,13 +370,6 @@ class NodeShell:
         settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         return replace(settings, held_limit_bytes=limit_bytes)
-
-    def _token_servers(self, settings: NodeSettings) -> TokenServers[Visit] | None:
-        pool, groups = self.cluster.pool, self.topology.type_groups
-        if pool is None:
-            return None
-        times = (settings.service_s, settings.delivery_s, self.started_s)
-        return TokenServers(pool, groups, self.cluster.id, *times)
 
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
