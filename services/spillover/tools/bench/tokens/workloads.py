@@ -8,6 +8,7 @@ fastest servers. Who plays is not known here.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,9 +25,11 @@ from spillover_loadgen import workloads
 SETTLED_S = 60.0
 """Jobs count from then on: pools begin empty, and forget that with a time constant of 15 s at load
 1, where it is longest."""
-REPLICAS = 16
-REPLICAS_QUICK = 4
-QUICK_S = 6.0
+REPLICAS_PER_CORE = 4
+"""Six sides with so many of 25 jobs/s each leave half of a core idle, or all would be late."""
+REPLICAS_MAX = 32
+REPLICAS_QUICK = 2
+QUICK_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +56,27 @@ class Workload:
     """Its types' rates are in jobs per `job_ms`."""
     job_ms: float
     """Mean size of a job: what it takes alone on a server of rate 1."""
-    full_s: float
+    jobs: int
+    """That are to count, in each phase, when the run is a full one."""
     out: str | None = None
     """The server that is taken out after the first third, and put back after the second."""
 
     def replicas(self, plan: BenchPlan) -> tuple[ClusterId, ...]:
         """Returns the names of the replicas."""
-        count = REPLICAS_QUICK if plan.quick else REPLICAS
+        count = REPLICAS_QUICK
+        while not plan.quick and 2 * count <= min(
+            REPLICAS_MAX, REPLICAS_PER_CORE * (os.cpu_count() or 1)
+        ):
+            count *= 2
         return tuple(ClusterId(f"r{number}") for number in range(1, count + 1))
 
     def duration_s(self, plan: BenchPlan) -> float:
         """Returns how long a schedule is."""
-        own_s = plan.of(self.full_s, QUICK_S)
-        return own_s if plan.duration_s is None else plan.duration_s
+        if plan.duration_s is not None:
+            return plan.duration_s
+        rate_per_s = sum(kind.rate for kind in self.pool.types) / (self.job_ms / 1e3)
+        full_s = SETTLED_S + self.jobs / (rate_per_s * len(self.replicas(plan)))
+        return plan.of(full_s, QUICK_S) * (1 if self.out is None else 3)
 
     def phases(self, plan: BenchPlan) -> tuple[Phase, ...]:
         """Returns the parts of a schedule; in each, jobs count once the pool has settled."""
@@ -132,18 +143,18 @@ def _without(pool: Pool, server: str) -> Pool:
     )
 
 
-def _workload(pool_name: str, load: float, job_ms: float, full_s: float) -> Workload:
+def _workload(pool_name: str, load: float, job_ms: float, jobs: int) -> Workload:
     return Workload(
         name=f"{pool_name} at {load}",
         pool=BUILTIN_POOLS[pool_name]().at_load(load),
         job_ms=job_ms,
-        full_s=full_s,
+        jobs=jobs,
     )
 
 
 def _changing(load: float) -> Workload:
     return replace(
-        _workload("comte8", load, COMTE8_MS, 3 * (SETTLED_S + 300.0)),
+        _workload("comte8", load, COMTE8_MS, 62_000),
         name="changing comte8",
         out="s10",
     )
@@ -153,11 +164,12 @@ COMTE8_MS, COMTE11_MS = 1000.0, 250.0
 """Figure 8's fast servers have rate 4, figure 11's servers all have rate 1."""
 
 WORKLOADS = (
-    _workload("comte8", 0.8, COMTE8_MS, SETTLED_S + 190.0),
-    _workload("comte8", 1.0, COMTE8_MS, SETTLED_S + 1200.0),
-    _workload("comte8", 1.2, COMTE8_MS, SETTLED_S + 240.0),
-    _workload("comte11", 0.8, COMTE11_MS, SETTLED_S + 240.0),
-    _workload("comte11", 1.0, COMTE11_MS, SETTLED_S + 240.0),
-    _workload("comte11", 1.2, COMTE11_MS, SETTLED_S + 240.0),
+    _workload("comte8", 0.8, COMTE8_MS, 62_000),
+    # At the critical load the number of jobs wanders: 350 000 give an interval of +-8 %.
+    _workload("comte8", 1.0, COMTE8_MS, 500_000),
+    _workload("comte8", 1.2, COMTE8_MS, 100_000),
+    _workload("comte11", 0.8, COMTE11_MS, 62_000),
+    _workload("comte11", 1.0, COMTE11_MS, 62_000),
+    _workload("comte11", 1.2, COMTE11_MS, 62_000),
     _changing(1.0),
 )
