@@ -17,15 +17,18 @@ from docs.declared import Entry, Undocumented, docstrings, entry_of, paragraphs,
 from docs.options import options_of
 from spillover.inputs.builtin import BUILTIN_NAMES, RINGS
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
-from spillover.inputs.fault_file import NUMBERS_BY_ACTION
+from spillover.inputs.fault_file import NUMBERS_BY_ACTION, places_of
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.schema import file_fields
 from spillover.inputs.topology_file import load_topology
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
+    FAULT_ACTIONS,
     LINK_ACTIONS,
+    TOKEN_ACTIONS,
     ClusterFault,
     LinkFault,
+    TokensFault,
 )
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
@@ -175,6 +178,8 @@ COMMANDS_SHOWN = ("node", "up", "lease run")
 FILE_NAME = "the name of the file"
 
 NUMBERS_TRIED = (-1.0, 0.0, 0.001, 1e12)
+NO_NUMBERS = ("action", "cluster", "server", "classes", "servers", "directions")
+"""Of a fault."""
 
 
 def configuration_page() -> str:
@@ -245,6 +250,7 @@ def _fault_fields() -> list[Entry]:
     found: dict[str, Entry] = {}
     for owner, action, more in (
         (ClusterFault, CLUSTER_ACTIONS[0], {"cluster": "a"}),
+        (TokensFault, TOKEN_ACTIONS[0], {"cluster": "a"}),
         (LinkFault, LINK_ACTIONS[0], {"directions": (("a", "b"),)}),
     ):
         told = docstrings(owner)
@@ -252,7 +258,7 @@ def _fault_fields() -> list[Entry]:
         for field in fields(owner):
             if field.name in found:
                 continue
-            is_number = field.name not in ("action", "cluster", "directions")
+            is_number = field.name not in NO_NUMBERS
             accepts = _numbers_of(owner, given, field.name) if is_number else ()
             default = None if field.default is MISSING else shown(field.default)
             entry = entry_of(field.name, told.get(field.name, ""), default, accepts)
@@ -267,11 +273,12 @@ def _in_files(name: str) -> str:
 def _actions() -> str:
     """What each action takes besides its time, and what it does, in the words of the code."""
     lines = ["| action | takes |", "|---|---|"]
-    for action in (*CLUSTER_ACTIONS, *LINK_ACTIONS):
-        where = "`cluster`" if action in CLUSTER_ACTIONS else "`between`, or `from` and `to`"
+    for action in FAULT_ACTIONS:
+        places = (f"`{name}`" for name in places_of(action))
+        where = "`between`, or `from` and `to`" if action in LINK_ACTIONS else ", ".join(places)
         numbers = "".join(f", `{name}`" for name in NUMBERS_BY_ACTION.get(action, ()))
         lines.append(f"| `{action}` | {where}{numbers} |")
-    said = [paragraphs(owner.__doc__ or "") for owner in (ClusterFault, LinkFault)]
+    said = [paragraphs(owner.__doc__ or "") for owner in (ClusterFault, TokensFault, LinkFault)]
     return "\n".join(["\n\n".join(said), "", *lines]) + "\n"
 
 

@@ -17,9 +17,28 @@ from spillover.model.faults import (
     ClusterFault,
     FaultSchedule,
     LinkFault,
+    TokensFault,
 )
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.unlike_servers import Server, ServerClass
 
 RING5 = load_topology("ring5")
+POOLED = Topology(
+    name="pooled",
+    clusters=(
+        Cluster(
+            id="a",
+            servers=(Server(id="s1"), Server(id="s2", rate=4.0)),
+            classes=(
+                ServerClass(id="c1", servers=("s1",), tokens=2),
+                ServerClass(id="c2", servers=("s2",)),
+            ),
+        ),
+        Cluster(id="b", servers=2),
+    ),
+    links=(Link(between=("a", "b")),),
+)
+OF_POOLS = {"down", "up", "tokens"}
 
 EXAMPLE = """
 faults:
@@ -40,7 +59,19 @@ faults:
 AB = (("a", "b"),)
 BOTH = (("a", "b"), ("b", "a"))
 
-KNOWN_ACTIONS = "crash, restart, pause, resume, slow, clock, failing, link, cut, heal"
+POOL_EXAMPLE = """
+faults:
+  - {at_s: 1, action: down, cluster: a, server: s1}
+  - {at_s: 2, action: slow, cluster: a, server: s2, factor: 3}
+  - {at_s: 3, action: failing, cluster: a, server: s2, share: 0.5}
+  - {at_s: 4, action: tokens, cluster: a, classes: {c1: 1, c2: 9}, servers: {s2: out}}
+  - {at_s: 5, action: up, cluster: a, server: s1}
+  - {at_s: 6, action: tokens, cluster: a, servers: {s2: in}}
+"""
+
+KNOWN_ACTIONS = (
+    "crash, restart, pause, resume, slow, clock, failing, down, up, tokens, link, cut, heal"
+)
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
 # Each case: the entries, then the whole message after "FILE: ".
@@ -112,7 +143,7 @@ BAD_ENTRIES = {
     ),
     "a field of another action": (
         "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
-        "faults[0].loss: not a field of slow, expected at_s, action, cluster, factor",
+        "faults[0].loss: not a field of slow, expected at_s, action, cluster, server, factor",
     ),
     "restart of the living": (
         "{at_s: 1, action: restart, cluster: a}",
@@ -184,6 +215,61 @@ BAD_ENTRIES = {
     ),
 }
 
+BAD_POOL_ENTRIES = {
+    "a server of alike ones": (
+        "{at_s: 1, action: down, cluster: b, server: s1}",
+        "server: expected only of a cluster whose servers are unlike, b's are alike",
+    ),
+    "tokens of alike servers": (
+        "{at_s: 1, action: tokens, cluster: b, classes: {c1: 2}}",
+        "classes: expected only of a cluster whose servers are unlike, b's are alike",
+    ),
+    "down without a server": (
+        "{at_s: 1, action: down, cluster: a}",
+        "server: expected with down, the field is missing",
+    ),
+    "an unknown server": (
+        "{at_s: 1, action: slow, cluster: a, server: s9, factor: 2}",
+        "server: expected a server of the cluster (s1, s2), got 's9'",
+    ),
+    "up without down": (
+        "{at_s: 1, action: up, cluster: a, server: s1}",
+        "action: expected up only of a server that is down, server s1 of a is up",
+    ),
+    "a crash of one server": (
+        "{at_s: 1, action: crash, cluster: a, server: s1}",
+        "server: not a field of crash, expected at_s, action, cluster",
+    ),
+    "nothing changed": (
+        "{at_s: 1, action: tokens, cluster: a}",
+        "classes: expected with tokens, the field is missing",
+    ),
+    "an unknown class": (
+        "{at_s: 1, action: tokens, cluster: a, classes: {c9: 2}}",
+        "classes: expected a class of the cluster (c1, c2), got 'c9'",
+    ),
+    "an unknown server, out": (
+        "{at_s: 1, action: tokens, cluster: a, servers: {s9: out}}",
+        "servers: expected a server of the cluster (s1, s2), got 's9'",
+    ),
+    "no tokens": (
+        "{at_s: 1, action: tokens, cluster: a, classes: {c1: 0}}",
+        "classes: expected at least 1 token for c1, got 0",
+    ),
+    "half a token": (
+        "{at_s: 1, action: tokens, cluster: a, classes: {c1: 1.5}}",
+        "classes: expected a whole number for c1, got 1.5",
+    ),
+    "a server that is neither out nor in": (
+        "{at_s: 1, action: tokens, cluster: a, servers: {s1: 'off'}}",
+        "servers: expected out or in for s1, got 'off'",
+    ),
+    "no mapping": (
+        "{at_s: 1, action: tokens, cluster: a, classes: [c1]}",
+        "classes: expected a mapping by id, got a list",
+    ),
+}
+
 BAD_FILES = {
     "empty": ("", "expected a mapping with the field faults, got nothing"),
     "a list": ("- a\n", "expected a mapping with the field faults, got a list"),
@@ -223,8 +309,36 @@ def test_the_example_is_read(tmp_path):
         LinkFault(at_s=6.0, action="cut", directions=AB),
         LinkFault(at_s=9.0, action="heal", directions=BOTH),
     )
-    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS)
+    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS
     assert (len(schedule), schedule.last_s) == (12, 9.0)
+
+
+def test_what_happens_to_unlike_servers_is_read(tmp_path):
+    """Of one server by its id, and of what an operator says of tokens."""
+    schedule = read(tmp_path, POOL_EXAMPLE, POOLED)
+    assert schedule.faults == (
+        ClusterFault(at_s=1.0, action="down", cluster="a", server="s1"),
+        ClusterFault(at_s=2.0, action="slow", cluster="a", server="s2", factor=3.0),
+        ClusterFault(at_s=3.0, action="failing", cluster="a", server="s2", share=0.5),
+        TokensFault(
+            at_s=4.0,
+            action="tokens",
+            cluster="a",
+            classes=(("c1", 1), ("c2", 9)),
+            servers=(("s2", "out"),),
+        ),
+        ClusterFault(at_s=5.0, action="up", cluster="a", server="s1"),
+        TokensFault(at_s=6.0, action="tokens", cluster="a", servers=(("s2", "in"),)),
+    )
+
+
+@pytest.mark.parametrize("case", BAD_POOL_ENTRIES)
+def test_bad_entries_about_unlike_servers_get_one_line(tmp_path, case):
+    """As all others."""
+    entry, expected = BAD_POOL_ENTRIES[case]
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, f"faults: [{entry}]\n", POOLED)
+    assert str(raised.value) == f"{tmp_path / 'f.yaml'}: faults[0].{expected}"
 
 
 def test_no_faults_are_no_trouble(tmp_path):
@@ -302,7 +416,29 @@ def test_random_schedules_fit_and_heal():
         assert balance["crash"] == balance["restart"]
         assert balance["pause"] == balance["resume"]
         assert balance["cut"] + balance["link"] == balance["heal"]
-    assert min(kinds[action] for action in FAULT_ACTIONS) > 30
+    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS) > 30
+    assert not any(kinds[action] for action in OF_POOLS)
+
+
+def test_random_schedules_of_unlike_servers_fit_and_heal():
+    """All that can happen to one of them, and ends again."""
+    kinds = Counter()
+    for seed in range(300):
+        schedule = load_faults(f"random:{seed}", POOLED, 7.0)
+        schedule.check(POOLED)
+        limits, out = {"c1": 2, "c2": 1}, set()
+        for fault in schedule.faults:
+            kinds[fault.action, getattr(fault, "server", None) is not None] += 1
+            if isinstance(fault, TokensFault):
+                limits |= dict(fault.classes)
+                for server, said in fault.servers:
+                    (out.add if said == "out" else out.remove)(server)
+        assert limits == {"c1": 2, "c2": 1}
+        assert not out
+        balance = Counter(fault.action for fault in schedule.faults)
+        assert balance["down"] == balance["up"]
+    of_servers = [("down", True), ("up", True), ("slow", True), ("failing", True)]
+    assert min(kinds[kind] for kind in [*of_servers, ("tokens", False)]) > 30
 
 
 def test_random_schedules_of_one_cluster_alone():

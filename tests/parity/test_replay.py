@@ -23,7 +23,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover_loadgen.workloads import poisson
 

@@ -14,7 +14,7 @@ from spillover.tools.bench.model import BenchPlan
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5
-RUNS_OF_PEERS = 6
+RUNS_OF = {"peers": 6, "tokens": 1}
 RUNS_MAX = 1000
 DURATION_S_MAX = 3600
 
@@ -25,15 +25,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of the load")
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
-        help="of each side, each with a seed of its own; medians are shown "
-        f"(default {RUNS}, {RUNS_OF_PEERS} of peers, 1 with --quick)",
+        help="of each side, each with a seed of its own; medians are shown, of tokens all jobs "
+        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of tokens or with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="short runs, to see that it works: under 40 s, a minute of peers",
+        help="short runs, to see that it works: under 40 s, a minute of peers and of tokens",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--duration-s", type=whole_number_in(1, DURATION_S_MAX), metavar="S",
-        help="of peers: the length of each schedule (default: 45, of jobs 120, of overload 80)",
+        help="of peers and tokens: the length of each schedule (default: what its case needs)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     # As Ctrl-C, which cancels what runs in good order.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    runs_full = RUNS_OF_PEERS if options.name == "peers" else RUNS
+    runs_full = RUNS_OF.get(options.name, RUNS)
     plan = BenchPlan(
         runs=options.runs or (1 if options.quick else runs_full),
         seed=options.seed,

@@ -9,6 +9,8 @@
       - {at_s: 4.0, action: clock, cluster: c, rate: 1.01, offset_ms: -250}
       - {at_s: 4.5, action: failing, cluster: c, share: 0.4, fail_ms: 2, status: 503}
       - {at_s: 4.9, action: failing, cluster: c, share: 0}   # well again
+      - {at_s: 4.9, action: down, cluster: d, server: s1}    # one of unlike servers, until: up
+      - {at_s: 4.9, action: tokens, cluster: d, classes: {c1: 4}, servers: {s2: out}}   # or: in
       - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
       - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}   # one way
       - {at_s: 6.0, action: cut, from: a, to: b}        # or between, for both ways
@@ -27,13 +29,17 @@ from spillover.inputs.random_faults import random_faults
 from spillover.inputs.yaml_file import EXACT_INTEGER_LIMIT, describe, read_mapping, shown_path
 from spillover.model.errors import InputError
 from spillover.model.faults import (
-    CLUSTER_ACTIONS,
     FAULT_ACTIONS,
+    IN,
+    LINK_ACTIONS,
+    OUT,
+    TOKEN_ACTIONS,
     ClusterFault,
     Direction,
     Fault,
     FaultSchedule,
     LinkFault,
+    TokensFault,
 )
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import nearest
@@ -53,8 +59,11 @@ NUMBERS_BY_ACTION = {
 }
 """The numbers that an action takes. `slow` and `failing` need the first, the others at least one of
 theirs."""
+_OF_SERVERS = ("slow", "failing", "down", "up")
+"""Actions that may be of one server, by `server`."""
+
 _KNOWN = (
-    *("at_s", "action", "cluster", "between", "from", "to"),
+    *("at_s", "action", "cluster", "server", "classes", "servers", "between", "from", "to"),
     *(number for numbers in NUMBERS_BY_ACTION.values() for number in numbers),
 )
 
@@ -115,20 +124,60 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
     action = _text(entry, "action")
     if action not in FAULT_ACTIONS:
         raise _wrong("action", f"expected one of {', '.join(FAULT_ACTIONS)}, got {action!r}")
-    of_cluster = action in CLUSTER_ACTIONS
-    places = ("cluster",) if of_cluster else ("between", "from", "to")
     numbers = NUMBERS_BY_ACTION.get(action, ())
-    known = ("at_s", "action", *places, *numbers)
+    known = ("at_s", "action", *places_of(action), *numbers)
     _check_names(entry, known, f"not a field of {action}")
     needed = numbers[:1] if action == "failing" else numbers
     if needed and not any(name in entry for name in needed):
         raise _wrong(numbers[0], f"expected with {action}, the field is missing")
     given = {name: _number_of(entry, name) for name in numbers if name in entry}
     at_s = _number_of(entry, "at_s")
-    if of_cluster:
-        cluster = ClusterId(_text(entry, "cluster"))
-        return ClusterFault(at_s=at_s, action=action, cluster=cluster, **given)
-    return LinkFault(at_s=at_s, action=action, directions=_directions(entry), **given)
+    if action in LINK_ACTIONS:
+        return LinkFault(at_s=at_s, action=action, directions=_directions(entry), **given)
+    cluster = ClusterId(_text(entry, "cluster"))
+    if action in TOKEN_ACTIONS:
+        classes, servers = _limits(entry), _out_and_in(entry)
+        return TokensFault(
+            at_s=at_s, action=action, cluster=cluster, classes=classes, servers=servers
+        )
+    server = _text(entry, "server") if "server" in entry else None
+    return ClusterFault(at_s=at_s, action=action, cluster=cluster, server=server, **given)
+
+
+def places_of(action: str) -> tuple[str, ...]:
+    """Returns the fields that say where an action happens, and to what."""
+    if action in LINK_ACTIONS:
+        return ("between", "from", "to")
+    if action in TOKEN_ACTIONS:
+        return ("cluster", "classes", "servers")
+    return ("cluster", "server") if action in _OF_SERVERS else ("cluster",)
+
+
+def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
+    """By class, as PUT /admin/tokens has them."""
+    limits = _mapping(entry, "classes")
+    for name, tokens in limits.items():
+        if isinstance(tokens, bool) or not isinstance(tokens, int):
+            expected = f"expected a whole number for {name}, got {describe(tokens)}"
+            raise _wrong("classes", expected)
+    return tuple(limits.items())
+
+
+def _out_and_in(entry: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
+    """By server."""
+    servers = _mapping(entry, "servers")
+    for name, said in servers.items():
+        if said not in (OUT, IN):
+            expected = f"expected {OUT} or {IN} for {name}, got {describe(said)}"
+            raise _wrong("servers", expected)
+    return tuple(servers.items())
+
+
+def _mapping(entry: Mapping[Any, Any], name: str) -> dict[str, Any]:
+    value = entry.get(name, {})
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise _wrong(name, f"expected a mapping by id, got {describe(value)}")
+    return value
 
 
 def _directions(entry: Mapping[Any, Any]) -> tuple[Direction, ...]:

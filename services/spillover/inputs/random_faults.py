@@ -5,11 +5,23 @@ All is healed by the end, so that what must hold after the last fault can be che
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 
-from spillover.model.faults import ClusterFault, Direction, Fault, FaultSchedule, LinkFault
+from spillover.model.faults import (
+    IN,
+    OUT,
+    ClusterFault,
+    Direction,
+    Fault,
+    FaultSchedule,
+    LinkFault,
+    TokensFault,
+)
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.model.unlike_servers import UnlikeServers
 
 TROUBLES_MIN = 2
 TROUBLES_MAX = 6
@@ -21,6 +33,11 @@ LASTS_SHARE_MAX = 0.5
 _CLUSTER_TROUBLES = ("crash", "pause", "slow", "clock", "failing")
 _LINK_TROUBLES = ("cut", "cut", "link", "link")
 """Cuts and bad links come as often as all that can happen to a cluster."""
+_SERVER_TROUBLES = ("down", "server slow", "server failing", "out")
+_POOL_TROUBLES = (*_SERVER_TROUBLES, "tokens")
+"""Of one of several unlike servers, and of what an operator does with them and their tokens."""
+
+_TOKENS_MAX = 6
 
 
 def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSchedule:
@@ -28,13 +45,23 @@ def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSche
     random = Random(f"{seed}/random faults")
     faults: list[Fault] = []
     busy: set[object] = set()
-    """What has its trouble already: one at a time for each cluster and each direction."""
+    """What has its trouble already: one at a time for each cluster, server, class and direction."""
     kinds = _CLUSTER_TROUBLES + (_LINK_TROUBLES if topology.links else ())
+    pools = [(cluster.id, cluster.pool) for cluster in topology.clusters if cluster.pool]
+    kinds += _POOL_TROUBLES if pools else ()
     for _ in range(random.randint(TROUBLES_MIN, TROUBLES_MAX)):
         begins_s = random.random() * duration_s * (1.0 - LASTS_SHARE_MAX)
         ends_s = begins_s + random.random() * duration_s * LASTS_SHARE_MAX
         kind = random.choice(kinds)
-        if kind in _CLUSTER_TROUBLES:
+        if kind in _POOL_TROUBLES:
+            cluster, pool = random.choice(pools)
+            of_server = kind in _SERVER_TROUBLES
+            ids = [each.id for each in (pool.servers if of_server else pool.classes)]
+            one = random.choice(ids)
+            if (cluster, of_server, one) not in busy:
+                busy.add((cluster, of_server, one))
+                faults += _of_pool(random, kind, (cluster, one), pool, begins_s, ends_s)
+        elif kind in _CLUSTER_TROUBLES:
             cluster = random.choice(topology.cluster_ids)
             if cluster not in busy:
                 busy.add(cluster)
@@ -50,10 +77,42 @@ def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSche
     return schedule
 
 
+def _of_pool(
+    random: Random,
+    kind: str,
+    place: tuple[ClusterId, str],
+    pool: UnlikeServers,
+    begins_s: float,
+    ends_s: float,
+) -> list[Fault]:
+    """The place is a cluster, and one of its servers or classes."""
+    cluster, one = place
+    if kind.startswith("server "):
+        of_one = _of_cluster(random, kind.removeprefix("server "), cluster, begins_s, ends_s)
+        return [replace(fault, server=one) for fault in of_one]
+    if kind == "down":
+        return [
+            ClusterFault(at_s=at_s, action=action, cluster=cluster, server=one)
+            for at_s, action in ((begins_s, "down"), (ends_s, "up"))
+        ]
+
+    def fault(at_s: float, **values: Any) -> Fault:
+        return TokensFault(at_s=at_s, action="tokens", cluster=cluster, **values)
+
+    if kind == "out":
+        said = ((begins_s, OUT), (ends_s, IN))
+        return [fault(at_s, servers=((one, word),)) for at_s, word in said]
+    (usual,) = (each.tokens for each in pool.classes if each.id == one)
+    return [
+        fault(begins_s, classes=((one, random.randint(1, _TOKENS_MAX)),)),
+        fault(ends_s, classes=((one, usual or 1),)),
+    ]
+
+
 def _of_cluster(
     random: Random, kind: str, cluster: ClusterId, begins_s: float, ends_s: float
-) -> list[Fault]:
-    def fault(at_s: float, action: str, **values: float) -> Fault:
+) -> list[ClusterFault]:
+    def fault(at_s: float, action: str, **values: Any) -> ClusterFault:
         return ClusterFault(at_s=at_s, action=action, cluster=cluster, **values)
 
     if kind == "slow":

@@ -6,6 +6,7 @@ business (`spillover.sim.overflow.faults`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -13,10 +14,15 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import FINITE, Limit, above, at_least, check_limits, within
 from spillover.model.topology import NOT_RUN_STATUSES, Topology
+from spillover.model.unlike_servers import UnlikeServers
 
-CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing")
+CLUSTER_ACTIONS = ("crash", "restart", "pause", "resume", "slow", "clock", "failing", "down", "up")
+TOKEN_ACTIONS = ("tokens",)
 LINK_ACTIONS = ("link", "cut", "heal")
-FAULT_ACTIONS = CLUSTER_ACTIONS + LINK_ACTIONS
+FAULT_ACTIONS = CLUSTER_ACTIONS + TOKEN_ACTIONS + LINK_ACTIONS
+
+OUT, IN = "out", "in"
+"""What an operator says of a server that is to take no new jobs, and of one that is to again."""
 
 GIVEN_UP_AFTER_S = 5.0
 """How long a message that is due waits for a cut link to heal, emulated and simulated alike: so
@@ -41,7 +47,8 @@ class ClusterFault:
     forward by `offset_ms`. `failing`: a `share` of what starts fails after `fail_ms`, or after its
     service time if that is shorter; share 0 ends it. It fails as a backend that answers `status`
     does: 429 and 503 say that the work surely was not done, and to be left alone for
-    `retry_after_ms`, if that is given.
+    `retry_after_ms`, if that is given. `down`: one server of a pool fails what it runs and cannot
+    run anything, until it is `up`. `slow` and `failing` may be of one such server, too.
     """
 
     at_s: Annotated[float, at_least(0)]
@@ -50,6 +57,10 @@ class ClusterFault:
     """What happens."""
     cluster: ClusterId
     """Where it happens."""
+    server: str | None = None
+    """Which server of a cluster whose servers are unlike; `down` and `up` need it.
+
+    Why: what is not of one server is of all."""
     factor: Annotated[float, above(0)] = 1.0
     """How many times as long services take from now on; 1 is as usual.
 
@@ -87,6 +98,37 @@ class ClusterFault:
     def not_run(self) -> bool:
         """Returns whether what fails surely was not done."""
         return self.status in NOT_RUN_STATUSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensFault:
+    """`tokens`: an operator changes what a pool of unlike servers may do, as `PUT /admin/tokens`
+    does. A crash forgets it."""
+
+    at_s: Annotated[float, at_least(0)]
+    """When it happens, from the start of the run. Times do not descend in a file."""
+    action: str
+    """What happens."""
+    cluster: ClusterId
+    """Where it happens."""
+    classes: tuple[tuple[str, int], ...] = ()
+    """How many tokens classes have from now on, at least 1, by their ids.
+
+    Why: what is not given stays as it is."""
+    servers: tuple[tuple[str, str], ...] = ()
+    """Which servers take no new jobs from now on (`out`) or do again (`in`), by their ids.
+
+    Why: what is not given stays as it is."""
+
+    def __post_init__(self) -> None:
+        _check_numbers_and_action(self, TOKEN_ACTIONS)
+        for name, tokens in self.classes:
+            if tokens < 1:
+                expected = f"expected at least 1 token for {name}, got {tokens}"
+                raise InputError("faults", "classes", expected)
+        for name, said in self.servers:
+            if said not in {OUT, IN}:
+                raise InputError("faults", "servers", f"expected {OUT} or {IN} for {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +172,7 @@ class LinkFault:
         _check_numbers_and_action(self, LINK_ACTIONS)
 
 
-Fault: TypeAlias = ClusterFault | LinkFault
+Fault: TypeAlias = ClusterFault | TokensFault | LinkFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,35 +194,68 @@ class FaultSchedule:
         """Raise InputError where it does not fit the topology, or itself: times that descend, a
         restart of what has not crashed, a resumption of what was not paused."""
         ids = set(topology.cluster_ids)
+        pools = {cluster.id: cluster.pool for cluster in topology.clusters}
         links = {pair for link in topology.links for pair in (link.between, link.between[::-1])}
         before_s = 0.0
-        condition = dict.fromkeys(ids, "up")
+        condition: dict[str, str] = {}
         for index, fault in enumerate(self.faults):
             field = f"faults[{index}]"
             if fault.at_s < before_s:
                 expected = f"expected times that do not descend, got {fault.at_s:g}"
                 raise InputError(self.name, f"{field}.at_s", f"{expected} after {before_s:g}")
             before_s = fault.at_s
-            if isinstance(fault, ClusterFault):
-                self._check_cluster(field, fault, condition)
-            else:
+            if isinstance(fault, LinkFault):
                 self._check_link(field, fault, ids, links)
+                continue
+            if fault.cluster not in ids:
+                raise InputError(self.name, f"{field}.cluster", _expected_id(fault.cluster, ids))
+            self._check_pool(field, fault, pools[fault.cluster])
+            if isinstance(fault, ClusterFault):
+                self._check_life(field, fault, condition)
 
-    def _check_cluster(
-        self, field: str, fault: ClusterFault, condition: dict[ClusterId, str]
+    def _check_pool(
+        self, field: str, fault: ClusterFault | TokensFault, pool: UnlikeServers | None
     ) -> None:
-        cluster = fault.cluster
-        if cluster not in condition:
-            raise InputError(self.name, f"{field}.cluster", _expected_id(cluster, set(condition)))
+        """What it names must be there."""
+        servers: Iterable[str]
+        classes: Iterable[str] = ()
+        if isinstance(fault, TokensFault):
+            needed, of_servers = "classes", "servers"
+            servers, classes = dict(fault.servers), dict(fault.classes)
+        else:
+            needed = of_servers = "server"
+            servers = () if fault.server is None else (fault.server,)
+            if not servers and fault.action not in {"down", "up"}:
+                return
+        if pool is None:
+            expected = f"expected only of a cluster whose servers are unlike, {fault.cluster}'s"
+            raise InputError(self.name, f"{field}.{needed}", f"{expected} are alike")
+        if not servers and not classes:
+            expected = f"expected with {fault.action}, the field is missing"
+            raise InputError(self.name, f"{field}.{needed}", expected)
+        self._check_ids(
+            f"{field}.{of_servers}", "server", servers, [each.id for each in pool.servers]
+        )
+        self._check_ids(f"{field}.classes", "class", classes, [each.id for each in pool.classes])
+
+    def _check_ids(self, field: str, what: str, given: Iterable[str], known: list[str]) -> None:
+        for each in given:
+            if each not in known:
+                expected = f"expected a {what} of the cluster ({', '.join(known)}), got {each!r}"
+                raise InputError(self.name, field, expected)
+
+    def _check_life(self, field: str, fault: ClusterFault, condition: dict[str, str]) -> None:
         allowed, becomes = _LIFE.get(fault.action, ((), ""))
         if not becomes:
             return
-        if condition[cluster] not in allowed:
-            expected = f"expected {fault.action} only of a cluster that is {' or '.join(allowed)}"
-            raise InputError(
-                self.name, f"{field}.action", f"{expected}, {cluster} is {condition[cluster]}"
-            )
-        condition[cluster] = becomes
+        who, what = str(fault.cluster), "cluster"
+        if fault.action in {"down", "up"}:
+            who, what = f"server {fault.server} of {fault.cluster}", "server"
+        now = condition.get(who, "up")
+        if now not in allowed:
+            expected = f"expected {fault.action} only of a {what} that is {' or '.join(allowed)}"
+            raise InputError(self.name, f"{field}.action", f"{expected}, {who} is {now}")
+        condition[who] = becomes
 
     def _check_link(
         self, field: str, fault: LinkFault, ids: set[ClusterId], links: set[Direction]
@@ -200,6 +275,8 @@ _LIFE = {
     "restart": (("crashed",), "up"),
     "pause": (("up",), "paused"),
     "resume": (("paused",), "up"),
+    "down": (("up",), "down"),
+    "up": (("down",), "up"),
 }
 """Action to the conditions in which it makes sense, and the one that it leads to."""
 

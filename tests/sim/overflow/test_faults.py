@@ -22,7 +22,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.checkers import SETTLE_S, Checker
 from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from support.few import few_at_first
 
 DELAYS_S = {

@@ -13,7 +13,7 @@ from spillover.model.request import Outcome
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import request_of
 
 SERVICE_S = 0.04
@@ -239,8 +239,8 @@ def test_a_slow_cluster_takes_a_factor_longer():
     """From the next service on; its estimate of services follows."""
     play = Play(1)
     ends = [play.send(time_s) for time_s in (1.0, 2.0, 3.0)]
-    play.at(1.01, setattr, play["a"].servers, "slowness", 3.0)
-    play.at(2.5, setattr, play["a"].servers, "slowness", 1.0)
+    play.at(1.01, setattr, play["a"].servers.trouble(), "slowness", 3.0)
+    play.at(2.5, setattr, play["a"].servers.trouble(), "slowness", 1.0)
     play.until(4.0)
     took_s = [end.answer.service_s for end in ends]
     assert took_s == pytest.approx([SERVICE_S, 3 * SERVICE_S, SERVICE_S])

@@ -184,7 +184,7 @@ def test_a_missing_haproxy_is_told_in_one_line(monkeypatch, tmp_path, capsys):
     ("arguments", "told"),
     [
         (["node", "--policy", "paper"], "--policy: expected with bench peers alone"),
-        (["sim", "--duration-s", "9"], "--duration-s: expected with bench peers alone"),
+        (["sim", "--duration-s", "9"], "--duration-s: expected with bench peers or tokens alone"),
         (["peers", "--policy", "papr"], "--policy: expected some of isolated, paper, "),
         (["peers", "--duration-s", "0"], "--duration-s: expected a whole number from 1 to 3600"),
     ],

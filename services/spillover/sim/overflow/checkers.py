@@ -6,7 +6,8 @@
 - Work with a key gets exactly one definite answer if its home lives: never `unknown`, and if it is
   `done`, it has been started.
 - What is refused or cannot be in time never starts.
-- Requests that queued at a cluster start there in the order in which they queued.
+- Requests that queued at a cluster start there in the order in which they queued; where servers
+  are unlike, those of one type do. What else must hold there is in `pool_checker`.
 - No request takes more hops than its budget, or visits a cluster twice.
 - Liveness: what clients of living homes wait for comes to an end within `settle_s` of the last
   disturbance, and if all is healed, neighbors accept from each other again, degraded ones aside.
@@ -16,7 +17,7 @@ A checker knows the machines' events, commands and register, and none of their r
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
+from spillover.sim.overflow.pool_checker import PoolChecker
 
 CHECK_EVERY = 64
 """Events of a cluster between two complete checks of its machine, which count all that it holds."""
@@ -59,26 +61,37 @@ class Client:
 class _Life:
     """What was seen of one life of one cluster."""
 
-    __slots__ = ("events", "line", "number", "places", "requests", "tickets")
+    __slots__ = ("events", "lines", "number", "places", "pool", "requests", "tickets")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, cluster: FaultyCluster) -> None:
+        self.number = cluster.life
         self.events = 0
         self.tickets = 0
-        self.line: deque[tuple[int, int]] = deque()
-        """Tickets and refs in the order in which they queued, those that have left included."""
+        pool = cluster.pool
+        self.pool = None if pool is None else PoolChecker(pool, cluster.machine.servers)
+        self.lines: defaultdict[str | None, deque[tuple[int, int]]] = defaultdict(deque)
+        """Tickets and refs in the order in which they queued, those that have left included; by
+        type where servers are unlike."""
         self.places: dict[int, int] = {}
         """By ref: its ticket, the newest if it queued again."""
         self.requests: dict[int, tuple[Request, float, bool]] = {}
         """By ref: what came, until when, and whether from a client."""
 
+    def line_of(self, kind: str) -> str | None:
+        """Returns the key of the line in which requests of this type stand; None without one."""
+        return "" if self.pool is None else self.pool.line_of(kind)
+
 
 class Checker:
     """Looks on at all clusters of a run, and at what clients are told. `replay` is the command
-    that repeats the run; `seed` is told in any case. Raises Broken at once."""
+    that repeats the run; `seed` is told in any case. Each cluster's machine checks itself `every`
+    so many events. Raises Broken at once."""
 
-    def __init__(self, seed: int, max_hops: int, *, replay: str = "") -> None:
+    def __init__(
+        self, seed: int, max_hops: int, *, replay: str = "", every: int = CHECK_EVERY
+    ) -> None:
         self._seed = seed
+        self._every = every
         self._max_hops = max_hops
         self._replay = replay
         self._lives: dict[ClusterId, _Life] = {}
@@ -145,6 +158,9 @@ class Checker:
             is_home = event.origin == ev.HOME
             life = self._life_of(cluster)
             life.requests[event.ref] = (event.request, event.deadline_s, is_home)
+        if (pool := self._life_of(cluster).pool) is not None:
+            for what in pool.before(event):
+                self._fail(what, now_s, cluster)
 
     def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
         """Of a `faulty_cluster.Watch`."""
@@ -158,16 +174,21 @@ class Checker:
         if isinstance(event, _PLACING):
             visit = cluster.machine.register.visits.get(event.ref)
             if visit is not None and visit.state is VisitState.QUEUED:
-                life.tickets += 1
-                life.line.append((life.tickets, event.ref))
-                life.places[event.ref] = life.tickets
+                line = life.line_of(visit.request.type)
+                if line is not None:
+                    life.tickets += 1
+                    life.lines[line].append((life.tickets, event.ref))
+                    life.places[event.ref] = life.tickets
+        if life.pool is not None:
+            for what in life.pool.after(event, commands):
+                self._fail(what, now_s, cluster)
         life.events += 1
-        self._check_machine(cluster, now_s, complete=life.events % CHECK_EVERY == 0)
+        self._check_machine(cluster, now_s, complete=life.events % self._every == 0)
 
     def _life_of(self, cluster: FaultyCluster) -> _Life:
         life = self._lives.get(cluster.id)
         if life is None or life.number != cluster.life:
-            life = self._lives[cluster.id] = _Life(cluster.life)
+            life = self._lives[cluster.id] = _Life(cluster)
         return life
 
     def _started(
@@ -180,13 +201,16 @@ class Checker:
         if command.deadline_s <= now_s:
             self._fail(f"{request.id} is started after its deadline", now_s, cluster)
         if command.ref in life.places:
-            self._leave_line(cluster, life, command.ref, now_s)
+            self._leave_line(cluster, life, command, now_s)
 
-    def _leave_line(self, cluster: FaultyCluster, life: _Life, ref: int, now_s: float) -> None:
+    def _leave_line(
+        self, cluster: FaultyCluster, life: _Life, command: ev.Start, now_s: float
+    ) -> None:
         """Whoever stood before this one must have left the queue."""
-        visits = cluster.machine.register.visits
-        while life.line:
-            ticket, first = life.line.popleft()
+        visits, ref = cluster.machine.register.visits, command.ref
+        line = life.lines[life.line_of(command.request.type)]
+        while line:
+            ticket, first = line.popleft()
             if life.places.get(first) != ticket:
                 continue  # it left, and queued again later
             del life.places[first]

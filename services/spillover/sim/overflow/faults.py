@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spillover.model.faults import ClusterFault, Direction, Fault, FaultSchedule, LinkFault
+from spillover.model.faults import (
+    ClusterFault,
+    Direction,
+    Fault,
+    FaultSchedule,
+    LinkFault,
+    TokensFault,
+)
 from spillover.model.ids import ClusterId
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
+from spillover.sim.overflow.faulty_pool_cluster import FaultyPoolCluster
 from spillover.sim.overflow.network import Channel
 
 
@@ -30,13 +38,7 @@ class Faults:
     @property
     def healed(self) -> bool:
         """Returns whether all is now as if nothing had ever gone wrong, what clocks show aside."""
-        sound = all(
-            cluster.alive
-            and not cluster.paused
-            and cluster.servers.sound
-            and cluster.clock.rate == 1.0
-            for cluster in self._clusters.values()
-        )
+        sound = all(cluster.sound for cluster in self._clusters.values())
         return sound and not any(channel.impaired for channel in self._channels.values())
 
     @property
@@ -49,8 +51,12 @@ class Faults:
         if isinstance(fault, LinkFault):
             for direction in fault.directions:
                 self._channels[direction].change(fault)
-        else:
-            _happen_to(self._clusters[fault.cluster], fault)
+            return
+        cluster = self._clusters[fault.cluster]
+        if isinstance(fault, ClusterFault) and fault.action not in {"down", "up"}:
+            _happen_to(cluster, fault)
+        elif isinstance(cluster, FaultyPoolCluster):  # as the schedule was checked for
+            _happen_to_pool(cluster, fault)
 
 
 def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
@@ -64,8 +70,15 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
         case "resume":
             cluster.resume()
         case "slow":
-            cluster.servers.slowness = fault.factor
+            cluster.servers.trouble(fault.server).slowness = fault.factor
         case "clock":
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
         case "failing":
-            cluster.servers.fail(fault)
+            cluster.servers.trouble(fault.server).fail(fault)
+
+
+def _happen_to_pool(cluster: FaultyPoolCluster, fault: ClusterFault | TokensFault) -> None:
+    if isinstance(fault, TokensFault):
+        cluster.set_tokens(fault)
+    elif fault.server is not None:
+        (cluster.take_down if fault.action == "down" else cluster.bring_up)(fault.server)

@@ -27,14 +27,15 @@ from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
-from spillover.model.topology import Topology
+from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
 from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster
 from spillover.sim.overflow.listener import Listener
-from spillover.sim.overflow.network import Channel, build_channels
+from spillover.sim.overflow.network import Channel
+from spillover.sim.overflow.trouble import Trouble
 
 
 class Watch(Protocol):
@@ -45,6 +46,22 @@ class Watch(Protocol):
 
     def after(self, cluster: FaultyCluster, event: Any, now_s: float, commands: list[Any]) -> None:
         """These are the commands, not carried out yet."""
+
+
+class Services(Protocol):
+    """What runs at a cluster, as far as all kinds of servers are alike: see `faulty_servers`."""
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def sound(self) -> bool: ...
+    def trouble(self, server: str | None = None) -> Trouble: ...
+    def start(self, command: ev.Start) -> None: ...
+    def stop(self, ref: int) -> bool: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def clock_was_set(self) -> None: ...
+    def clear(self) -> None: ...
 
 
 class FaultyCluster(SimCluster):
@@ -65,13 +82,7 @@ class FaultyCluster(SimCluster):
         """By its own clock: when this life began."""
         self.alive = True
         self.paused = False
-        self.servers = FaultyServers(
-            world,
-            self.clock,
-            stream(seed, f"failing/{cluster_id}"),
-            topology.cluster(cluster_id).service_ms / 1e3,
-            self.feed,
-        )
+        self.servers: Services = self._make_servers(topology.cluster(cluster_id), world, seed)
         self._alarm = 0
         self._last_s = 0.0
         self._handling = False
@@ -98,6 +109,10 @@ class FaultyCluster(SimCluster):
             self._peers.append((peer, peer.machine.neighbors.index[self.id], ways))
         self._make_links()
 
+    def _make_servers(self, cluster: Cluster, world: World, seed: int) -> Services:
+        random = stream(seed, f"failing/{cluster.id}")
+        return FaultyServers(world, self.clock, random, cluster.service_ms / 1e3, self.feed)
+
     def _make_machine(self) -> NodeMachine:
         name = f"node/{self.id}" if self.life == 1 else f"node/{self.id}/{self.life}"
         self.started_s = self.clock.now_s()
@@ -112,6 +127,12 @@ class FaultyCluster(SimCluster):
             link = FaultyLink(self._world, self, peer, mirror, ways, LinkMachine(y, random))
             self.links.append(link)
             self.listeners.append(Listener(self._world, self, peer, link, ways))
+
+    @property
+    def sound(self) -> bool:
+        """Returns whether it is as if nothing had ever gone wrong, what its clocks show aside."""
+        stands = not self.alive or self.paused
+        return not stands and self.servers.sound and self.clock.rate == 1.0
 
     # --- what reaches it ----------------------------------------------------------------------
 
@@ -334,18 +355,3 @@ class FaultyCluster(SimCluster):
                 self.reports += 1
                 listener, number = reader
                 ways[0].send_report(partial(listener.hear, number, report))
-
-
-def build_faulty_federation(
-    topology: Topology, world: World, seed: int, watch: Watch | None = None
-) -> tuple[dict[ClusterId, FaultyCluster], dict[Direction, Channel]]:
-    """Returns all clusters of a topology, joined by its links, all up and heard by their neighbors;
-    and the channels of the links."""
-    clusters = {c: FaultyCluster(topology, c, world, seed, watch) for c in topology.cluster_ids}
-    channels = build_channels(topology, world, seed)
-    for cluster in clusters.values():
-        cluster.connect(clusters, channels)
-    for cluster in clusters.values():
-        for listener in cluster.listeners:
-            listener.begin()
-    return clusters, channels

@@ -13,16 +13,15 @@ from functools import partial
 
 from spillover.core.overflow import events as ev
 from spillover.model.faults import FaultSchedule
-from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
 from spillover.sim.overflow.faults import Faults
-from spillover.sim.overflow.faulty_cluster import build_faulty_federation
+from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import request_of
-from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, new_run, sum_up
+from spillover.sim.overflow.run import OverflowRun, new_run, sum_up
 
 PATIENCE_S = 5.0
 """Beyond its deadline, a client waits that long for its answer; as in the load generator."""
@@ -51,10 +50,10 @@ def run_faulty_overflow(
     faults.check(topology)
     started_s = time.perf_counter()
     checker = Checker(seed, topology.max_hops, replay=replay) if check else None
-    history = _History(topology, seed, faults, checker, on_progress, keyed=keyed)
+    run = new_run(topology, schedule, on_progress)
+    history = _History(run, schedule, seed, faults, checker, keyed=keyed)
     with rare_collections():
-        history.play(schedule)
-    run = history.run
+        history.play()
     sum_up(run, history.world, history.clusters, time.perf_counter() - started_s)
     return run
 
@@ -64,58 +63,63 @@ class _History:
 
     def __init__(
         self,
-        topology: Topology,
+        run: OverflowRun,
+        schedule: Schedule,
         seed: int,
         faults: FaultSchedule,
         checker: Checker | None,
-        on_progress: Callable[[int], None] | None,
         *,
         keyed: bool,
     ) -> None:
+        topology = run.topology
         self.world = World()
-        self.run = new_run(topology)
+        self._run = run
+        self._schedule = schedule
+        self._open: set[int] = set()
+        """Places in the schedule of what has not come to an end."""
         self.clusters, channels = build_faulty_federation(topology, self.world, seed, checker)
         self._faults = Faults(faults, self.world, self.clusters, channels)
         self._last_fault_s = faults.last_s
         self._deadline_s = topology.default_deadline_ms / 1e3
         self._checker = checker
-        self._on_progress = on_progress
         self._keyed = keyed
         self._longest_s = max(cluster.service_ms for cluster in topology.clusters) / 1e3
         """The longest service so far."""
         self._servers_min = min(cluster.server_count for cluster in topology.clusters)
 
-    def _submit(self, number: int, arrival: Arrival) -> None:
+    def _submit(self, number: int) -> None:
+        arrival = self._schedule[number]
         home = self.clusters[arrival.cluster]
         if not home.alive:
-            self._ended(UNREACHABLE)
+            self._run.came_to(arrival, UNREACHABLE)
             return
         work_s = None if arrival.service_ms is None else arrival.service_ms / 1e3
         self._longest_s = max(self._longest_s, work_s or 0.0)
         # Names of the run's own, since a trace may give one twice.
         request = request_of(number, None, work_s, arrival.type, keyed=self._keyed)
         client = None if self._checker is None else self._checker.submitted(request, home)
+        self._open.add(number)
         self.clusters[home.id].submit(
             request,
             self.world.now_s + self._deadline_s,
-            partial(self._answered, client, home.id),
-            partial(self._refused, client),
-            partial(self._lost, client),
+            partial(self._answered, client, number),
+            partial(self._refused, client, number),
+            partial(self._lost, client, number),
         )
 
-    def play(self, schedule: Schedule) -> None:
+    def play(self) -> None:
         """Let it all happen, until every request has come to an end."""
-        count, times_s = len(schedule), [arrival.time_s for arrival in schedule]
-        self.world.at_each(times_s, lambda number: self._submit(number, schedule[number]))
+        times_s = [arrival.time_s for arrival in self._schedule]
+        self.world.at_each(times_s, self._submit)
         calm_s = max([self._last_fault_s, *times_s])
         if self._checker is not None:
             self._until(calm_s, lambda: False)
             self._settle(self._checker, calm_s)
         patience_s = calm_s + self._deadline_s + PATIENCE_S
-        self._until(patience_s, lambda: self.run.ended >= count)
-        while self.run.ended < count:
-            self._ended(Outcome.UNKNOWN)
-        self.run.faults = self._faults.happened
+        self._until(patience_s, lambda: self._run.ended >= len(times_s))
+        for number in sorted(self._open):
+            self._run.came_to(self._over(number), Outcome.UNKNOWN)
+        self._run.faults = self._faults.happened
 
     def _settle(self, checker: Checker, calm_s: float) -> None:
         """What must hold some time after the last disturbance. How long that is depends on what
@@ -143,30 +147,24 @@ class _History:
         self.world.at(until_s, _nothing)
         self.world.run(lambda: self.world.now_s >= until_s or done())
 
-    def _ended(self, outcome: str) -> None:
-        run = self.run
-        run.outcomes[outcome] += 1
-        run.ended += 1
-        if self._on_progress is not None and run.ended % PROGRESS_EVERY == 0:
-            self._on_progress(run.ended)
+    def _over(self, number: int) -> Arrival:
+        self._open.remove(number)
+        return self._schedule[number]
 
-    def _answered(self, client: Client | None, home: ClusterId, answer: Answer) -> None:
+    def _answered(self, client: Client | None, number: int, answer: Answer) -> None:
         if self._checker is not None and client is not None:
             self._checker.answered(client, answer, self.world.now_s)
-        self._ended(answer.outcome)
-        if answer.outcome is Outcome.DONE:
-            self.run.system_time_ms[home].append(answer.total_s * 1e3)
-            self.run.hops[home][len(answer.path) - 1] += 1
+        self._run.answered(self._over(number), answer)
 
-    def _refused(self, client: Client | None, _: ev.Refuse) -> None:
+    def _refused(self, client: Client | None, number: int, refusal: ev.Refuse) -> None:
         if self._checker is not None and client is not None:
             self._checker.refused(client, self.world.now_s)
-        self._ended("refused")
+        self._run.refused(self._over(number), refusal)
 
-    def _lost(self, client: Client | None) -> None:
+    def _lost(self, client: Client | None, number: int) -> None:
         if self._checker is not None and client is not None:
             self._checker.lost(client, self.world.now_s)
-        self._ended(Outcome.UNKNOWN)
+        self._run.came_to(self._over(number), Outcome.UNKNOWN)
 
 
 def _nothing() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.model.faults import ClusterFault
-from spillover.model.request import Outcome
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World
+from spillover.sim.overflow.trouble import Trouble, end_of
 
 
 @dataclass(slots=True)
@@ -46,13 +46,11 @@ class FaultyServers:
     ) -> None:
         self._world = world
         self._clock = clock
-        self._random = random
         self._service_s = service_s
         self._tell = tell
         self._services: dict[int, Service] = {}
         self._paused = False
-        self._failing: ClusterFault | None = None
-        self.slowness = 1.0
+        self._trouble = Trouble(random)
 
     @property
     def running(self) -> int:
@@ -62,24 +60,18 @@ class FaultyServers:
     @property
     def sound(self) -> bool:
         """Returns whether services take as long as usual, and none fails."""
-        return self.slowness == 1.0 and self._failing is None
+        return self._trouble.is_none
 
-    def fail(self, how: ClusterFault) -> None:
-        """Fail so from now on, or not any more."""
-        self._failing = how if how.share > 0.0 else None
+    def trouble(self, _: str | None = None) -> Trouble:
+        """Returns what goes wrong here: with all alike."""
+        return self._trouble
 
     def start(self, command: ev.Start) -> None:
         """Begin a service."""
         service_s = command.request.work
         if service_s is None:
             service_s = self._service_s
-        service_s *= self.slowness
-        failure = self._failing
-        if failure is not None:
-            if self._random.random() < failure.share:
-                service_s = min(service_s, failure.fail_ms / 1e3)
-            else:
-                failure = None
+        service_s, failure = self._trouble.begin(service_s)
         known_s = service_s if self._clock.is_true else None
         service = Service(command.at_s, 0.0, known_s, failure=failure)
         self._services[command.ref] = service
@@ -124,11 +116,4 @@ class FaultyServers:
         took_s = service.known_s
         if took_s is None:
             took_s = max(0.0, self._clock.now_s() - service.began_s)
-        failure = service.failure
-        if failure is None:
-            self._tell(ev.ServiceEnded(ref, Outcome.DONE, took_s))
-        elif failure.not_run:
-            retry_after_s = failure.retry_after_ms / 1e3 or None
-            self._tell(ev.NotStarted(ref, "failing", True, took_s, retry_after_s))  # noqa: FBT003
-        else:
-            self._tell(ev.ServiceEnded(ref, Outcome.FAILED, took_s, problem="failing"))
+        self._tell(end_of(ref, service.failure, took_s))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
@@ -18,7 +18,10 @@ from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import Topology
+from spillover.model.unlike_servers import UnlikeServers
+from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
+from spillover.sim.overflow.pool_servers import PoolServers
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
@@ -48,6 +51,8 @@ class SimCluster:
     def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
         self.id = cluster_id
         self._cluster = topology.cluster(cluster_id)
+        self.pool = self._cluster.pool
+        """None where the servers are alike."""
         self._world = world
         self._seed = seed
         self._settings = NodeSettings.of(topology, cluster_id)
@@ -270,9 +275,30 @@ class SimCluster:
                 self._world.at(self._world.now_s, self.feed, ev.ForwardLost(visit.ref))
 
 
+class PoolCluster(SimCluster):
+    """One cluster with a pool of unlike servers."""
+
+    def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
+        super().__init__(topology, cluster_id, world, seed)
+        pool = cast("UnlikeServers", self.pool)
+        random, service_s = stream(seed, f"failing/{cluster_id}"), self._settings.service_s
+        self._servers = PoolServers(world, Clock(world), random, pool, service_s, self.feed)
+
+    def _start(self, command: ev.Start) -> None:
+        self._servers.start(command)
+
+    def _stop(self, command: ev.Stop) -> None:
+        if self._servers.stop(command.ref):
+            ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
+            self._world.at(self._world.now_s, self.feed, ended)
+
+
 def build_federation(topology: Topology, world: World, seed: int) -> dict[ClusterId, SimCluster]:
     """Returns all clusters of a topology, joined by its links."""
-    clusters = {c: SimCluster(topology, c, world, seed) for c in topology.cluster_ids}
+    clusters = {
+        each.id: (SimCluster if each.pool is None else PoolCluster)(topology, each.id, world, seed)
+        for each in topology.clusters
+    }
     for cluster in clusters.values():
         cluster.join(clusters)
     return clusters

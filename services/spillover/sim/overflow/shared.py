@@ -4,9 +4,10 @@ One FIFO before all servers, wherever they are; no links, no reports, no decisio
 machine as a cluster's, told that it has all the servers and room for all that the queues hold, so
 that deadlines and refusals are those of the other policies.
 
-What is unlike: each server keeps the service time of its cluster, and of the free ones the fastest
-is taken. The delivery is the mean over the servers: it occupies none of them, so that only its
-mean tells. Every request counts as served at its home, without a hop.
+What may be unlike: each server keeps the service time of its cluster, and of the free ones the
+fastest is taken. The delivery is the mean over the servers: it occupies none of them, so that only
+its mean tells. Every request counts as served at its home, without a hop. Where a cluster has a
+list of servers, one pool of all (`shared_pool`) takes the place of the one queue.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from spillover.core.overflow import events as ev
 from spillover.model.ids import ClusterId
-from spillover.model.request import Answer, Outcome
-from spillover.model.schedule import Arrival, Schedule
+from spillover.model.schedule import Schedule
 from spillover.model.topology import Cluster, Topology
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.alike import check_alike
-from spillover.sim.overflow.federation import SimCluster, request_of
-from spillover.sim.overflow.run import PROGRESS_EVERY, OverflowRun, check_length
+from spillover.sim.overflow.federation import PoolCluster, SimCluster, request_of
+from spillover.sim.overflow.run import OverflowRun, check_length, new_run
+from spillover.sim.overflow.shared_pool import OTHERS, MergedPool
 
 SHARED = "shared"
 """The policy's name, and the id of the one cluster that stands for all."""
@@ -37,13 +37,6 @@ class ServerKind:
 
     service_s: float
     servers: int
-
-
-class SharedRun(OverflowRun):
-    """The outcome of one run; the topology is the one that was asked for."""
-
-    def as_dict(self) -> dict[str, Any]:
-        return super().as_dict() | {"policy": SHARED}
 
 
 def merged(topology: Topology) -> Topology:
@@ -83,6 +76,11 @@ class SharedQueue(SimCluster):
         self._free = [kind.servers for kind in self._kinds]
         self._kind_of: dict[int, int] = {}
 
+    @staticmethod
+    def type_of(kind: str) -> str:
+        """Returns the type: any server fits."""
+        return kind
+
     def _start(self, command: ev.Start) -> None:
         kind = next(k for k, free in enumerate(self._free) if free)
         self._free[kind] -= 1
@@ -105,48 +103,51 @@ class SharedQueue(SimCluster):
         self._free[self._kind_of.pop(ref)] += 1
 
 
+class SharedPool(PoolCluster):
+    """The one cluster, with all servers of a topology that has unlike ones in one pool."""
+
+    def __init__(self, topology: Topology, world: World, seed: int) -> None:
+        self._merged = MergedPool(topology)
+        whole = merged(topology)
+        (one,) = whole.clusters
+        whole = replace(whole, clusters=(self._merged.in_one(one),))
+        super().__init__(whole, one.id, world, seed)
+
+    def type_of(self, kind: str) -> str:
+        """Returns under which type requests of this one come."""
+        return kind if kind in self._merged.named else OTHERS
+
+    def _start(self, command: ev.Start) -> None:
+        if command.request.work is None:
+            command.request.work = self._merged.services_s[command.server]
+        super()._start(command)
+
+
 def run_shared(
     topology: Topology,
     schedule: Schedule,
     seed: int,
     on_progress: Callable[[int], None] | None = None,
-) -> SharedRun:
+) -> OverflowRun:
     """Send the schedule to the one queue and wait until every request has its answer.
 
-    Raises InputError as `check_alike` and `check_length`, and for the same schedules as the other
-    policies do.
+    Raises InputError as `check_length`, and for the same schedules as the other policies do.
     """
-    check_alike(topology)
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
-    world = World()
-    queue = SharedQueue(topology, world, seed)
-    ids = topology.cluster_ids
-    run = SharedRun(topology, {c: [] for c in ids}, {c: Counter() for c in ids})
+    world, run = World(), new_run(topology, schedule, on_progress, SHARED)
+    are_alike = all(cluster.pool is None for cluster in topology.clusters)
+    queue = (SharedQueue if are_alike else SharedPool)(topology, world, seed)
     started_s = time.perf_counter()
 
-    def ended(outcome: str) -> None:
-        run.outcomes[outcome] += 1
-        run.ended += 1
-        if on_progress is not None and run.ended % PROGRESS_EVERY == 0:
-            on_progress(run.ended)
-
-    def submit(number: int, arrival: Arrival) -> None:
-        def answered(answer: Answer) -> None:
-            ended(answer.outcome)
-            if answer.outcome is Outcome.DONE:
-                run.system_time_ms[arrival.cluster].append(answer.total_s * 1e3)
-                run.hops[arrival.cluster][0] += 1
-
-        def refused(_: ev.Refuse) -> None:
-            ended("refused")
-
+    def submit(number: int) -> None:
+        arrival = schedule[number]
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
-        request = request_of(number, arrival.id, work, arrival.type)
+        request = request_of(number, arrival.id, work, queue.type_of(arrival.type))
         deadline_s = world.now_s + topology.default_deadline_ms / 1e3
+        answered, refused = partial(run.answered, arrival), partial(run.refused, arrival)
         queue.submit(request, deadline_s, answered, refused)
 
-    for number, arrival in enumerate(schedule):
-        world.at(arrival.time_s, submit, number, arrival)
+    world.at_each([arrival.time_s for arrival in schedule], submit)
     world.run(lambda: run.ended == len(schedule))
     queue.machine.check()
     run.wall_s = time.perf_counter() - started_s

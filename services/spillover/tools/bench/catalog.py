@@ -21,6 +21,7 @@ BENCHES = {
     "node": "spillover.tools.bench.node",
     "peers": "spillover.tools.bench.peers",
     "sim": "spillover.tools.bench.sim",
+    "tokens": "spillover.tools.bench.tokens",
 }
 """Name to module, loaded only when it is run."""
 
@@ -29,6 +30,7 @@ _MEASURED = {
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
+    "tokens": ("httptools", "numpy", "uvloop"),
 }
 """Packages whose versions a reader of the figures wants to know."""
 
@@ -36,6 +38,7 @@ _PACKAGES = ("aiohttp", "psutil")
 _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "leases": {"leases": ("redis",)},
     "sim": {"sim": ("numba", "numpy")},
+    "tokens": {"sim": ("numba", "numpy")},
 }
 """By benchmark and extra. Peers that are missing are left out of the comparison."""
 
@@ -44,9 +47,10 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
     """Run one of `BENCHES`. Raises InputError if a package or program is missing, if `plan.case`
     names nothing, or for an option of another benchmark; RunError if something that is measured
     fails."""
-    for option, value in (("--policy", plan.policies), ("--duration-s", plan.duration_s)):
-        if value is not None and name != "peers":
-            raise InputError(option, "", "expected with bench peers alone")
+    if plan.policies is not None and name != "peers":
+        raise InputError("--policy", "", "expected with bench peers alone")
+    if plan.duration_s is not None and name not in ("peers", "tokens"):
+        raise InputError("--duration-s", "", "expected with bench peers or tokens alone")
     if name == "peers":
         check_haproxy()
     check_extra("a benchmark", "bench", *_PACKAGES)

@@ -48,6 +48,11 @@ def _table(result: BenchResult) -> Table:
         table.add_column(title, justify="right" if right else "left", no_wrap=right)
     for row in result.rows:
         ratio = MISSING if row.ratio is None else f"{row.ratio:.2f}"
-        cells = (row.unit, row.peer or MISSING, number(row.peer_value), ratio)
-        table.add_row(row.case, number(row.value), *cells)
+        peer_value = _with(row.peer_half_width, number(row.peer_value))
+        cells = (row.unit, row.peer or MISSING, peer_value, ratio)
+        table.add_row(row.case, _with(row.half_width, number(row.value)), *cells)
     return table
+
+
+def _with(half_width: float | None, value: str) -> str:
+    return f"{value} \N{PLUS-MINUS SIGN} {number(half_width)}" if half_width else value

@@ -76,6 +76,9 @@ class Row:
     peer_values: tuple[float, ...] = ()
     paired: bool = False
     """Whether both had the same load in each run: then runs are compared one by one."""
+    half_width: float | None = None
+    """Of the 95 % interval of ours, where it is known."""
+    peer_half_width: float | None = None
 
     @property
     def value(self) -> float:
@@ -98,8 +101,9 @@ class Row:
         return self.value / peer_value if peer_value is not None and peer_value > 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the row of contract section 3, and the single runs behind it."""
-        return {
+        """Returns the row of contract section 3, the single runs behind it, and the intervals if
+        they are known."""
+        row = {
             "case": self.case,
             "value": self.value,
             "unit": self.unit,
@@ -110,6 +114,9 @@ class Row:
             "values": list(self.values),
             "peer_values": list(self.peer_values),
         }
+        if self.half_width is not None:
+            row |= {"half_width": self.half_width, "peer_half_width": self.peer_half_width}
+        return row
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from spillover.model.errors import OutcomeUnknown, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed.supervisor import Testbed
-from spillover.tools.bench.load_process import ASYNCHRONOUS
+from spillover.tools.bench.load_process import ASYNCHRONOUS, JSON_HEADER
 from spillover.tools.bench.servers import Server
 
 FOREVER_MS = 3_600_000.0
@@ -86,6 +86,18 @@ async def state_of(server: Server) -> dict[str, Any]:
     """Returns what `/state` says."""
     state: dict[str, Any] = json.loads((await _ask(server, "GET", "/state")).body)
     return state
+
+
+async def change_tokens(server: Server, *, servers: Mapping[str, str]) -> dict[str, Any]:
+    """Takes servers of a node's pool out, or puts them back; returns what its bucket is then.
+    Raises RunError if the node will not."""
+    body = json.dumps({"servers": servers}).encode()
+    response = await _ask(server, "PUT", "/admin/tokens", body=body, headers=[JSON_HEADER])
+    if response.status != 200:
+        said = response.body[:200].decode("utf-8", "replace")
+        raise RunError(f"{server.url}: expected a bucket, got {response.status}: {said}")
+    bucket: dict[str, Any] = json.loads(response.body)
+    return bucket
 
 
 async def until_state(server: Server, **wanted: int) -> None:

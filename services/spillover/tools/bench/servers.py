@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import uvloop
 
-from spillover.apps.http.server import HttpServer
 from spillover.live.process.listening import bind_socket
 from spillover.tools.processes.child import Child
 
@@ -70,7 +69,8 @@ def _serve(peer: Peer, ready: Connection) -> None:
 
 
 async def _serve_on(peer: Peer, listening: socket.socket, ready: Connection) -> None:
-    # Only here: the benchmark itself does without aiohttp's weight.
+    # Only here: the benchmark itself and its other processes do without their weight.
+    from spillover.apps.http.server import HttpServer  # noqa: PLC0415
     from spillover.tools.bench.bare import BareApp, serve_relay  # noqa: PLC0415
 
     def tell_ready() -> None:

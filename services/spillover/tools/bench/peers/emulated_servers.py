@@ -18,9 +18,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import cast
 
-import httptools
 import msgspec
 import uvloop
 
@@ -29,13 +27,12 @@ from spillover.live.engine.timers import Timers
 from spillover.live.handlers.service_payload import ServicePayload
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Topology
+from spillover.tools.bench.door import OK, Door
 from spillover.tools.bench.servers import HOST
 
 HOME_HEADER = "x-home"
 CAME_HEADER = "x-came-us"
 """The site that a client asked, and when it did: microseconds since 1970."""
-
-_HEAD = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
 class Body(msgspec.Struct):
@@ -65,7 +62,7 @@ async def _serve(topology: Topology, ready: Connection, stack: ExitStack) -> Non
         for _ in range(cluster.server_count):
             listening = stack.enter_context(bind_socket(HOST, 0))
             server = EmulatedServer(cluster, delays_s, timers)
-            await loop.create_server(partial(_Connection, server), sock=listening)
+            await loop.create_server(partial(Door, server.take), sock=listening)
             ports[-1].append(listening.getsockname()[1])
     ready.send(ports)
     await loop.create_future()
@@ -81,11 +78,13 @@ class EmulatedServer:
         self._busy = False
         self._last_end_s = 0.0
 
-    def take(self, connection: _Connection, home: str, came_s: float, body: bytes) -> None:
+    def take(self, door: Door, body: bytes) -> None:
         """Serve a request and answer it; by 500 if it is one too many, which spoils the run."""
         if self._busy:
-            connection.answer(b"500 Busy", b"{}")
+            door.answer(b"500 Busy", b"{}")
             return
+        home = door.headers[HOME_HEADER.encode()].decode()
+        came_s = int(door.headers[CAME_HEADER.encode()]) / 1e6
         self._busy = True
         cluster, now_s = self._cluster, time.time()
         own = str(cluster.id)
@@ -105,48 +104,6 @@ class EmulatedServer:
 
         def ended(_: float) -> None:
             self._busy = False
-            connection.answer(b"200 OK", _encode(answer))
+            door.answer(OK, _encode(answer))
 
         self._timers.at(self._timers.clock() + self._last_end_s - now_s, ended)
-
-
-class _Connection(asyncio.Protocol):
-    """One of HAProxy's connections: a request, its answer, and then perhaps the next."""
-
-    def __init__(self, server: EmulatedServer) -> None:
-        self._server = server
-        self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.WriteTransport | None = None
-        self._headers: dict[bytes, bytes] = {}
-        self._body = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._transport = None
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_message_begin(self) -> None:
-        self._headers, self._body = {}, b""
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
-
-    def on_body(self, body: bytes) -> None:
-        self._body += body
-
-    def on_message_complete(self) -> None:
-        if self._parser.get_method() == b"GET":  # whoever wants to know whether there is a way
-            self.answer(b"200 OK", b"{}")
-            return
-        home = self._headers[HOME_HEADER.encode()].decode()
-        came_s = int(self._headers[CAME_HEADER.encode()]) / 1e6
-        self._server.take(self, home, came_s, self._body)
-
-    def answer(self, status: bytes, body: bytes) -> None:
-        """Unless the other side has gone meanwhile."""
-        if self._transport is not None:
-            self._transport.write(_HEAD % (status, len(body), body))
