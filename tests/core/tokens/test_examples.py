@@ -76,7 +76,7 @@ def test_a_job_of_a_class_of_several_servers_goes_to_the_least_busy():
     assert [pool.arrive(6), pool.arrive(7)] == ["two", "one"]
 
 
-# --- one after another ----------------------------------------------------------------------------
+# --- one after another --------------------------------------------------------------------------
 
 
 def test_a_server_runs_one_job_and_others_have_their_seats():
@@ -127,6 +127,13 @@ def test_a_popped_visit_that_has_ended_gives_its_token_back():
     assert pool.counts("A")["held"] == 2
 
 
+def test_after_one_that_has_ended_the_next_in_its_seat_starts():
+    pool = driven({"A": 1}, {"A": ("A", 3)}, discipline="fcfs")
+    assert [pool.arrive(ref) for ref in range(3)] == ["A", "seat", "seat"]
+    pool.visits[1].expired = True
+    assert pool.end(0) == [2]
+
+
 def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
     """In the order in which they came, before whoever came later."""
     classes = {"A": ("A", 3), "B": ("B", 2)}
@@ -143,7 +150,7 @@ def test_those_in_seats_of_a_server_that_goes_find_another_or_are_blocked():
     assert pool.change("A", True) == [3]
 
 
-# --- servers come and go ----------------------------------------------------------------------------
+# --- servers come and go ------------------------------------------------------------------------
 
 
 def test_a_class_without_servers_has_its_tokens_out_and_gets_them_back_slowly():
@@ -258,7 +265,7 @@ def test_where_all_fail_none_is_left_alone():
             pool.end(running, "failed")
 
 
-# --- what is told -----------------------------------------------------------------------------------
+# --- what is told -------------------------------------------------------------------------------
 
 
 def test_a_grant_says_what_was_taken_and_what_else_was_there():

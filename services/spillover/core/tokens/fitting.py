@@ -25,8 +25,8 @@ class Halted(Protocol):
 
 
 class Fitting(Generic[V]):
-    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on; none where the
-    pool serves no such type. `lines` are those of the blocked, with the classes that they may join.
+    """`core.overflow.pool.FittingServers`: those that jobs of these `classes` run on; none where
+    the pool serves no such type. `lines` are of the blocked, with the classes that they may join.
 
     A server under processor sharing counts once, however many jobs it may have at a time: a job
     beyond one for each server is as good as one that waits.
@@ -35,10 +35,10 @@ class Fitting(Generic[V]):
     __slots__ = (
         "_all_lines",
         "_bucket",
-        "_fast_s",
         "_in_turn",
         "_lines",
         "_pool",
+        "_rates",
         "_servers",
         "_up",
         "classes",
@@ -75,13 +75,9 @@ class Fitting(Generic[V]):
         serves = {kind for server in there for kind in server.classes}
         self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
         rates = [server.rate for server in there]
-        self._fast_s = sum(rates) or 1.0
-        self.rate = self._fast_s / max(1, len(rates))
-
-    @property
-    def total(self) -> int:
-        """Returns how many there are, those too that take nothing now."""
-        return len(self._servers)
+        self._rates = sum(rates) or 1.0
+        """The sum of their rates."""
+        self.rate = self._rates / max(1, len(rates))
 
     @property
     def up(self) -> int:
@@ -142,7 +138,7 @@ class Fitting(Generic[V]):
 
     @property
     def departure_s(self) -> float:
-        return self.work.mean_s / self._fast_s
+        return self.work.mean_s / self._rates
 
     @property
     def residual(self) -> float:

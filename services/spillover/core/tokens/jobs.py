@@ -14,15 +14,21 @@ from spillover.core.tokens.work import Work
 class Kind(Generic[V]):
     """One type of jobs; `work` is what one of them takes."""
 
-    __slots__ = ("classes", "fitting", "id", "look", "number", "work")
+    __slots__ = ("class_ids", "classes", "fitting", "id", "look", "number", "work")
 
     def __init__(
-        self, number: int, id_: str, classes: tuple[int, ...], fitting: Fitting[V], guess_s: float
+        self,
+        number: int,
+        id_: str,
+        classes: dict[int, str],
+        fitting: Fitting[V],
+        guess_s: float,
     ) -> None:
         self.number = number
         self.id = id_
-        self.classes = classes
+        self.classes = tuple(classes)
         """The numbers of those that it may join."""
+        self.class_ids = tuple(classes.values())
         self.fitting = fitting
         self.work = Work(guess_s)
         self.look = itemgetter(*classes) if len(classes) > 1 else None

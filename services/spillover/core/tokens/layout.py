@@ -60,5 +60,6 @@ class Layout(Generic[V]):
         for number, (id_, classes) in enumerate(joins.items()):
             group = groups.index_of(id_)
             assert group is not None, f"type {id_!r} is in no group"
-            self.kinds[id_] = Kind(number, id_, classes, self.by_group[group], guess_s)
-        self.unserved: Kind[V] = Kind(len(joins), "", (), fitting(()), guess_s)
+            named = {kind: pool.classes[kind].id for kind in classes}
+            self.kinds[id_] = Kind(number, id_, named, self.by_group[group], guess_s)
+        self.unserved: Kind[V] = Kind(len(joins), "", {}, fitting(()), guess_s)

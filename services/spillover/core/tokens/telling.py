@@ -56,7 +56,8 @@ class Grant:
 
 
 def grant_of(job: Job[V], class_ids: Sequence[str], server: str) -> Grant:
-    """Returns what this job, which has its token still, was given."""
+    """Returns what this job, which has its token still, was given. With every job: what it takes to
+    tell it in words is left to whoever asks."""
     token = job.token
     return Grant(
         token.id,
@@ -64,7 +65,7 @@ def grant_of(job: Job[V], class_ids: Sequence[str], server: str) -> Grant:
         server,
         job.at_number - 1 - token.number,
         max(0.0, job.at_s - token.released_s),
-        tuple(class_ids[kind] for kind in job.kind.classes),
+        job.kind.class_ids,
         job.numbers,
         job.at_number,
     )
@@ -97,7 +98,7 @@ def told(pool: TokenFacts[V]) -> dict[str, Any]:
         "types": [
             {
                 "id": kind.id,
-                "classes": [pool.class_ids[each] for each in kind.classes],
+                "classes": list(kind.class_ids),
                 "blocked": len(pool.blocked.lines[kind.number].visits),
                 "work_ms": kind.work.mean_s * 1e3,
             }

@@ -1,0 +1,73 @@
+"""The bucket against tokens in a list; what comes late or twice; the order of release."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.core.tokens.bucket import Bucket
+from spillover.policy.tokens import BLOCKED
+
+
+def test_at_first_the_classes_take_turns():
+    bucket = Bucket([("A", 3), ("B", 1), ("C", 2)], 0.0)
+    taken = [bucket.seize(bucket.longest((0, 1, 2)), ref).id for ref in range(6)]
+    assert taken == ["A-1", "B-1", "C-1", "A-2", "C-2", "A-3"]
+    assert bucket.longest((0, 1, 2)) == BLOCKED
+
+
+def test_what_comes_back_late_or_twice_changes_nothing():
+    """Neither its first holder nor another can give back what somebody else has by now."""
+    bucket = Bucket([("A", 1)], 0.0)
+    token = bucket.seize(0, 1)
+    assert not bucket.give_back(token, 2, True, 1.0)
+    assert bucket.give_back(token, 1, True, 1.0)
+    assert not bucket.give_back(token, 1, True, 2.0)
+    bucket.check()
+    assert bucket.seize(0, 2) is token
+    assert not bucket.give_back(token, 1, True, 3.0)
+    bucket.check()
+    assert bucket.available_now(0) == 0
+
+
+def test_a_retired_token_does_not_come_back():
+    bucket = Bucket([("A", 2)], 0.0)
+    tokens = [bucket.seize(0, ref) for ref in (1, 2)]
+    bucket.set_limit(0, 1, 0.0)
+    assert bucket.give_back(tokens[0], 1, True, 1.0)
+    assert not bucket.give_back(tokens[0], 1, True, 1.0)
+    assert bucket.counts(0) == {"limit": 1, "available": 0, "held": 1, "out": 0, "retiring": 0}
+    bucket.set_limit(0, 3, 2.0)
+    ids = {bucket.seize(0, ref).id for ref in (3, 4)} | {tokens[1].id}
+    assert ids == {"A-1", "A-2", "A-3"}, "ids are used again, each by one token at a time"
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=80)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), STEPS)
+def test_a_job_takes_the_longest_available_token_that_fits(limits, steps):
+    """By whichever classes it asks for. Released last, taken last; within a class too."""
+    ids = "ABCD"[: len(limits)]
+    bucket = Bucket(list(zip(ids, limits, strict=True)), 0.0)
+    order = sorted(
+        (token for kind in range(len(limits)) for token in bucket.tokens(kind)),
+        key=lambda token: token.number,
+    )
+    held = []
+    for ref, (what, which) in enumerate(steps):
+        if what < 6:
+            classes = tuple(kind for kind in range(len(limits)) if (which >> kind) & 1)
+            expected = next((token for token in order if token.kind in classes), None)
+            chosen = bucket.longest(classes)
+            assert (chosen == BLOCKED) is (expected is None)
+            if expected is not None:
+                assert bucket.seize(chosen, ref) is expected
+                order.remove(expected)
+                held.append((expected, ref))
+        elif held:
+            token, holder = held.pop(which % len(held))
+            assert bucket.give_back(token, holder, True, float(ref))
+            order.append(token)
+            assert token.released_s == ref
+        bucket.check()
