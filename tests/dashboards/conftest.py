@@ -26,6 +26,7 @@ import yaml
 import spillover.model.signals
 from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.unlike_servers import Server
 from spillover.testbed.supervisor import Testbed
 from support import waiting
 
@@ -40,8 +41,6 @@ PORT_TRIES = 5
 
 
 WITHOUT_PANEL = {
-    "spillover_tokens_available": "unlike servers are to come; they get a row in One cluster",
-    "spillover_blocked_total": "as the tokens",
     "spillover_probes_total": "the distributed queue is to come, with a board of its own",
     "spillover_client_moves_total": "connected clients are to come, with a board of their own",
 }
@@ -202,7 +201,7 @@ LOAD_PER_S = 90.0
 
 
 class World:
-    """Three nodes as processes, two lease members, load on the first node, and Prometheus."""
+    """Three nodes as processes, two of them with pools of unlike servers, two lease members, load on the first node, and Prometheus."""
 
     def __init__(self, directory, redis_url, redis_servers, stack):
         self._directory = directory
@@ -235,7 +234,9 @@ class World:
         self.testbed.nodes[cluster].process.kill()
 
     def _nodes(self):
-        clusters = tuple(Cluster(id=c, servers=2, service_ms=40.0) for c in CLUSTERS)
+        pool = (Server(id="s1", rate=1.5), Server(id="s2", rate=0.5))
+        kinds = {"a": pool, "b": pool, "c": 2}
+        clusters = tuple(Cluster(id=c, servers=kinds[c], service_ms=40.0) for c in CLUSTERS)
         links = tuple(Link(between=pair, delay_ms=5) for pair in combinations(CLUSTERS, 2))
         watched = Topology(name="watched", clusters=clusters, links=links, shadow="adaptive")
         testbed = Testbed(watched, seed=1)

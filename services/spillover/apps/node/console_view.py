@@ -13,12 +13,15 @@ from spillover import __version__
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.node.federation import Federation
-from spillover.apps.node.views import NeighborState, NodeState, Unreachable
+from spillover.apps.node.views import NeighborState, NodeState, TokensState, Unreachable
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.events import Drain, Resume
 from spillover.live.overflow.shell import NodeShell
 
 PERIOD_S = 0.2
+POOL_ROWS_MAX = 24
+"""Of the servers, classes and types of a pool each."""
+
 DECISIONS_MAX = 30
 """In one update. Beyond 150 a second the page misses some."""
 
@@ -95,7 +98,23 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
         "health": state.health,
         "degraded": state.degraded,
         "failed_share": round(state.failed_share, 4),
+        "tokens": None if state.tokens is None else _pool(state.tokens),
         "neighbors": [_neighbor(neighbor) for neighbor in state.neighbors],
+    }
+
+
+def _pool(tokens: TokensState) -> dict[str, Any]:
+    """The first rows of each table, with how many there are."""
+    tables = {"servers": tokens.servers, "classes": tokens.classes, "types": tokens.types}
+    return {
+        "jobs": tokens.jobs,
+        "held": sum(each.held for each in tokens.classes),
+        "limit": sum(each.limit for each in tokens.classes),
+        "counts": {name: len(rows) for name, rows in tables.items()},
+        **{
+            name: [row.model_dump() for row in rows[:POOL_ROWS_MAX]]
+            for name, rows in tables.items()
+        },
     }
 
 

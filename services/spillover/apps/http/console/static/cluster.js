@@ -2,6 +2,7 @@
 
 import { color, duration, el, health, milliseconds, percent, rate, set, share, webAddress } from "./dom.js";
 import { Operate } from "./operate.js";
+import { Pool } from "./pool.js";
 
 const NOTICES = {
   degraded: "of the work run here fails. Neighbors give this cluster nothing, its own clients’ work goes to them, and a little of it still runs here to find out when all is well again.",
@@ -27,12 +28,14 @@ export class ClusterPanel {
       { class: "scroll" },
       el("table", {}, el("caption", { text: "What it believes of its neighbors" }), head(), this.body),
     );
+    this.pool = new Pool();
     this.card = el(
       "aside",
       { class: "card", id: "cluster" },
       el("div", { class: "head" }, el("div", { class: "named" }, this.chip, this.name, this.badge)),
       this.notice,
       this.facts,
+      this.pool.place,
       this.table,
       this.operate.place,
       this.elsewhere,
@@ -58,6 +61,7 @@ export class ClusterPanel {
     this.table.hidden = state.unreachable === true;
     this.#facts(state.unreachable ? gone(state) : figures(state, flows.of(state.id)));
     if (!state.unreachable) this.#neighbors(state.neighbors);
+    this.pool.show(state.tokens);
     this.#operate(state);
   }
 
@@ -152,6 +156,10 @@ function figures(state, flow) {
     ["home load", share(state.home_load)],
     ["neighbors’ requests waiting", state.foreign_waiting],
   ];
+  if (state.tokens) {
+    rows.push(["tokens held", `${state.tokens.held} of ${state.tokens.limit}`]);
+    rows.push(["jobs on servers", state.tokens.jobs]);
+  }
   if (state.shadow) rows.push([`shadow ${state.shadow.policy}`, shadow(state.shadow)]);
   if (state.rejected > 0) rows.push(["rejected", `${rate(flow?.rejected)}/s, their clients’ fault`]);
   if (state.stuck > 0) rows.push(["stuck servers", state.stuck]);

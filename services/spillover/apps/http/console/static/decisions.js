@@ -1,6 +1,7 @@
 // Recent decisions of this cluster, and why one of them was taken: asked of `/explain` on a click.
 
 import { duration, el, milliseconds, set, share } from "./dom.js";
+import { granted } from "./pool.js";
 
 const KEPT_MAX = 300;
 const SHOWN_MAX = 14;
@@ -162,6 +163,8 @@ function decision(one, at_ms) {
   if (one.neighbor) words += ` ${one.neighbor}.`;
   const parts = [el("h3", {}, time(at_ms), words)];
   if (one.outcome === "started") {
+    const given = granted(one);
+    if (given !== null) parts.push(el("p", { class: "granted", text: given }));
     parts.push(el("p", { class: "muted", text: `Now ${one.busy} of ${one.servers} servers are busy.` }));
     return el("section", { class: "decision" }, parts);
   }
@@ -175,6 +178,7 @@ function decision(one, at_ms) {
     ["draw", Number(one.draw).toFixed(4)],
     ["hops so far", one.hops],
   ];
+  if (one.reason) facts.unshift(["reason", one.reason]);
   parts.push(el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })])));
   for (const told of [one.by_load, one.shadow]) {
     if (told?.words) parts.push(el("p", { text: told.words }));
@@ -218,7 +222,9 @@ function event(record) {
   if (record.upstream_status) words.push(`with ${record.upstream_status} from the upstream`);
   const way = record.path?.length > 1 ? `, by way of ${record.path.join(" → ")}` : "";
   const times = record.event === "ended" ? `: ${milliseconds(record.queued_ms)} waiting, ${milliseconds(record.network_ms)} on the network, ${milliseconds(record.service_ms)} of service${way}` : "";
-  return el("h3", { class: "event" }, time(record.at_ms), words.join(" ") + times);
+  const heading = el("h3", { class: "event" }, time(record.at_ms), words.join(" ") + times);
+  const given = granted(record);
+  return given === null ? heading : el("section", {}, heading, el("p", { class: "granted", text: given }));
 }
 
 function time(at_ms) {
