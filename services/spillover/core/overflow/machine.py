@@ -606,6 +606,8 @@ class NodeMachine(NodeFacts):
         rested = False
         if self.servers.next_s <= now_s:
             rested = self.servers.wake(now_s)
+            if self.servers.down and not self._down:  # one that was degraded is tried again
+                self._servers_changed(now_s)
             self._serve_queue(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:
