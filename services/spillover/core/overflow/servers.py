@@ -90,6 +90,10 @@ class FifoServers:
         return self.busy < self.total and not self.down and not self.resting
 
     @property
+    def jobs(self) -> int:
+        return self.busy
+
+    @property
     def cooling(self) -> int:
         """Returns how many have failed and count as busy for a while."""
         return len(self._cooling_s)
