@@ -27,7 +27,7 @@ _OF_THE_PROBE = re.compile(r", got .*| \([^()]*\)", re.DOTALL)
 
 _ABOUT_THE_KIND = (
     *("text", "a list", "a mapping of fields", "an id"),
-    *("a number", "a whole number", "a finite number"),
+    *("a number", "a whole number", "a finite number", "a whole number or a list"),
 )
 
 
@@ -58,15 +58,22 @@ class FileProbe:
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "probe.yaml"
             file.write_text(yaml.safe_dump(changed), encoding="utf-8")
-            return refusal(lambda: self._read(str(file)), path[-1])
+            return refusal(lambda: self._read(str(file)), _shown(path))
 
 
-def refusal(read: Callable[[], object], field: str | int) -> str | None:
+def _shown(path: tuple[str | int, ...]) -> str:
+    """As messages have it: `clusters[0].servers`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
+def refusal(read: Callable[[], object], field: str) -> str | None:
     """Returns what was expected of this field; None if nothing is wrong with it."""
     try:
         read()
     except InputError as error:
-        return error.expected if re.search(rf"\b{field}(\[\d+\])?$", error.field) else None
+        is_meant = re.search(rf"\b{re.escape(field)}(\[\d+\])?$", error.field)
+        return error.expected if is_meant else None
     return None
 
 
@@ -76,8 +83,9 @@ def in_short(told: Iterable[str | None], kind: str | None = None) -> tuple[str, 
     said = dict.fromkeys(_plain(message) for message in told if message is not None)
     limits = [text for text in said if text not in _ABOUT_THE_KIND]
     first = "" if kind is None else _plain(kind)
-    if first.endswith("number"):
+    if "number" in first:
         limits = [re.sub(r"^a number (of )?", "", text) for text in limits]
+    limits.sort(key=lambda text: text.startswith("only along with"))
     if first in limits or (first == "text" and limits):
         first = ""
     return (first, *limits) if first else tuple(limits)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from docs.accepted import FileProbe, in_short, refusal
 from docs.declared import Entry, Undocumented, docstrings, entry_of, paragraphs, shown
 from docs.options import options_of
-from spillover.inputs.builtin import BUILTIN_NAMES
+from spillover.inputs.builtin import BUILTIN_NAMES, RINGS
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.inputs.fault_file import NUMBERS_BY_ACTION, places_of
 from spillover.inputs.pool_file import load_pool
@@ -33,6 +33,7 @@ from spillover.model.faults import (
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.unlike_servers import JobType, Server, ServerClass
 
 HEAD = """\
 # Configuration
@@ -48,15 +49,41 @@ TOPOLOGY = f"""\
 ## Topology file
 
 A YAML file that describes a federation. All nodes of a federation read the same file. These names
-work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}. They are the federations
-of the paper: rings of 5, 10 or 20 clusters. In a `ring` each is linked to the next one,
-in a `chord` to the next two.
+work instead of a file: {", ".join(f"`{name}`" for name in BUILTIN_NAMES)}.
+
+- {", ".join(f"`{name}`" for name in RINGS)} are the federations of the paper, of 5, 10 or 20
+  clusters: in a `ring` each is linked to the next one, in a `chord` to the next two.
+- {", ".join(f"`{name}`" for name in BUILTIN_POOLS)} are the [pools](#pool-file) of that name, as
+  one cluster each. A request takes 1 s on a server of rate 1; one that finds no token is refused.
 
 ```yaml
 name: two-sites
 clusters:
   - {{id: paris, servers: 4, handler: "http:http://127.0.0.1:9000/count", url: "http://paris.example:8101"}}
   - {{id: tokyo, servers: 4, handler: "http:http://127.0.0.1:9000/count", url: "http://tokyo.example:8101"}}
+links:
+  - {{between: [paris, tokyo]}}
+```
+
+Where servers differ, `servers` is a list. Here a large GPU holds a language model, a small one does
+not, and both make thumbnails. A request with `"type": "llm"` runs in Paris only.
+
+```yaml
+name: gpus
+clusters:
+  - id: paris
+    servers:
+      - {{id: large, rate: 4, handler: "http:http://large:9000/run"}}
+      - {{id: small, handler: "http:http://small:9000/run"}}
+    classes:
+      - {{id: on-large, servers: [large], tokens: 6}}
+      - {{id: on-small, servers: [small], tokens: 2}}
+    types:
+      - {{id: llm, classes: [on-large]}}
+      - {{id: thumbnail, classes: [on-large, on-small]}}
+  - id: tokyo
+    servers: [{{id: small, handler: "http:http://small.tokyo:9000/run"}}]
+    types: [{{id: thumbnail, classes: [small]}}]
 links:
   - {{between: [paris, tokyo]}}
 ```
@@ -124,11 +151,25 @@ BEHIND_HTTP: Final[dict[str, Any]] = {
         {"id": "b", "servers": 1},
     ],
 }
+UNLIKE_SERVERS: Final[dict[str, Any]] = {
+    **TWO_CLUSTERS,
+    "clusters": [
+        {
+            "id": "a",
+            "servers": [{"id": "s1"}],
+            "classes": [{"id": "c1", "servers": ["s1"], "tokens": 1}],
+            "types": [{"id": "t1", "classes": ["c1"]}],
+        },
+        {"id": "b", "servers": 1},
+    ],
+}
 ONE_SERVER: Final[dict[str, Any]] = {
     "servers": [{"id": "s1", "rate": 1.0}],
     "classes": [{"id": "c1", "servers": ["s1"], "tokens": 1}],
     "types": [{"id": "t1", "rate": 1.0, "classes": ["c1"]}],
 }
+
+IN_TOPOLOGY = "in the docstring below the field in model/topology.py or unlike_servers.py"
 
 OPTION = "in the option's help (cli/), or for the reason in services/docs/option_reasons.py"
 
@@ -146,7 +187,7 @@ def configuration_page() -> str:
     explained.
     """
     sections: list[tuple[str, list[Entry], str]] = [
-        (TOPOLOGY, _topology_fields(), "in the docstring below the field in model/topology.py"),
+        (TOPOLOGY, _topology_fields(), IN_TOPOLOGY),
         (FAULTS + "\n" + _actions(), _fault_fields(), "in the docstring in model/faults.py"),
         (POOL, _pool_fields(), "in the docstring below the field in model/pool.py"),
         *((_heading(one), options_of(one, _lease_times()), OPTION) for one in COMMANDS_SHOWN),
@@ -161,11 +202,16 @@ def configuration_page() -> str:
 
 
 def _topology_fields() -> list[Entry]:
-    probe = FileProbe(load_topology, (TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP))
+    documents = TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP, UNLIKE_SERVERS
+    probe = FileProbe(load_topology, documents)
     found = _file_fields(probe, Topology, (), "")
     # Fields that have fields come last.
     found.sort(key=lambda entry: entry.name in ("clusters", "links"))
     found += _file_fields(probe, Cluster, ("clusters", 0), "clusters[].")
+    unlike = FileProbe(load_topology, (UNLIKE_SERVERS,))
+    for part, owner in (("servers", Server), ("classes", ServerClass), ("types", JobType)):
+        place = ("clusters", 0, part, 0)
+        found += _file_fields(unlike, owner, place, f"clusters[].{part}[].")
     found += _file_fields(probe, Link, ("links", 0), "links[].")
     return [
         replace(one, says=f"{one.says}\n\n{HANDLERS.strip()}")

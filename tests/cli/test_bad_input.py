@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from importlib.util import find_spec
 
 import pytest
 
@@ -89,6 +90,28 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
         "sim": ["sim", "overflow", "--topology", str(file), "--workload", "bursts"],
     }[command]
     assert one_line_of(capsys, *arguments).startswith(f"spillover: {file}: {complaint}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sim", "overflow"],
+        ["sim", "overflow", "--policy", "shared"],
+        ["sim", "overflow", "--faults", "random:1"],
+        ["sim", "overflow", "--engine", "fast"],
+        ["plan", "--p99-ms", "100"],
+    ],
+)
+def test_simulations_without_unlike_servers_say_so(arguments, require, tmp_path, capsys):
+    """Instead of taking them for servers that are alike."""
+    require("fast" not in arguments or find_spec("numba"), "numba, from the extra `sim`")
+    topology = tmp_path / "gpus.yaml"
+    topology.write_text("clusters: [{id: a, servers: 1}, {id: b, servers: [{id: s}]}]")
+    said = one_line_of(capsys, *arguments, "--topology", str(topology), "--workload", "bursts")
+    assert said == (
+        "spillover: gpus: clusters[1].servers: "
+        "expected a number, got a list: this simulation knows no unlike servers\n"
+    )
 
 
 def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):

@@ -46,7 +46,7 @@ def documents_in(directory):
         yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["ring5", "chord20"])
+@pytest.mark.parametrize("name", ["ring5", "chord20", "comte11"])
 def test_a_service_for_every_cluster(name, tmp_path, capsys):
     """With its own site's network, the wide-area network, limits, a health check, and a port."""
     write(tmp_path / "compose.yaml", name, "--json")
@@ -177,6 +177,23 @@ def test_worker_processes_have_memory_of_their_own(tmp_path):
     write(tmp_path / "compose.yaml", source, "--memory-mb", "300")
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
     assert services["node-a"]["mem_limit"] == "500m"
+
+
+@pytest.mark.parametrize(("discipline", "expected"), [("ps", "756m"), ("fcfs", "564m")])
+def test_each_of_unlike_servers_has_the_processes_that_it_needs(discipline, expected, tmp_path):
+    """As many as it runs at a time: here three and one more, and two for the handler spin; one
+    each where requests run one after another. 64 MB each, on top of the site's own."""
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, workers: process, "
+        "servers: [{id: s, handler: 'python:m:f'}, {id: t, handler: spin}, {id: u}, "
+        "{id: v, handler: 'python:m:g'}], classes: [{id: c, servers: [s, u], tokens: 3}, "
+        "{id: d, servers: [t], tokens: 2}, {id: e, servers: [v]}], "
+        f"discipline: {discipline}, service_ms: 10}}]\n"
+    )
+    write(tmp_path / "compose.yaml", source, "--memory-mb", "372")
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["node-a"]["mem_limit"] == expected
 
 
 def test_what_may_be_held_fits_into_a_container_twice(tmp_path):
@@ -379,6 +396,21 @@ def test_a_handler_on_this_machine_is_another_in_a_container(tmp_path, capsys):
     assert "clusters[0].handler: 127.0.0.1 is the container itself there" in told
     assert "clusters[1]" not in told
     assert "clusters[2].handler: localhost is the container itself there" in told
+
+
+def test_what_holds_for_handlers_holds_for_those_of_servers(tmp_path, capsys):
+    source = tmp_path / "t.yaml"
+    source.write_text(
+        "clusters: [{id: a, servers: [{id: s, handler: 'http:http://localhost/run'}, {id: t},"
+        "{id: u, handler: 'dask:h:8786:m:f'}], handler: 'http:http://127.0.0.1:9/run'}]\n"
+    )
+    write(tmp_path / "compose.yaml", source, "--build", "..")
+    told = capsys.readouterr().err
+    assert "clusters[0].servers[0].handler: localhost is the container itself there" in told
+    assert "clusters[0].handler: 127.0.0.1 is the container itself there" in told
+    assert "clusters[0].servers[2]" not in told
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["node-a"]["build"]["args"] == {"EXTRAS": "leases dask"}
 
 
 def test_the_netem_overlay_delays_each_direction_of_each_link(tmp_path):

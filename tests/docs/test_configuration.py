@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spillover.inputs.topology_file import load_topology
+
 pytestmark = pytest.mark.processes
 
 SERVICES = Path(__file__).parents[2] / "services"
@@ -53,6 +55,21 @@ def test_limits_come_from_the_code_that_refuses(written):
     assert "at least 67108864" in section(written, "clusters[].memory_limit_bytes")
     assert "from 0.1 to 10" in section(written, "rate")
     assert "Required." in section(written, "links[].between")
+    servers = section(written, "clusters[].servers")
+    assert "Accepts a whole number or a list, at least 1, at least one server." in servers
+    assert "above 0" in section(written, "clusters[].servers[].rate")
+    assert "one of overflow, queue, refuse, only along" in section(written, "clusters[].on_block")
+
+
+def test_the_examples_are_what_is_read(written, tmp_path):
+    """Of topologies: each can be copied as it stands."""
+    part = re.split(r"^## ", written, flags=re.MULTILINE)[1]
+    examples = re.findall(r"^```yaml\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for text in examples:
+        file = tmp_path / "example.yaml"
+        file.write_text(text)
+        assert len(load_topology(str(file)).clusters) == 2
 
 
 def test_what_is_not_explained_is_told_in_a_line(tmp_path):

@@ -28,7 +28,7 @@ BAD_PARTS = {
     "no servers": (
         SITE.partition("servers: ")[2].partition("\n")[0],
         "[]",
-        "servers: expected at least one, got none",
+        "servers: expected at least one server, got none",
     ),
     "neither a number nor a list": (
         SITE.partition("servers: ")[2].partition("\n")[0],

@@ -51,9 +51,9 @@ def test_tokens_of_all_classes():
 @pytest.mark.parametrize(
     ("field", "change", "complaint"),
     [
-        ("servers", (), "servers: expected at least one, got none"),
-        ("classes", (), "classes: expected at least one, got none"),
-        ("types", (), "types: expected at least one, got none"),
+        ("servers", (), "servers: expected at least one server, got none"),
+        ("classes", (), "classes: expected at least one class, got none"),
+        ("types", (), "types: expected at least one type, got none"),
         ("servers", (PoolServer(id="a b", rate=1),), r"servers\[0\].id: expected 1 to 63 of"),
         (
             "servers",

@@ -14,6 +14,7 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.plan import Judge, Planner, Servers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule, stretched
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     topology = load_topology(options.topology)
+    check_alike(topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
     elif topology.policy == "isolated":

@@ -77,9 +77,9 @@ class Pool:
     """The types of jobs, each with the classes that it may join."""
 
     def __post_init__(self) -> None:
-        check_ids("servers", [server.id for server in self.servers])
-        check_ids("classes", [each.id for each in self.classes])
-        check_ids("types", [each.id for each in self.types])
+        check_ids("servers", "server", [server.id for server in self.servers])
+        check_ids("classes", "class", [each.id for each in self.classes])
+        check_ids("types", "type", [each.id for each in self.types])
         for field in ("servers", "types", "classes"):
             for index, entry in enumerate(getattr(self, field)):
                 check_limits(entry, "pool", f"{field}[{index}].")
@@ -116,10 +116,10 @@ class Pool:
         return replace(self, classes=classes)
 
 
-def check_ids(field: str, ids: Sequence[str]) -> None:
+def check_ids(field: str, what: str, ids: Sequence[str]) -> None:
     """Raise InputError unless these are ids, at least one, and differ."""
     if not ids:
-        _fail(field, "expected at least one, got none")
+        _fail(field, f"expected at least one {what}, got none")
     seen: set[str] = set()
     for index, each in enumerate(ids):
         if not POOL_ID.fullmatch(each):

@@ -98,13 +98,13 @@ class UnlikeServers:
 
         Raises InputError naming the field; readers of files put the file's name in front.
         """
-        check_ids("servers", [server.id for server in servers])
+        check_ids("servers", "server", [server.id for server in servers])
         if not classes:
             classes = tuple(ServerClass(id=each.id, servers=(each.id,)) for each in servers)
-        check_ids("classes", [each.id for each in classes])
+        check_ids("classes", "class", [each.id for each in classes])
         if not types:
             types = (JobType(id=DEFAULT_TYPE, classes=tuple(each.id for each in classes)),)
-        check_ids("types", [each.id for each in types])
+        check_ids("types", "type", [each.id for each in types])
         for field, entries in (("servers", servers), ("classes", classes), ("types", types)):
             for index, entry in enumerate(entries):
                 check_limits(entry, "pool", f"{field}[{index}].")

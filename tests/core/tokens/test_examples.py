@@ -12,8 +12,8 @@ from support.unlike_pools import DrivenPool, Visit, pool_of
 TWO = ({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, {"x": "A B", "y": "B"})
 
 
-def driven(servers, classes=None, types=None, **options):
-    return DrivenPool(pool_of(servers, classes, types, **options))
+def driven(servers, classes=None, types=None, delivery_s=0.0, **options):
+    return DrivenPool(pool_of(servers, classes, types, **options), delivery_s=delivery_s)
 
 
 def own_load(pool, type_, ref=99):
@@ -309,6 +309,20 @@ def test_what_policies_are_told_of_a_group():
     assert own_load(pool, "x")[1:3] == (1, False)
     assert pool.arrive(7, "x") == "blocked"
     assert own_load(pool, "y")[:2] == (0, 1), "what waits for the big one does not wait for this"
+
+
+def test_estimates_go_by_the_rates_of_the_servers_that_fit():
+    """Short lines tell nothing; a long one takes as long as those servers need for it."""
+    pool = driven({"big": 4, "small": 1}, types={"x": "big", "y": "small"}, delivery_s=0.5)
+    for type_, rate in (("x", 4), ("y", 1)):
+        visit = Visit(0, type_)
+        assert pool.servers.stay_s(visit, 0.0) == 0.0
+        for ref in range(4):
+            pool.arrive(100 * rate + ref, type_)
+        assert pool.servers.stay_s(visit, 0.0) == pytest.approx((3 + 1) / rate + 1 / rate + 0.5)
+        assert pool.servers.retry_after_s(visit, 0.0) == pytest.approx((3 + 1) / rate)
+    pool.servers.rest(2.0)
+    assert pool.servers.retry_after_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0)
 
 
 def test_a_type_that_nobody_serves_has_no_servers():

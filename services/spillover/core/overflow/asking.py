@@ -27,8 +27,8 @@ def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskF
         if fitting.waiting or not fitting.ready or not node.admission.takes(fitting):
             continue
         idle, departure_s = fitting.idle, fitting.departure_s
-        if groups.only is None:  # others are idle for other groups, too
-            idle -= groups.asks_under_way - pulling.coming
+        if groups.only is None:  # in all no more questions than servers are idle for any group
+            idle = min(idle, node.servers.idle - groups.asks_under_way + pulling.coming)
         while (handle := pulling.next_to_ask(idle, departure_s, now_s)) is not None:
             load = gossip.load_now(node, group, now_s)
             yield ev.AskForWork(handle, load, group.id)

@@ -566,6 +566,8 @@ class NodeMachine(NodeFacts):
         self._unqueue(visit, now_s)
         group.neighbors.sent(handle, now_s)
         self._place(visit, handle, now_s, pulled=True)
+        if self._unlike:
+            self._serve_queue(now_s)  # it may have had a token
 
     # --- neighbors, time, operators -----------------------------------------------------------
 

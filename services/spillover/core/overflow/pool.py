@@ -130,6 +130,10 @@ class ServerPool(Protocol):
         """Returns whether some visit could start now."""
 
     @property
+    def idle(self) -> int:
+        """Returns how many have nothing to do and could start something now."""
+
+    @property
     def resting(self) -> bool:
         """Returns whether what runs the work has asked to be left alone until some instant."""
 

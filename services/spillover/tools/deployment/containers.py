@@ -120,16 +120,20 @@ def memory_mb(cluster: Cluster, base_mb: int) -> int:
 
 
 def _worker_processes(cluster: Cluster) -> int:
-    """How many processes run requests: with `workers: process`, one for each that a python handler
-    may run at a time."""
-    if cluster.workers != "process":
-        return 0
-    if cluster.pool is None:
-        return cluster.server_count if cluster.handler.startswith("python:") else 0
+    """How many processes run requests: one for each that runs at a time, of the handler spin, and
+    with `workers: process` of python handlers."""
+
+    def has_processes(handler: str) -> bool:
+        in_python = handler.startswith("python:") and cluster.workers == "process"
+        return in_python or handler == "spin"
+
+    pool = cluster.pool
+    if pool is None:
+        return cluster.server_count if has_processes(cluster.handler) else 0
     return sum(
-        cluster.pool.runs_at_once(server.id)
-        for server in cluster.pool.servers
-        if (server.handler or cluster.handler).startswith("python:")
+        pool.runs_at_once(server.id)
+        for server in pool.servers
+        if has_processes(server.handler or cluster.handler)
     )
 
 

@@ -1,0 +1,346 @@
+"""Groups of types: each a federation of its own, on the same links."""
+
+from __future__ import annotations
+
+from itertools import count, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.decisions import describe
+from spillover.model.load import LoadNow, LoadReport
+from spillover.model.request import Outcome
+from spillover.model.topology import Link, Topology
+from spillover.sim.engine.world import World
+from spillover.sim.overflow.federation import build_federation, request_of
+from support.typed_sites import Site, linked, only, plain, unlike
+
+TWO = {"llm": "big", "render": "small"}
+"""Two groups that share nothing."""
+
+
+def site(*others, **fields):
+    return Site(linked(unlike("a", TWO), *others, **fields))
+
+
+def told(report):
+    return {group.id: group for group in report.groups}
+
+
+def test_a_report_tells_of_each_group_that_is_served():
+    """P, N and the load of its servers alone, and R from what neighbors say of it."""
+    a = site(unlike("b", TWO), unlike("c", {"else": "x"}))
+    for ref in (1, 2, 3):
+        a.arrive(ref, "llm")
+    report = only(ev.Publish, a.tell(ev.ReportAsked())).report
+    assert set(told(report)) == {"llm", "render"}
+    llm, render = told(report)["llm"], told(report)["render"]
+    assert (llm.accept_probability, llm.ahead, llm.servers, llm.accepting) == (1 / 3, 2, 1, True)
+    assert (render.accept_probability, render.ahead) == (1.0, -1)
+    assert llm.load > 0.0 == render.load
+    a.hear("b", llm=0)
+    report = only(ev.Publish, a.tell(ev.ReportAsked())).report
+    assert told(report)["llm"].neighborhood_accept_probability == 1.0
+
+
+def test_a_plain_federation_tells_of_none():
+    """Nor does it keep more than one table."""
+    a = Site(linked(plain("a"), plain("b")))
+    assert only(ev.Publish, a.tell(ev.ReportAsked())).report.groups == ()
+    assert a.machine.groups.all == (a.machine.groups.only,)
+    assert a.machine.groups.only.neighbors is a.machine.neighbors
+
+
+def test_two_groups_do_not_see_each_others_load():
+    """A neighbor that is full of one kind of job is idle for the other."""
+    a = site(unlike("b", TWO))
+    for ref, type_ in enumerate(["llm", "render"] * 2, 1):
+        a.arrive(ref, type_)
+    a.hear("b", llm=50, render=-1)
+    assert not [each for each in a.arrive(5, "llm") if isinstance(each, ev.Forward)]
+    forward = only(ev.Forward, a.arrive(6, "render"))
+    assert (forward.ref, forward.load.ahead) == (6, 1)
+    seen = {ref: a.decision(ref).knowledge.loads.ahead for ref in (5, 6)}
+    assert seen == {5: (50,), 6: (-1,)}
+
+
+def test_what_a_message_tells_is_of_the_requests_group():
+    """With a forward, a refusal or an answer; it changes nothing of the other group."""
+    a = site(unlike("b", TWO))
+    a.hear("b", llm=1, render=2)
+    a.arrive(1, "llm", path=("b",), load=LoadNow(1, 7, 9, 0.5, accepting=True))
+    llm, render = (a.machine.groups.by_id[one].neighbors.by_handle[0] for one in TWO)
+    assert (llm.ahead, render.ahead) == (9, 2)
+    a.arrive(2, "render")
+    a.sequence = 20
+    a.hear("b", llm=0, render=-2)
+    forward = only(ev.Forward, a.arrive(3, "render"))
+    a.tell(ev.ForwardRefused(forward.ref, LoadNow(1, 40, 11, 0.5, accepting=False)))
+    assert (llm.ahead, render.ahead) == (0, 11)
+    assert (llm.accepting, render.accepting) == (True, False)
+    reply = only(ev.Reply, a.end(1))
+    assert reply.answer.load.ahead == -1  # no llm is left
+
+
+def test_a_job_goes_only_to_who_serves_its_type():
+    """The explanation says who does not, and of which group the rest is."""
+    a = site(unlike("b", {"render": "x"}), unlike("c", TWO))
+    a.hear("b", render=-5)
+    a.hear("c", llm=-1, render=-1)
+    a.arrive(1, "llm")
+    assert only(ev.Forward, a.arrive(2, "llm")).neighbor == a.handles["c"]
+    record = describe(a.decision(2))
+    assert (record["group"], record["servers"]) == ("llm", 1)
+    rows = {row["id"]: (row["serves"], row["eligible"]) for row in record["neighbors"]}
+    assert rows == {"b": (False, False), "c": (True, True)}
+
+
+def test_an_explanation_says_which_token_and_what_else_was_there():
+    """With the decision where it starts at once, and where it starts later."""
+    a = site()
+    a.arrive(1, "llm")
+    a.arrive(2, "llm")
+    a.end(1)
+    at_once, later = (a.machine.decider.log.tell(f"r{ref}") for ref in (1, 2))
+    assert (at_once[0]["outcome"], at_once[0]["granted"]["server"]) == ("started", "big")
+    assert [(each["event"], each.get("granted", {}).get("token")) for each in later] == [
+        ("decided", None),
+        ("started", "big-1"),
+    ]
+
+
+# --- who is there ----------------------------------------------------------------------------
+
+
+def test_who_lives_is_the_same_for_all_groups():
+    """Silence, a link that is down, a neighbor that leaves."""
+    a = site(unlike("b", TWO), unlike("c", TWO))
+    tables = [group.neighbors for group in a.machine.groups.all]
+    a.hear("b", 0.0, llm=-1, render=-1)
+    a.hear("c", 0.0, llm=-1, render=-1)
+    assert [table.known for table in tables] == [[True, True]] * 3
+    a.tell(ev.ReportReceived(a.handles["b"], None), 0.9)
+    a.tell(ev.TimerFired(), 1.1)
+    assert [table.known for table in tables] == [[True, False]] * 3
+    a.tell(ev.LinkDown(a.handles["b"]))
+    assert [table.known for table in tables] == [[False, False]] * 3
+    a.tell(ev.Leave(a.handles["b"]))
+    assert [table.ids for table in tables] == [("c",)] * 3
+
+
+def test_who_joins_may_serve_anything():
+    """What it serves, its reports say; until then no type is unknown."""
+    a = site(unlike("b", {"render": "x"}))
+    assert only(ev.Refuse, a.arrive(1, "new")).reason == "unknown_type"
+    a.tell(ev.Join("d", 0.0))
+    assert only(ev.Refuse, a.arrive(2, "new")).reason == "no_servers"
+    a.handles = a.machine.neighbors.index
+    a.hear("d", llm=-1)
+    a.arrive(3, "llm")
+    assert only(ev.Forward, a.arrive(4, "llm")).neighbor == a.handles["d"]
+
+
+def test_a_plain_neighbor_that_tells_of_no_group_serves_them_all():
+    """Its report as a whole says of each what it says of itself."""
+    a = site(plain("b", 2))
+    a.hear("b")
+    for ref in (1, 2):
+        a.arrive(ref, "llm")
+    assert only(ev.Forward, a.arrive(3, "llm")).ref == 3
+    assert a.decision(3).knowledge.loads.ahead == (-2,)
+
+
+# --- work that is asked for ------------------------------------------------------------------
+
+
+def test_idle_servers_ask_for_what_they_fit():
+    """The question names the group; no more are asked than servers are idle."""
+    a = site(unlike("b", TWO), unlike("c", TWO))
+    a.arrive(1, "render")
+    a.hear("b", llm=20, render=20)
+    a.hear("c", llm=20, render=20)
+    asks = [each for each in a.tell(ev.TimerFired(), 0.06) if isinstance(each, ev.AskForWork)]
+    assert [ask.group for ask in asks] == ["llm"]
+    assert a.machine.groups.asks_under_way == 1
+    a.tell(ev.NoWorkThere(asks[0].neighbor, LoadNow(1, 90, -1, 0.0, accepting=True), "llm"))
+    assert a.machine.pulling.ends["nothing"] == 1
+    asks = [each for each in a.end(1, 0.07) if isinstance(each, ev.AskForWork)]
+    assert sorted(ask.group for ask in asks) == ["render"]
+
+
+def test_who_asks_gets_the_oldest_of_the_group():
+    """Others that wait before it stay."""
+    a = site(unlike("b", TWO))
+    a.hear("b", llm=0, render=0)
+    for ref, type_ in enumerate(["llm", "llm", "render", "render", "llm", "render"], 1):
+        a.arrive(ref, type_)
+    waiting = [visit.ref for visit in a.machine.servers if visit.group.id == "render"]
+    load = LoadNow(1, 50, -1, 0.0, accepting=True)
+    forward = only(ev.Forward, a.tell(ev.WorkAsked(0, load, "render")))
+    assert (forward.ref, forward.pulled) == (waiting[0], True)
+    assert a.tell(ev.WorkAsked(0, load, "neither")) == []
+
+
+# --- federations -----------------------------------------------------------------------------
+
+NAMES = ("x", "y", "z")
+
+
+@st.composite
+def topologies(draw):
+    """Chains or rings of clusters, each plain or with types on its own servers."""
+    clusters = []
+    for id_ in ("a", "b", "c", "d")[: draw(st.integers(1, 4))]:
+        fields = {"queue_limit": draw(st.sampled_from([0, 2, 1000]))}
+        if draw(st.integers(0, 3)) == 0:
+            clusters.append(plain(id_, draw(st.integers(1, 2)), **fields))
+            continue
+        servers = st.sets(st.sampled_from(["big", "mid", "small"]), min_size=1).map(sorted)
+        types = draw(st.dictionaries(st.sampled_from(NAMES), servers, min_size=1))
+        fields["on_block"] = draw(st.sampled_from(["overflow", "overflow", "queue", "refuse"]))
+        fields["discipline"] = draw(st.sampled_from(["ps", "fcfs"]))
+        fields["tokens"] = draw(st.integers(1, 3))
+        words = {type_: " ".join(of) for type_, of in types.items()}
+        clusters.append(unlike(id_, words, **fields))
+    ids = [cluster.id for cluster in clusters]
+    pairs = list(pairwise(ids)) + ([(ids[-1], ids[0])] if len(ids) > 2 else [])
+    return Topology(
+        name="typed",
+        clusters=tuple(clusters),
+        links=tuple(Link(between=pair, delay_ms=5.0) for pair in pairs),
+        policy=draw(st.sampled_from(["paper", "adaptive", "two-choice", "isolated"])),
+        max_hops=draw(st.sampled_from([0, 1, 16])),
+    )
+
+
+def serves(cluster, type_):
+    return cluster.pool is None or type_ in {each.id for each in cluster.pool.types}
+
+
+class Checked:
+    """All clusters of a topology in virtual time, looked at after each event."""
+
+    def __init__(self, topology):
+        self.topology = topology
+        self.world = World()
+        self.clusters = build_federation(topology, self.world, 1)
+        self.ended = {}
+        self.starts = 0
+        for cluster in self.clusters.values():
+            self._watch(cluster)
+
+    def _watch(self, cluster):
+        handle, spec = cluster.machine.handle, self.topology.cluster(cluster.id)
+
+        def watched(event, now_s):
+            if isinstance(event, ev.Arrived) and event.request.path:
+                assert serves(spec, event.request.type), "handed to who does not serve it"
+            commands = handle(event, now_s)
+            cluster.machine.check()
+            for command in commands:
+                if isinstance(command, ev.Start):
+                    self._check_start(spec, command)
+            return commands
+
+        cluster.machine.handle = watched
+
+    def _check_start(self, spec, command):
+        self.starts += 1
+        type_ = command.request.type
+        assert serves(spec, type_)
+        if spec.pool is not None:
+            server = spec.pool.servers[command.server].id
+            (joins,) = [each.classes for each in spec.pool.types if each.id == type_]
+            assert any(server in each.servers for each in spec.pool.classes if each.id in joins)
+
+    def until(self, ended, end_s):
+        """Run until so many requests have ended, or this instant."""
+        self.world.run(lambda: len(self.ended) >= ended or self.world.now_s > end_s)
+
+    def submit(self, number, cluster, type_, service_s, deadline_s):
+        request = request_of(number, None, service_s, type_)
+
+        def end(settled):
+            assert number not in self.ended
+            self.ended[number] = settled
+
+        self.clusters[cluster].submit(request, self.world.now_s + deadline_s, end, end)
+
+
+steps = st.lists(
+    st.tuples(
+        st.floats(0.0, 0.05),
+        st.integers(0, 3),
+        st.sampled_from([*NAMES, *NAMES, *NAMES, "w", "down", "up", "out", "in", "limit"]),
+        st.sampled_from([0.01, 0.1, 0.3]),
+        st.sampled_from([0.2, 30.0, 30.0]),
+    ),
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(topologies(), steps)
+def test_every_request_ends_once_where_its_type_is_served(topology, steps):
+    """Whatever comes and goes: the ledgers balance, no job reaches a cluster that does not serve
+    its type or waits beside a token for it, and each has one end."""
+    run, at_s, numbers = Checked(topology), 0.0, count(1)
+    ids, submitted = topology.cluster_ids, []
+
+    def happen(cluster, what, service_s, deadline_s):
+        if what in (*NAMES, "w"):
+            submitted.append(number := next(numbers))
+            run.submit(number, cluster, what, service_s, deadline_s)
+        elif (pool := topology.cluster(cluster).pool) is not None:
+            run.clusters[cluster].feed(changes(pool, what, service_s))
+
+    for pause_s, place, what, service_s, deadline_s in steps:
+        at_s += pause_s
+        cluster = ids[place % len(ids)]
+        run.world.at(at_s, happen, cluster, what, service_s, deadline_s)
+    run.until(len([step for step in steps if step[2] in (*NAMES, "w")]), at_s + 70.0)
+    assert set(run.ended) == set(submitted)
+    for cluster in run.clusters.values():
+        assert not cluster.machine.register.visits
+        assert cluster.machine.ledger.imbalance() == 0
+
+
+def changes(pool, what, number):
+    """The event of this word, about the pool's first server or class, or its last."""
+    place = 0 if number < 0.2 else len(pool.servers) - 1
+    if what == "down":
+        return ev.ServersDown(place)
+    if what == "up":
+        return ev.ServersUp(place)
+    if what == "limit":
+        return ev.TokensSet({pool.classes[0].id: place + 1}, {})
+    return ev.TokensSet({}, {pool.servers[place].id: what == "in"})
+
+
+@pytest.mark.parametrize("policy", ["paper", "adaptive"])
+def test_a_burst_of_one_type_uses_only_who_serves_it(policy):
+    """And jobs of the other type do not notice."""
+    topology = linked(unlike("a", TWO), unlike("b", TWO), unlike("c", {"else": "x"}), policy=policy)
+    run = Checked(topology)
+    for number in range(200):
+        run.world.at(0.1 + number * 0.002, run.submit, number, "a", "llm", 0.02, 30.0)
+        run.world.at(0.1 + number * 0.03, run.submit, 1000 + number, "a", "render", 0.02, 30.0)
+    run.until(400, 60.0)
+    ends = run.ended
+    assert len(ends) == 400
+    assert all(answer.outcome is Outcome.DONE for answer in ends.values())
+    assert {ends[number].path[-1] for number in range(200)} == {"a", "b"}
+    assert max(ends[1000 + number].total_s for number in range(200)) < 0.021
+
+
+def test_a_report_that_is_old_or_of_another_life_is_that_for_all_groups():
+    """Its sequence and its epoch are the report's, not the group's."""
+    a = site(unlike("b", TWO))
+    a.sequence = 5
+    a.hear("b", llm=3, render=3)
+    stale = LoadReport(1, 6, 1.0, 1.0, 0, 2, True, ("a",), ahead=0)
+    a.tell(ev.ReportReceived(0, stale))
+    rows = [a.machine.groups.by_id[one].neighbors.by_handle[0] for one in TWO]
+    assert [row.ahead for row in rows] == [3, 3]

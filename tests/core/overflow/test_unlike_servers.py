@@ -1,0 +1,226 @@
+"""The machine over a pool of unlike servers: what it does with a job that is blocked, with servers
+that come and go, and with types that are not served."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.model.request import Outcome, Refusal
+from support.typed_sites import Site, linked, only, plain, unlike
+
+TYPES = {"llm": "big", "any": "big small"}
+
+
+def site(*others, types=TYPES, **fields):
+    """Cluster a: only big serves llm."""
+    topology = {name: fields.pop(name) for name in ("links", "policy") if name in fields}
+    return Site(linked(unlike("a", types, **fields), *others, **topology))
+
+
+def started(commands):
+    return [(each.ref, each.server) for each in commands if isinstance(each, ev.Start)]
+
+
+def test_a_job_starts_on_a_server_that_fits():
+    """Types share servers; what waits is served first come, first served among those that fit."""
+    a = site()
+    assert started(a.arrive(1, "llm")) == [(1, 0)]
+    assert started(a.arrive(2, "any")) == [(2, 1)]
+    assert started(a.arrive(3, "llm")) == started(a.arrive(4, "any")) == []
+    assert started(a.end(2)) == [(4, 1)]
+    assert started(a.end(1)) == [(3, 0)]
+
+
+def test_more_jobs_run_than_there_are_servers():
+    """Under processor sharing, up to the tokens."""
+    a = site(tokens=3)
+    for ref in range(1, 7):
+        assert started(a.arrive(ref, "any"))
+    assert not started(a.arrive(7, "any"))
+    assert (a.machine.servers.busy, a.machine.servers.jobs, a.machine.queue_length) == (2, 6, 1)
+
+
+def test_what_is_blocked_is_refused_where_it_is_to_be():
+    """At once, also if a neighbor would take it; it is counted by type."""
+    a = site(unlike("b", TYPES), on_block="refuse")
+    a.hear("b", any=-2, llm=-1)
+    a.arrive(1, "llm")
+    refuse = only(ev.Refuse, a.arrive(2, "llm"))
+    assert (refuse.reason, a.machine.ledger.home["accepted"]) == (Refusal.BLOCKED, 1)
+    assert started(a.arrive(3, "any")) == [(3, 1)]
+    assert only(ev.Refuse, a.arrive(4, "any", path=("b",))).reason is Refusal.BLOCKED
+    assert a.machine.blocked == {"llm": 1, "any": 1}
+    assert not a.machine.admission.takes(a.machine.groups.of("llm").fitting)
+
+
+def test_what_is_blocked_waits_where_it_is_to():
+    """No policy is asked, though the neighbor is idle."""
+    a = site(unlike("b", TYPES), on_block="queue")
+    a.hear("b", any=-2, llm=-1)
+    for ref in range(1, 10):
+        a.arrive(ref, "llm")
+    assert (a.machine.queue_length, a.machine.register.away) == (8, 0)
+    record = a.decision(9)
+    assert (record.outcome, record.own, record.may_keep) == ("kept", None, True)
+    b = site(unlike("b", TYPES))
+    b.hear("b", any=-2, llm=-1)
+    assert [only(ev.Start | ev.Forward, b.arrive(ref, "llm")).ref for ref in (1, 2)] == [1, 2]
+
+
+def test_what_waits_goes_elsewhere_at_a_drain_also_there():
+    """It could not be kept."""
+    a = site(unlike("b", TYPES), on_block="queue")
+    a.hear("b", any=-2, llm=-1)
+    for ref in (1, 2):
+        a.arrive(ref, "llm")
+    assert only(ev.Forward, a.tell(ev.Drain())).ref == 2
+
+
+def test_a_seat_is_taken_without_a_choice():
+    """One after another: the token is taken, and the job waits at its server."""
+    a = site(unlike("b", TYPES), tokens=2, discipline="fcfs")
+    a.hear("b", any=-2, llm=-1)
+    a.arrive(1, "llm")
+    assert isinstance(a.arrive(2, "llm")[0], ev.Accepted)
+    assert (a.machine.ledger.home["queued"], a.decision(2).outcome) == (1, "kept")
+    assert only(ev.Forward, a.arrive(3, "llm")).ref == 3  # no token any more
+    assert started(a.end(1)) == [(2, 0)]
+
+
+def test_who_leaves_a_seat_gives_its_token_to_who_waits():
+    """A cancel frees it, and so may a deadline."""
+    a = site(tokens=2, discipline="fcfs")
+    for ref in (1, 2, 3):
+        a.arrive(ref, "llm")
+    a.tell(ev.CancelAsked(2))
+    assert started(a.end(1)) == [(3, 0)]
+
+
+# --- servers that come and go ----------------------------------------------------------------
+
+
+def test_a_server_that_is_down_takes_nothing():
+    """What only it serves goes to a neighbor; the rest goes on."""
+    a = site(unlike("b", TYPES))
+    a.arrive(1, "llm")
+    a.arrive(2, "llm")
+    a.hear("b", any=-2, llm=-1)
+    commands = a.tell(ev.ServersDown(0))
+    assert only(ev.Forward, commands).ref == 2
+    assert only(ev.Publish, commands).report.groups[-1].accepting is False
+    assert not a.machine.servers.down
+    assert started(a.arrive(3, "any")) == [(3, 1)]
+    assert only(ev.Forward, a.arrive(4, "llm")).ref == 4
+    a.tell(ev.ServersUp(0))
+    a.end(1)
+    assert started(a.arrive(5, "llm")) == [(5, 0)]
+
+
+def test_without_any_server_the_cluster_is_down():
+    """Until one is there again: what waits starts then."""
+    a = site()
+    for ref, type_ in enumerate(["llm", "any", "any"], 1):
+        a.arrive(ref, type_)
+    a.tell(ev.ServersDown(0))
+    assert not a.machine.servers.down
+    a.tell(ev.ServersDown(1))
+    assert a.machine.servers.down
+    assert only(ev.Refuse, a.arrive(4, "llm")).reason is Refusal.NO_SERVERS
+    a.end(1)
+    a.end(2)
+    assert started(a.tell(ev.ServersUp(1))) == [(3, 1)]
+    assert not a.machine.servers.down
+
+
+def test_what_waits_for_servers_that_are_out_leaves_once_a_neighbor_accepts():
+    """Also if it refused before: nothing here will serve it."""
+    a = site(unlike("b", TYPES))
+    for ref in (1, 2, 3):
+        a.arrive(ref, "llm")
+    a.tell(ev.TokensSet({}, {"big": False}))
+    assert a.machine.queue_length == 2
+    a.hear("b", any=-2, llm=-1)
+    assert (a.machine.queue_length, a.machine.register.away) == (0, 2)
+    a.tell(ev.ForwardRefused(2))
+    assert a.machine.queue_length == 1
+    assert only(ev.Forward, a.hear("b", any=-2, llm=-1)).ref == 2
+
+
+def test_limits_are_set_at_run_time():
+    """More tokens start what waits; fewer take none from who runs."""
+    a = site()
+    for ref in (1, 2, 3):
+        a.arrive(ref, "llm")
+    assert started(a.tell(ev.TokensSet({"big": 3}, {}))) == [(2, 0), (3, 0)]
+    a.tell(ev.TokensSet({"big": 1}, {}))
+    a.arrive(4, "llm")
+    assert started(a.end(1)) == started(a.end(2)) == []
+    assert started(a.end(3)) == [(4, 0)]
+
+
+def test_an_operators_word_does_not_end_an_outage():
+    """All servers are down until somebody says that they are not."""
+    a = site()
+    a.tell(ev.ServersDown())
+    a.tell(ev.TokensSet({"big": 2}, {"big": True}))
+    assert a.machine.servers.down
+    a.tell(ev.ServersUp())
+    assert started(a.arrive(1, "llm")) == [(1, 0)]
+
+
+# --- types that are not served ---------------------------------------------------------------
+
+
+def test_a_type_that_nobody_near_serves_is_unknown():
+    """The answer names those that are served, here or by a neighbor; not those further away."""
+    c = unlike("c", {"far": "x"})
+    a = site(unlike("b", {"render": "x"}), c, links=[("a", "b"), ("b", "c")])
+    for type_ in ("far", "neither"):
+        refuse = only(ev.Refuse, a.arrive(1, type_))
+        assert (refuse.reason, set(refuse.types)) == (
+            Refusal.UNKNOWN_TYPE,
+            {"any", "llm", "render"},
+        )
+    assert not a.machine.register.visits
+
+
+@pytest.mark.parametrize("plain_is", ["neighbor", "home"])
+def test_a_plain_cluster_serves_every_type(plain_is):
+    """With one in reach no type is unknown."""
+    clusters = unlike("a", TYPES), plain("b")
+    a = Site(linked(*(clusters if plain_is == "neighbor" else clusters[::-1])))
+    if plain_is == "home":
+        assert started(a.arrive(1, "neither"))
+        return
+    assert only(ev.Refuse, a.arrive(1, "neither")).reason is Refusal.NO_SERVERS
+    a.hear("b", any=-2, llm=-2)
+    assert only(ev.Forward, a.arrive(2, "neither")).ref == 2
+
+
+def test_a_type_that_only_neighbors_serve_is_handed_on_or_refused():
+    """It never starts here; a neighbor's is refused."""
+    a = site(unlike("b", {"render": "x"}), unlike("c", TYPES))
+    assert only(ev.Refuse, a.arrive(1, "render")).reason is Refusal.NO_SERVERS
+    a.hear("b", render=-1)
+    a.hear("c", any=-2, llm=-1)
+    forward = only(ev.Forward, a.arrive(2, "render"))
+    assert forward.neighbor == a.handles["b"]
+    assert only(ev.Refuse, a.arrive(3, "render", path=("b",))).reason is Refusal.NO_SERVERS
+    a.hear("b", render=-1, accepting=False)
+    assert only(ev.Refuse, a.arrive(4, "render")).reason is Refusal.NO_SERVERS
+
+
+def test_what_was_accepted_and_comes_back_waits_for_a_neighbor():
+    """It is lost to nobody: the next report of one that accepts takes it along, or its deadline
+    ends it."""
+    a = site(unlike("b", {"render": "x"}))
+    a.hear("b", render=-1)
+    for ref in (1, 2):
+        a.arrive(ref, "render")
+        a.tell(ev.ForwardRefused(ref))
+    assert a.machine.ledger.home["queued"] == 2
+    assert [each.ref for each in a.hear("b", render=-1) if type(each) is ev.Forward] == [1, 2]
+    a.tell(ev.ForwardRefused(1))
+    reply = only(ev.Reply, a.tell(ev.TimerFired(), 60.0)[:2])
+    assert (reply.answer.outcome, reply.ref) == (Outcome.EXPIRED, 1)
