@@ -193,6 +193,18 @@ def test_a_class_with_a_server_left_keeps_its_tokens():
     assert pool.started[-1] == (5, "A")
 
 
+def test_a_server_that_is_back_gets_few_jobs_where_another_can_take_them():
+    """As many as it has served since, and one."""
+    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 8)})
+    pool.put(A=False)
+    pool.put(A=True)
+    assert [pool.arrive(ref) for ref in range(4)] == ["A", "B", "B", "B"]
+    pool.end(0)
+    assert [pool.arrive(ref) for ref in range(4, 7)] == ["A", "A", "B"]
+    pool.change("B", False)
+    assert pool.arrive(7) == "A", "there is no other"
+
+
 def test_limits_change_under_way():
     """Nothing is taken from those that run; what is too much retires when it comes back."""
     pool = driven({"A": 1}, {"A": ("A", 4)})
