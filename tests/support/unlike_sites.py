@@ -44,9 +44,7 @@ def schedule(seed, duration_s=DURATION_S, scale=1.0):
             work_ms = random.expovariate(1.0 / WORK_MS)
             rate = high if begins_s <= now_s < ends_s else usual
             if random.random() * max(usual, high) < rate:
-                made.append(
-                    Arrival(round(now_s * scale, 9), site, round(work_ms * scale, 6), kind)
-                )
+                made.append(Arrival(round(now_s * scale, 9), site, round(work_ms * scale, 6), kind))
     return sorted(made, key=lambda arrival: arrival.time_s)
 
 
