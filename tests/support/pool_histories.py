@@ -188,7 +188,7 @@ class History:
     def is_calm(self):
         clusters = self.clusters.values()
         busy = self.checker.waiting or self.checker.outstanding(clusters)
-        return not busy and all(
+        return self.faults.healed and not busy and all(
             all(is_used(cluster.machine)) and not cluster.servers.running for cluster in clusters
         )
 
