@@ -12,7 +12,7 @@ TWO_SITES = Path(__file__).with_name("two-unlike-sites.yaml")
 WAY_S = 0.02
 DURATION_S = 24.0
 BURSTS_S = {"east": (2.0, 6.0), "west": (13.0, 17.0)}
-"""When llm comes three times as often as the site could serve it alone."""
+"""When more of llm comes than the site could serve alone."""
 
 RATES = {
     ("east", "llm"): (2.0, 14.0),
