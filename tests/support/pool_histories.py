@@ -25,8 +25,8 @@ LASTS_S = 1.5
 JOBS = 16
 WORK_S = 0.25
 CHECK_EVERY = 8
-"""Events of a cluster after which its machine counts all that it holds; its tokens are counted after
-each."""
+"""Events of a cluster after which its machine counts all that it holds. Its tokens are counted
+after each."""
 
 LOOK_S = 0.5
 LIMIT_S = 60.0
@@ -192,8 +192,13 @@ class History:
     def is_calm(self):
         clusters = self.clusters.values()
         busy = self.checker.waiting or self.checker.outstanding(clusters)
-        return self.faults.healed and not busy and all(
-            all(is_used(cluster.machine)) and not cluster.servers.running for cluster in clusters
+        return (
+            self.faults.healed
+            and not busy
+            and all(
+                all(is_used(cluster.machine)) and not cluster.servers.running
+                for cluster in clusters
+            )
         )
 
     @staticmethod
