@@ -79,8 +79,7 @@ class Decider:
         `all_degraded`: so is this cluster and every neighbor that could take it, which then counts
         for nothing.
         """
-        group = visit.group
-        known = group.neighbors.knowledge()
+        known = visit.group.neighbors.knowledge()
         eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
         draw = self._random.random()
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
@@ -106,14 +105,13 @@ class Decider:
                 health,
                 own,
                 None if shadow is None else shadow.ask(own, known.loads, eligible, draw, choice),
-                group.id,
+                visit.group.id,
             )
         )
-        if choice == KEEP:
-            return KEEP
-        neighbor = known.handles[choice]
-        group.neighbors.sent(neighbor, now_s)
-        return neighbor
+        if choice != KEEP:
+            choice = known.handles[choice]
+            visit.group.neighbors.sent(choice, now_s)
+        return choice
 
     def started(self, visit: Visit, servers: ServerPool, now_s: float, health: str = WELL) -> None:
         """Put on record that a server was free, so that nothing was to be decided."""

@@ -98,21 +98,7 @@ def describe(decision: Decision) -> dict[str, Any]:
     known, loads = decision.knowledge, decision.knowledge.loads
     accept = decision.accept_probability
     reject = neighborhood_reject_probability(accept, known.accept, known.known)
-    neighbors = [
-        {
-            "id": neighbor_id,
-            "accept_probability": known.accept[y],
-            "neighborhood_accept_probability": 1.0 - loads.reject_near[y],
-            "queue_length": loads.queue_length[y],
-            "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
-            "delay_ms": loads.delays_s[y] * 1e3,
-            "alive": known.known[y],
-            "degraded": known.degraded[y],
-            "eligible": decision.eligible[y] if decision.eligible else None,
-            "weight": decision.weights[y] if decision.weights else None,
-        }
-        for y, neighbor_id in enumerate(known.ids)
-    ]
+    neighbors = _neighbors(decision)
     told: dict[str, Any] = {
         "outcome": decision.outcome,
         "neighbor": decision.neighbor,
@@ -132,9 +118,6 @@ def describe(decision: Decision) -> dict[str, Any]:
     }
     if decision.group:
         told["group"] = decision.group
-    if known.serves is not None:
-        for row, serves in zip(neighbors, known.serves, strict=True):
-            row["serves"] = serves
     if decision.granted is not None:
         told["granted"] = decision.granted.as_dict()
     if decision.own is not None and decision.goes_by_load:
@@ -144,3 +127,27 @@ def describe(decision: Decision) -> dict[str, Any]:
     if decision.shadow is not None:
         told["shadow"] = of_shadow(decision.shadow, decision.choice, known.ids)
     return told
+
+
+def _neighbors(decision: Decision) -> list[dict[str, Any]]:
+    """What was known of each; where there are groups of types, also whether it serves this one."""
+    known, loads = decision.knowledge, decision.knowledge.loads
+    rows = [
+        {
+            "id": neighbor_id,
+            "accept_probability": known.accept[y],
+            "neighborhood_accept_probability": 1.0 - loads.reject_near[y],
+            "queue_length": loads.queue_length[y],
+            "age_ms": (decision.at_s - known.reported_s[y]) * 1e3 if known.known[y] else None,
+            "delay_ms": loads.delays_s[y] * 1e3,
+            "alive": known.known[y],
+            "degraded": known.degraded[y],
+            "eligible": decision.eligible[y] if decision.eligible else None,
+            "weight": decision.weights[y] if decision.weights else None,
+        }
+        for y, neighbor_id in enumerate(known.ids)
+    ]
+    if known.serves is not None:
+        for row, serves in zip(rows, known.serves, strict=True):
+            row["serves"] = serves
+    return rows

@@ -1,0 +1,58 @@
+"""What clients are told whose requests find no token, or whose type nobody serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from support.typed_sites import linked, unlike
+
+
+def body(type_, service_ms=0.0):
+    return json.dumps({"payload": {"service_ms": service_ms}, "type": type_}).encode()
+
+
+def with_node(nodes, check, types, **fields):
+    async def main():
+        async with nodes.Federation(linked(unlike("a", types, **fields))) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+def test_a_type_that_nobody_serves_is_422(nodes):
+    """The body names those that are served; a client need not try again later."""
+
+    async def check(node):
+        status, headers, told = await node.send("POST", "/requests", body("tall"))
+        assert (status, told["reason"], told["types"]) == (422, "unknown_type", ["any", "llm"])
+        assert told["detail"] == "type: expected one that is served: any, llm"
+        assert b"retry-after" not in headers
+        assert (await node.send("POST", "/requests", body("llm")))[0] == 200
+
+    with_node(nodes, check, {"any": "big small", "llm": "big"})
+
+
+def test_of_many_types_twenty_are_named(nodes):
+    """However many there are."""
+
+    async def check(node):
+        _, _, told = await node.send("POST", "/requests", body("tall"))
+        assert len(told["types"]) == 20
+        assert told["detail"].endswith(", ...")
+
+    with_node(nodes, check, {f"t{number}": "big" for number in range(30)})
+
+
+def test_what_is_blocked_is_429(nodes):
+    """With the time after which there may be a place."""
+
+    async def check(node):
+        first = asyncio.ensure_future(node.send("POST", "/requests", body("llm", 10_000.0)))
+        await nodes.until(lambda: node.shell.machine.servers.busy)
+        status, headers, told = await node.send("POST", "/requests", body("llm"))
+        assert (status, told["reason"]) == (429, "blocked")
+        assert int(headers[b"retry-after"]) >= 1
+        first.cancel()
+
+    with_node(nodes, check, {"llm": "big"}, on_block="refuse")
