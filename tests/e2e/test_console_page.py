@@ -167,6 +167,41 @@ def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
         expect(page.locator("#explanation")).to_be_hidden()
 
 
+def test_a_pool_of_unlike_servers_is_shown(up, ask, start, opened, expect):
+    """Its servers with their jobs and states, its tokens, and its types; and which token a request
+    was given. Figure 11's pool, where one type finds no token."""
+    _, urls = up("comte11", "--seed", "1")
+    url = urls["a"]
+    with opened(url) as page:
+        servers, classes, types = (
+            page.locator(f'#cluster table[data-pool="{kind}"] tbody tr')
+            for kind in ("servers", "classes", "types")
+        )
+        expect(servers).to_have_count(6)
+        expect(servers.first).to_have_text("s10061up")
+        body = json.dumps({"type": "t1", "payload": {"service_ms": 60_000}})
+        for _ in range(24):
+            start("curl", "-s", f"{url}/requests", "-d", body)
+        expect(fact(page, "tokens held")).to_have_text("24 of 36")
+        expect(servers.first).to_have_text("s16061up")
+        expect(classes.first).to_have_text("c106006")
+        assert ask(f"{url}/requests", {"type": "t1", "payload": {}})[0] == 429
+        expect(types.first).to_have_text(re.compile("^t101"))
+        expect(types.last).to_have_text(re.compile("^t200"))
+        page.locator("#decisions tbody button").last.click()
+        given = page.locator("#explanation .granted")
+        expect(given).to_have_text(re.compile(r"^Token c(\d)-\d of class c\1, on server s\1: the lon"))
+        page.keyboard.press("Escape")
+        page.locator("#decisions tbody button").first.click()
+        expect(page.locator("#explanation")).to_contain_text("blocked")
+        page.keyboard.press("Escape")
+        change = '{"servers": {"s6": "out"}}'
+        start("curl", "-s", "-X", "PUT", f"{url}/admin/tokens", "-d", change)
+        expect(servers.last).to_have_text("s60061out")
+        expect(servers.last).to_have_class("unknown")
+        assert has_no_sideways_scroll(page)
+
+
 def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
     """Under load; a decision of just now is explained; the dead one is marked, and the others'
     figures keep moving."""

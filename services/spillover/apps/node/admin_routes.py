@@ -12,14 +12,8 @@ from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.views import (
-    DELAY_MS_MAX,
-    LinkState,
-    NodeState,
-    TokensState,
-    node_state,
-    tokens_state,
-)
+from spillover.apps.node.pool_view import TokensState, pool_of, tokens_state
+from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
@@ -132,7 +126,7 @@ def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
     async def set_tokens(request: Request) -> TokensState:
         """Change limits of tokens, take servers out and back in. What holds a token keeps it: those
         that are too many retire when they are given back."""
-        pool = shell.servers
+        pool = pool_of(shell)
         if pool is None:
             told = f"the servers of cluster {shell.cluster.id} are alike: they have no tokens"
             raise Problem("servers_alike", told)

@@ -5,15 +5,18 @@ Only what the page draws, since it is sent several times a second. Nothing is kn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from pydantic import BaseModel
 
 from spillover import __version__
 from spillover.apps.http.console.console import Console
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.node.federation import Federation
-from spillover.apps.node.views import NeighborState, NodeState, TokensState, Unreachable
+from spillover.apps.node.pool_view import TokensState
+from spillover.apps.node.views import NeighborState, NodeState, Unreachable
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.events import Drain, Resume
 from spillover.live.overflow.shell import NodeShell
@@ -105,7 +108,11 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
 
 def _pool(tokens: TokensState) -> dict[str, Any]:
     """The first rows of each table, with how many there are."""
-    tables = {"servers": tokens.servers, "classes": tokens.classes, "types": tokens.types}
+    tables: dict[str, Sequence[BaseModel]] = {
+        "servers": tokens.servers,
+        "classes": tokens.classes,
+        "types": tokens.types,
+    }
     return {
         "jobs": tokens.jobs,
         "held": sum(each.held for each in tokens.classes),

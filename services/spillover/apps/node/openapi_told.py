@@ -150,6 +150,31 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "story": [{"at_ms": 0.0, "event": "decided", "outcome": "forwarded", "neighbor": "tokyo"}],
     },
     "PolicyBody": {"policy": "paper", "shadow": "adaptive"},
+    "TokensBody": {"classes": {"large": 4}, "servers": {"small": "out"}},
+    "TokensState": {
+        "discipline": "ps",
+        "on_block": "overflow",
+        "jobs": 5,
+        "blocked": 0,
+        "unaccounted": 0,
+        "servers": [
+            {"id": "big", "rate": 4.0, "state": "up", "jobs": 5, "queued": 0, "tokens": 4},
+            {"id": "small", "rate": 1.0, "state": "out", "jobs": 0, "queued": 0, "tokens": 2},
+        ],
+        "classes": [
+            {"id": "large", "limit": 4, "available": 0, "held": 5, "out": 0, "retiring": 1},
+            {"id": "any", "limit": 2, "available": 0, "held": 0, "out": 2, "retiring": 0},
+        ],
+        "types": [
+            {
+                "id": "llm",
+                "classes": ["large"],
+                "blocked": 0,
+                "blocked_total": 12,
+                "work_ms": 850.0,
+            }
+        ],
+    },
     "LinkBody": {"delay_ms": 80.0, "loss": 0.05},
     "LinkState": {"delay_ms": 80.0, "loss": 0.05, "cut": False},
     "ForwardView": {

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
+from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
-from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.servers import TokenServers
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.request import Outcome
@@ -21,9 +19,7 @@ from spillover.model.topology import CLUSTER_ID
 DELAY_MS_MAX = 60_000.0
 
 ClusterName = Annotated[str, Field(pattern=rf"^(?:{CLUSTER_ID.pattern})$")]
-Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class LinkState(BaseModel):
@@ -123,72 +119,6 @@ class AsksState(BaseModel):
     nothing: Count = 0
     no_answer: Count = 0
     under_way: Count = 0
-
-
-class ServerState(BaseModel):
-    """One server of a pool of unlike servers."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str
-    rate: float
-    state: str
-    """up; out: an operator has taken it out; down: its handler can run nothing; degraded: its work
-    fails more than the others'. Unless it is up it takes no new job."""
-    jobs: Count
-    """On it now."""
-    queued: Count
-    """Those that wait at it, token in hand (fcfs)."""
-    tokens: Count
-    """Of all its classes: how many jobs it can have."""
-
-
-class ClassState(BaseModel):
-    """The tokens of one class: available + held + out = limit + retiring."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str
-    limit: Count
-    available: Count
-    held: Count
-    out: Count
-    """No server of the class takes jobs, or they come back one after another."""
-    retiring: Count
-    """Held ones that are too many since the limit was lowered."""
-
-
-class TypeState(BaseModel):
-    """One type of jobs."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str
-    classes: list[str]
-    blocked: Count
-    """Those that wait for a token now."""
-    blocked_total: Count = 0
-    """Those that came and found no token, since the start."""
-    work_ms: Milliseconds
-    """What one takes alone on a server of rate 1, as learned."""
-
-
-class TokensState(BaseModel):
-    """The pool of a cluster with unlike servers."""
-
-    model_config = ConfigDict(extra="allow")
-
-    discipline: str
-    on_block: str
-    jobs: Count
-    """On all servers."""
-    blocked: Count
-    """Those that wait for a token."""
-    unaccounted: Count = 0
-    """Tokens that no job holds and that are not in the bucket: anything but 0 is a bug."""
-    servers: list[ServerState]
-    classes: list[ClassState]
-    types: list[TypeState]
 
 
 class NodeState(BaseModel):
@@ -312,6 +242,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
     machine = shell.machine
     metrics = shell.metrics
     answered, system_time_sum_s = metrics.answered
+    pool = pool_of(shell)
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -347,7 +278,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
-        tokens=None if shell.servers is None else tokens_state(shell.servers, machine.blocked),
+        tokens=None if pool is None else tokens_state(pool, machine.blocked),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)
@@ -355,13 +286,6 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
-
-
-def tokens_state(servers: TokenServers[Visit], blocked: Mapping[str, int]) -> TokensState:
-    """Returns the state of a pool; `blocked` is how many have found no token so far, by type."""
-    told = servers.told()
-    types = [{**kind, "blocked_total": blocked.get(kind["id"], 0)} for kind in told["types"]]
-    return TokensState.model_validate({**told, "types": types})
 
 
 def _shadow_state(shadow: Shadow | None) -> ShadowState | None:

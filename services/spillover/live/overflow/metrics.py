@@ -19,7 +19,7 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.recent import REFUSED, Recent
-from spillover.live.overflow.token_metrics import TokenMetrics
+from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
 from spillover.model.signals import node as signals
@@ -56,8 +56,7 @@ class NodeMetrics(Collector):
             requests, refusals, received, forwards,
             self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
-        self.tokens: TokenMetrics | None = None
-        """Set where the servers are unlike."""
+        self.tokens = token_metrics(machine)
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
         """Forwards to each neighbor, by its handle, whatever came back."""

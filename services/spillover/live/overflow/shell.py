@@ -24,7 +24,6 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.visit import Visit
-from spillover.core.tokens.servers import TokenServers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
@@ -45,7 +44,6 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
-from spillover.live.overflow.token_metrics import TokenMetrics
 from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
@@ -85,10 +83,7 @@ class NodeShell:
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
-        settings = self._settings()
-        self.servers = self._token_servers(settings)
-        """Where the cluster has a pool of unlike servers; None where they are alike."""
-        self.machine = machine(settings, ways, random, self.started_s, self.servers)
+        self.machine = machine(self._settings(), ways, random, self.started_s)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -101,8 +96,6 @@ class NodeShell:
         self.names = IdempotencyTable(*kept)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
-        if self.servers is not None:
-            self.metrics.tokens = TokenMetrics(self.machine, self.servers)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
@@ -370,13 +363,6 @@ class NodeShell:
         settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
         return replace(settings, held_limit_bytes=limit_bytes)
-
-    def _token_servers(self, settings: NodeSettings) -> TokenServers[Visit] | None:
-        pool, groups = self.cluster.pool, self.topology.type_groups
-        if pool is None:
-            return None
-        times = (settings.service_s, settings.delivery_s, self.started_s)
-        return TokenServers(pool, groups, self.cluster.id, *times)
 
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool

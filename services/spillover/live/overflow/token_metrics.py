@@ -26,6 +26,12 @@ UP = "up"
 """The state of a server that takes jobs."""
 
 
+def token_metrics(machine: NodeMachine) -> TokenMetrics | None:
+    """Returns those of a node; None where its servers are alike."""
+    servers = machine.servers
+    return TokenMetrics(machine, servers) if isinstance(servers, TokenServers) else None
+
+
 class TokenMetrics:
     """What is counted by class, by server and by type."""
 

@@ -1,0 +1,94 @@
+"""What the cold routes show of a pool of unlike servers. What all nodes show is in `views`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spillover.core.overflow.visit import Visit
+from spillover.core.tokens.servers import TokenServers
+from spillover.live.overflow.shell import NodeShell
+
+Count = Annotated[int, Field(ge=0)]
+Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class ServerState(BaseModel):
+    """One server of a pool of unlike servers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    rate: float
+    state: str
+    """up; out: an operator has taken it out; down: its handler can run nothing; degraded: its work
+    fails more than the others'. Unless it is up it takes no new job."""
+    jobs: Count
+    """On it now."""
+    queued: Count
+    """Those that wait at it, token in hand (fcfs)."""
+    tokens: Count
+    """Of all its classes: how many jobs it can have."""
+
+
+class ClassState(BaseModel):
+    """The tokens of one class: available + held + out = limit + retiring."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    limit: Count
+    available: Count
+    held: Count
+    out: Count
+    """No server of the class takes jobs, or they come back one after another."""
+    retiring: Count
+    """Held ones that are too many since the limit was lowered."""
+
+
+class TypeState(BaseModel):
+    """One type of jobs."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    classes: list[str]
+    blocked: Count
+    """Those that wait for a token now."""
+    blocked_total: Count = 0
+    """Those that came and found no token, since the start."""
+    work_ms: Milliseconds
+    """What one takes alone on a server of rate 1, as learned."""
+
+
+class TokensState(BaseModel):
+    """The pool of a cluster with unlike servers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    discipline: str
+    on_block: str
+    jobs: Count
+    """On all servers."""
+    blocked: Count
+    """Those that wait for a token."""
+    unaccounted: Count = 0
+    """Tokens that no job holds and that are not in the bucket: anything but 0 is a bug."""
+    servers: list[ServerState]
+    classes: list[ClassState]
+    types: list[TypeState]
+
+
+def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
+    """Returns the pool of a node; None where its servers are alike."""
+    servers = shell.machine.servers
+    return servers if isinstance(servers, TokenServers) else None
+
+
+def tokens_state(pool: TokenServers[Visit], blocked: Mapping[str, int]) -> TokensState:
+    """Returns the state of a pool; `blocked` is how many have found no token so far, by type."""
+    told = pool.told()
+    types = [{**kind, "blocked_total": blocked.get(kind["id"], 0)} for kind in told["types"]]
+    return TokensState.model_validate({**told, "types": types})

@@ -1,0 +1,299 @@
+"""A node whose servers are unlike: how they are shared, what is told of their tokens, and what
+operators change of them while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
+from spillover.model.unlike_servers import JobType, Server, ServerClass
+
+FIGURE_11 = {
+    "servers": tuple(Server(id=f"s{k}") for k in range(1, 7)),
+    "classes": tuple(ServerClass(id=f"c{k}", servers=(f"s{k}",), tokens=3) for k in range(1, 7)),
+    "types": (
+        JobType(id="t1", classes=("c1", "c2", "c3", "c4")),
+        JobType(id="t2", classes=("c3", "c4", "c5", "c6")),
+    ),
+    "on_block": "refuse",
+}
+"""Six servers; two types that share the middle ones, as in Comte's figure 11."""
+
+LONG_MS = 5_000.0
+
+
+def with_pool(nodes, check, ids=("a",), topology=None, **fields):
+    async def main():
+        clusters = {"a": FIGURE_11 | fields}
+        made = nodes.topology_of(*ids, clusters=clusters, **(topology or {}))
+        async with nodes.Federation(made) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+async def tokens_of(node):
+    """The pool as `/state` has it, every token in one place."""
+    tokens = (await node.get("/state"))[1]["tokens"]
+    for row in tokens["classes"]:
+        there = row["available"] + row["held"] + row["out"]
+        assert there == row["limit"] + row["retiring"], row
+    assert tokens["unaccounted"] == 0
+    return tokens
+
+
+async def put(node, change):
+    body = change if isinstance(change, bytes) else json.dumps(change).encode()
+    status, _, told = await node.send("PUT", "/admin/tokens", body)
+    return status, told
+
+
+async def metrics_of(node):
+    """The samples of the node, by name and labels."""
+    response = await node.client.request("GET", "/metrics", timeout_s=5)
+    lines = [line for line in response.body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+async def running(nodes, node, count):
+    await nodes.until(lambda: node.machine.servers.jobs == count)
+
+
+def total(tokens, name):
+    return sum(row[name] for row in tokens["classes"])
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def test_a_server_is_shared_as_theory_has_it(nodes, monkeypatch):
+    """Jobs come one after the other to one server of rate 2. From when each came, and how much it
+    is to do, theory says when each ends: within a few milliseconds that is so."""
+    came = []
+    start = SharingSleepWorkers.start
+
+    def watch(self, command):
+        came.append((command.at_s, json.loads(bytes(command.request.work))["service_ms"] / 1e3))
+        start(self, command)
+
+    monkeypatch.setattr(SharingSleepWorkers, "start", watch)
+    fields = {
+        "servers": (Server(id="one", rate=2.0),),
+        "classes": (ServerClass(id="c", servers=("one",), tokens=8),),
+        "types": (),
+    }
+
+    async def check(node):
+        sent = []
+        for service_ms in (120, 60, 200, 30, 90):
+            sent.append(asyncio.ensure_future(node.post({"service_ms": service_ms})))
+            await nodes.turn(0.02)
+        answers = [json.loads((await one).body) for one in sent]
+        ends_s = ends_of(came, rate=2.0)
+        for answer, (at_s, _), end_s in zip(answers, came, ends_s, strict=True):
+            assert answer["timing_ms"]["queued"] == 0.0
+            assert answer["timing_ms"]["service"] == pytest.approx((end_s - at_s) * 1e3, abs=3.0)
+
+    with_pool(nodes, check, **fields)
+
+
+def ends_of(jobs, rate):
+    """When jobs (arrival, work), in order, end under processor sharing: from event to event."""
+    left, ends, now_s, coming = {}, {}, jobs[0][0], list(enumerate(jobs))
+    while coming or left:
+        next_s = coming[0][1][0] if coming else float("inf")
+        first_s = now_s + min(left.values(), default=float("inf")) * len(left) / rate
+        until_s = min(next_s, first_s)
+        for one in left:
+            left[one] -= (until_s - now_s) * rate / len(left)
+        now_s = until_s
+        if first_s <= next_s:
+            one = min(left, key=left.get)
+            ends[one] = now_s
+            del left[one]
+        else:
+            index, (_, work) = coming.pop(0)
+            left[index] = work
+    return [ends[index] for index in range(len(jobs))]
+
+
+def test_fcfs_is_one_after_another_on_each_server(nodes):
+    """Those that wait have their tokens, and are queued."""
+
+    async def check(node):
+        sent = [asyncio.ensure_future(node.post({"service_ms": 40}, type="t1")) for _ in range(6)]
+        answers = [json.loads((await one).body) for one in sent]
+        assert [answer["timing_ms"]["service"] for answer in answers] == [40.0] * 6
+        assert sum(answer["timing_ms"]["queued"] > 10.0 for answer in answers) == 2
+        tokens = await tokens_of(node)
+        assert total(tokens, "held") == 0
+
+    with_pool(nodes, check, discipline="fcfs")
+
+
+def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(nodes):
+    """All that t1 may take is held: the next one is 429 `blocked`, and t2 has two servers yet."""
+
+    async def check(node):
+        held = [node.post({"service_ms": LONG_MS}, type="t1", id=f"r{n}") for n in range(12)]
+        await running(nodes, node, 12)
+        blocked = await node.post({}, type="t1")
+        problem = json.loads(blocked.body)
+        assert (blocked.status, problem["reason"]) == (429, "blocked")
+        assert (await node.post({"service_ms": 1}, type="t2")).status == 200
+        tokens = await tokens_of(node)
+        assert {row["id"]: row["held"] for row in tokens["classes"]} == {
+            **dict.fromkeys(("c1", "c2", "c3", "c4"), 3), "c5": 0, "c6": 0,
+        }  # fmt: skip
+        assert [(row["id"], row["blocked_total"]) for row in tokens["types"]] == [
+            *(("t1", 1), ("t2", 0)),
+        ]
+        samples = await metrics_of(node)
+        assert samples['spillover_blocked_total{cluster="a",type="t1"}'] == 1.0
+        assert samples['spillover_tokens_available{class="c1",cluster="a"}'] == 0.0
+        assert samples['spillover_tokens_held{class="c1",cluster="a"}'] == 3.0
+        assert samples['spillover_tokens_limit{class="c5",cluster="a"}'] == 3.0
+        assert samples['spillover_server_jobs{cluster="a",server="s4"}'] == 3.0
+        refused = 'spillover_type_requests_total{cluster="a",outcome="refused",type="t1"}'
+        assert samples[refused] == 1.0
+        done = 'spillover_type_requests_total{cluster="a",outcome="done",type="t2"}'
+        assert samples[done] == 1.0
+        assert not [name for name in samples if 'type="t3"' in name]
+        for n in range(12):
+            await node.send("DELETE", f"/requests/r{n}")
+        assert {(await one).status for one in held} == {409}
+        assert total(await tokens_of(node), "available") == 18
+
+    with_pool(nodes, check)
+
+
+def test_what_was_given_is_explained(nodes):
+    """The token, its class and server, and what else was there."""
+
+    async def check(node):
+        await node.post({"service_ms": 1}, type="t2", id="one")
+        told = (await node.get("/explain/one"))[1]["decisions"][0]["granted"]
+        assert (told["token"], told["class"], told["server"]) == ("c3-1", "c3", "s3")
+        assert [one["class"] for one in told["others"]] == ["c4", "c5", "c6"]
+        assert told["others_count"] == 3
+        assert told["available_ms"] >= 0.0
+
+    with_pool(nodes, check)
+
+
+def test_a_token_comes_back_once_whatever_becomes_of_its_job(nodes):
+    """Done, too late, cancelled, given up by its client, failed in its handler."""
+
+    async def check(node):
+        too_late = node.post({"service_ms": LONG_MS}, type="t1", headers=deadline(50))
+        cancelled = node.post({"service_ms": LONG_MS}, type="t2", id="one")
+        left = node.post({"service_ms": LONG_MS}, type="t2")
+        await running(nodes, node, 3)
+        left.cancel()
+        await node.send("DELETE", "/requests/one")
+        assert (await too_late).status == 504
+        assert (await cancelled).status == 409
+        assert (await node.post({"service_ms": 1}, type="t1")).status == 200
+        await running(nodes, node, 0)
+        tokens = await tokens_of(node)
+        assert (total(tokens, "available"), total(tokens, "held")) == (18, 0)
+        assert node.ledger.home["cancelled"] == 2
+
+    with_pool(nodes, check)
+
+
+def deadline(in_ms):
+    return [(b"spillover-deadline-ms", b"%d" % in_ms)]
+
+
+# --- what operators change ------------------------------------------------------------------------
+
+
+def test_limits_and_servers_are_changed(nodes):
+    """Nothing is taken from what runs: a limit below what is held says how many retire."""
+
+    async def check(node):
+        held = [node.post({"service_ms": LONG_MS}, type="t1", id=f"r{n}") for n in range(12)]
+        await running(nodes, node, 12)
+        status, told = await put(node, {"classes": {"c1": 1, "c5": 9}})
+        assert status == 200
+        first = told["classes"][0]
+        assert (first["limit"], first["held"], first["retiring"]) == (1, 3, 2)
+        assert told["classes"][4]["available"] == 9
+        status, told = await put(node, {"servers": {"s2": "out", "s6": "out"}})
+        assert [row["state"] for row in told["servers"]] == ["up", "out", *["up"] * 3, "out"]
+        assert (told["classes"][5]["available"], told["classes"][5]["out"]) == (0, 3)
+        assert node.machine.servers.jobs == 12
+        for n in range(12):
+            await node.send("DELETE", f"/requests/r{n}")
+        await asyncio.wait(held)
+        tokens = await tokens_of(node)
+        assert tokens["classes"][0]["available"] == 1
+        assert (tokens["classes"][1]["available"], tokens["classes"][1]["out"]) == (0, 3)
+        status, told = await put(node, {"servers": {"s2": "in"}, "classes": {"c1": 3}})
+        assert (status, told["classes"][0]["available"]) == (200, 3)
+        assert 1 <= told["classes"][1]["available"] < 3  # one after another
+        for _ in range(40):
+            assert (await node.post({"service_ms": 0.1}, type="t1")).status == 200
+        assert (await tokens_of(node))["classes"][1]["available"] == 3
+
+    with_pool(nodes, check)
+
+
+BAD = [
+    (b"[]", "body: "),
+    (b"", "body: "),
+    (b'{"classes": {"c1": 0}}', "body.classes.c1: "),
+    (b'{"classes": {"c1": true}}', "body.classes.c1: "),
+    (b'{"classes": {"c1": 1.5}}', "body.classes.c1: "),
+    (b'{"classes": {"c1": 10001}}', "body.classes.c1: "),
+    (b'{"classes": {"c7": 1}}', "body.classes: expected the id of a class (c1, c2, c3, c4, c5, c6"),
+    (b'{"classes": 1}', "body.classes: "),
+    (b'{"servers": {"s1": "off"}}', "body.servers.s1: "),
+    (b'{"servers": {"s7": "in"}}', "body.servers: expected the id of a server (s1, s2, s3, s4, s5"),
+    (b'{"servers": {"%b": "in"}}' % (b"s" * 50_000), "body.servers."),
+    (b'{"limits": {}}', "body.limits: "),
+]
+
+
+@pytest.mark.parametrize(("body", "says"), BAD)
+def test_a_change_that_makes_no_sense_changes_nothing(nodes, body, says):
+    async def check(node):
+        before = await tokens_of(node)
+        status, problem = await put(node, body)
+        assert (status, problem["reason"]) == (422, "invalid")
+        assert problem["detail"].startswith(says)
+        assert "\n" not in problem["detail"]
+        assert await tokens_of(node) == before
+
+    with_pool(nodes, check)
+
+
+def test_a_cluster_of_servers_alike_has_no_tokens(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            node = federation["a"]
+            status, problem = await put(node, {"classes": {}})
+            assert (status, problem["reason"]) == (409, "servers_alike")
+            assert (await node.get("/state"))[1]["tokens"] is None
+            assert not [name for name in await metrics_of(node) if "tokens" in name]
+
+    nodes.run(main)
+
+
+def test_all_servers_out_and_back(nodes):
+    """Nothing starts meanwhile."""
+
+    async def check(node):
+        out = {"servers": {f"s{k}": "out" for k in range(1, 7)}}
+        assert (await put(node, out))[0] == 200
+        refused = await node.post({"service_ms": 1}, type="t1")
+        assert (refused.status, json.loads(refused.body)["reason"]) == (503, "no_servers")
+        assert (await put(node, {"servers": {"s1": "in"}}))[0] == 200
+        assert (await node.post({"service_ms": 1}, type="t1")).status == 200
+        await tokens_of(node)
+
+    with_pool(nodes, check)
