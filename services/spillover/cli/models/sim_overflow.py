@@ -28,6 +28,9 @@ from spillover_loadgen.terminal import listed, open_console, say, table_of
 
 POLICIES = (*POLICY_NAMES, SHARED)
 
+TYPE_FIELDS = ("mean", "p50", "p99", "max")
+"""Of system times by type: as many as fit beside how many were blocked."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -178,20 +181,21 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
 def _print_types(console: Console, column: str, types: dict[str, Any]) -> None:
     if not types:
         return
-    table = table_of(column, ("requests", "blocked", *SUMMARY_FIELDS), title="system time in ms")
+    table = table_of(column, ("requests", "blocked", *TYPE_FIELDS), title="system time in ms")
     for name, told in types.items():
         times = told["system_time_ms"]
-        table.add_row(name, str(told["requests"]), f"{told['blocked']:.4f}", *_cells(times))
+        cells = _cells(times, TYPE_FIELDS)
+        table.add_row(name, str(told["requests"]), f"{told['blocked']:.4f}", *cells)
     console.print(table)
 
 
 def _print_times(console: Console, what: str, column: str, rows: dict[str, Any]) -> None:
     table = table_of(column, SUMMARY_FIELDS, title=f"system time in ms: {what}")
     for name, times in rows.items():
-        table.add_row(name, *_cells(times))
+        table.add_row(name, *_cells(times, SUMMARY_FIELDS))
     console.print(table)
 
 
-def _cells(times: dict[str, float | None]) -> list[str]:
-    figures = [times[field] for field in SUMMARY_FIELDS]
+def _cells(times: dict[str, float | None], fields: Sequence[str]) -> list[str]:
+    figures = [times[field] for field in fields]
     return ["-" if figure is None else f"{figure:.1f}" for figure in figures]
