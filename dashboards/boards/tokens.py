@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import ALERTS_NOW, Board, Row
 from dashboards.panels import ALARM, WARNING, Query, graph, now
 from dashboards.promql import CLUSTER, FAILED, REFUSED, largest, number, total
-from spillover.model.signals import node as signals
+from spillover.model.signals import tokens as signals
 
 CLASS = ("cluster", "class")
 SERVER = ("cluster", "server")

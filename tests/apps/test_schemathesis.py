@@ -66,7 +66,7 @@ OPERATIONS = {
     *("GET /state", "GET /federation", "GET /healthz", "GET /readyz", "GET /metrics"),
     *("POST /requests", "GET /requests/{request_id}", "DELETE /requests/{request_id}"),
     *("GET /explain/{request_id}", "POST /admin/drain", "POST /admin/resume"),
-    *("PUT /admin/policy", "PUT /admin/links/{neighbor}"),
+    *("PUT /admin/policy", "PUT /admin/tokens", "PUT /admin/links/{neighbor}"),
     *("POST /peer/v2/forward", "POST /peer/v2/cancel", "POST /peer/v2/federation"),
     *("GET /peer/v2/reports", "GET /console"),
 }

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
+from spillover.model.signals import tokens as signals
+from spillover.model.signals.signal import Signal
 from spillover.model.unlike_servers import JobType, Server, ServerClass
+from support import HANDLERS
 
 FIGURE_11 = {
     "servers": tuple(Server(id=f"s{k}") for k in range(1, 7)),
@@ -168,6 +172,45 @@ def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(node
         assert total(await tokens_of(node), "available") == 18
 
     with_pool(nodes, check)
+
+
+def test_metrics_tell_every_signal_of_a_pool(nodes):
+    """Each with a series: rates begin at 0."""
+
+    async def check(node):
+        told = [value for value in vars(signals).values() if isinstance(value, Signal)]
+        assert len(told) >= 8
+        names = {name.partition("{")[0] for name in await metrics_of(node)}
+        assert {signal.name for signal in told} <= names
+
+    with_pool(nodes, check)
+
+
+@pytest.mark.processes
+def test_a_handler_that_dies_gives_its_token_back(nodes, monkeypatch):
+    """Its process is gone, in the middle of its work; so is one that only fails."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
+    servers = tuple(
+        Server(id=one, handler=f"python:handlers_of_tests:{function}")
+        for one, function in (("s1", "die"), ("s2", "fail"))
+    )
+    fields = {
+        "servers": servers,
+        "classes": (),
+        "workers": "process",
+        "types": tuple(JobType(id=one, classes=(one,)) for one in ("s1", "s2")),
+    }
+
+    async def check(node):
+        for kind in ("s1", "s2"):
+            failed = await node.post("die", type=kind)
+            assert (failed.status, json.loads(failed.body)["reason"]) == (502, "handler_failed")
+        await running(nodes, node, 0)
+        tokens = await tokens_of(node)
+        assert (total(tokens, "held"), total(tokens, "limit")) == (0, 2)
+
+    with_pool(nodes, check, **fields)
 
 
 def test_what_was_given_is_explained(nodes):

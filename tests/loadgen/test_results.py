@@ -66,6 +66,17 @@ def test_shares_and_hops_are_by_home():
     assert result["per_cluster"]["a"]["sent"] == 2
 
 
+def test_types_have_figures_of_their_own():
+    """Where requests have said one: what was blocked is refused, and counted as its type's."""
+    blocked = record(outcome=Outcome.REFUSED, reason="blocked", type="t2")
+    result = summarized([served(10.0, type="t1"), served(20.0, type="t2"), blocked])
+    assert list(result["per_type"]) == ["t1", "t2"]
+    assert result["per_type"]["t2"]["outcomes"]["refused"] == 1
+    assert result["per_type"]["t2"]["system_time_ms"]["mean"] == 20.0
+    assert result["reasons"] == {"blocked": 1}
+    assert "per_type" not in summarized([served(10.0)])
+
+
 def test_a_cluster_without_requests_is_there_too():
     nothing = summarized([served(10.0)])["per_cluster"]["b"]
     assert nothing["sent"] == 0

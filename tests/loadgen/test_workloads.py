@@ -21,6 +21,7 @@ from spillover_loadgen.workloads import (
     bursts_duration_s,
     poisson,
     stretch,
+    typed,
 )
 
 
@@ -174,3 +175,16 @@ def test_values_out_of_range_are_named(draw, field):
     with pytest.raises(InputError) as caught:
         draw()
     assert caught.value.field == field
+
+
+def test_types_are_drawn_by_their_weights_and_change_nothing_else():
+    """By cluster, so that one more leaves the types at the others as they were."""
+    plain = poisson(["a", "b"], rate_per_s=500, duration_s=10, seed=3)
+    drawn = typed(plain, {"t1": 1.0, "t2": 4.0}, seed=3)
+    assert [replace(one, type="default") for one in drawn] == plain
+    counts = Counter(one.type for one in drawn)
+    assert counts["t2"] / len(drawn) == pytest.approx(0.8, abs=0.02)
+    assert set(counts) == {"t1", "t2"}
+    alone = typed(at(plain, "a"), {"t1": 1.0, "t2": 4.0}, seed=3)
+    assert at(drawn, "a") == alone
+    assert typed(plain, {"t1": 1.0, "t2": 4.0}, seed=4) != drawn

@@ -16,7 +16,8 @@ until it is told."""
 
 
 class Workers(Protocol):
-    """Runs one request on each server. The machine never starts more than there are servers."""
+    """Runs requests on the servers of a cluster. The machine never starts more than there are
+    servers, or tokens where these are unlike."""
 
     def problem_with(self, payload: Any) -> str | None:
         """Returns why this payload can never be run, in one line; None if it may be tried."""

@@ -18,7 +18,7 @@ from spillover.live.engine.metric_types import Counters, counter, gauges
 from spillover.live.overflow.recent import REFUSED
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome
-from spillover.model.signals import node as signals
+from spillover.model.signals import tokens as signals
 
 OTHER = "other"
 

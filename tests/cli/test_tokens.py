@@ -1,0 +1,95 @@
+"""`spillover tokens`, and what `status` and `explain` say, of nodes with pools that run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spillover.cli import main
+from spillover.model.unlike_servers import JobType, Server, ServerClass
+
+POOL = {
+    "servers": (Server(id="big", rate=4.0), Server(id="small", rate=1.0)),
+    "classes": (
+        ServerClass(id="fast", servers=("big",), tokens=4),
+        ServerClass(id="any", servers=("big", "small"), tokens=2),
+    ),
+    "types": (JobType(id="llm", classes=("fast",)), JobType(id="text", classes=("fast", "any"))),
+}
+
+
+@pytest.fixture
+def pool(running, nodes, monkeypatch):
+    """The url of a node with a pool, beside one without."""
+    monkeypatch.setenv("COLUMNS", "300")
+    with running(nodes.topology_of("a", "b", clusters={"a": POOL})) as run:
+        yield run
+
+
+def told(capsys, *arguments):
+    capsys.readouterr()
+    status = main(arguments)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_a_pool_is_shown_and_changed(pool, capsys):
+    url = pool.urls["a"]
+    status, out, err = told(capsys, "tokens", url)
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["server", "rate", "jobs", "queued", "tokens", "state"]
+    assert lines[1] == ["big", "4", "0", "0", "6", "up"]
+    assert ["fast", "4", "0", "0", "0", "4"] in lines
+    assert ["text", "0", "0", "10", "ms", "fast", "any"] in lines
+    change = ("--limit", "fast=2", "--limit", "any=3", "--out", "small")
+    status, out, _ = told(capsys, "tokens", url, *change, "--json")
+    tokens = json.loads(out)
+    assert [row["limit"] for row in tokens["classes"]] == [2, 3]
+    assert [row["state"] for row in tokens["servers"]] == ["up", "out"]
+    assert told(capsys, "tokens", url)[1].splitlines()[2].split()[-1] == "out"
+    status, out, _ = told(capsys, "status", url)
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0][5:7] == ["tokens", "blocked"]
+    assert rows[1][5:7] == ["0/5", "0"]
+    assert out.splitlines()[1].rstrip().endswith("up: small out")
+    assert rows[2][5:7] == ["\N{EN DASH}"] * 2
+    assert told(capsys, "tokens", url, "--in", "small")[0] == 0
+
+
+WRONG = [
+    (("--limit", "fst=2"), 1, "invalid: body.classes: expected the id of a class (fast, any)"),
+    (("--out", "large"), 1, "invalid: body.servers: expected the id of a server (big, small)"),
+    (("--limit", "fast=0"), 2, "usage: --limit: expected a whole number from 1 to 10000"),
+    (("--limit", "fast"), 2, "usage: --limit: expected CLASS=N, got 'fast'"),
+]
+
+
+@pytest.mark.parametrize(("change", "status", "says"), WRONG)
+def test_a_change_that_cannot_be_made_is_one_line(pool, capsys, change, status, says):
+    found, out, err = told(capsys, "tokens", pool.urls["a"], *change)
+    assert (found, out) == (status, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_cluster_without_a_pool_says_so(pool, capsys):
+    status, out, err = told(capsys, "tokens", pool.urls["b"])
+    assert (status, out) == (1, "")
+    assert err == "spillover: the servers of cluster b are alike: it has no tokens\n"
+    status, _, err = told(capsys, "tokens", pool.urls["b"], "--in", "s1")
+    assert status == 1
+    assert err.startswith("spillover: servers_alike: the servers of cluster b are alike")
+
+
+async def ask(federation):
+    await federation["a"].post({"service_ms": 1}, type="text", id="one")
+
+
+def test_which_token_is_explained(pool, capsys):
+    pool.ask(ask)
+    _, out, _ = told(capsys, "explain", pool.urls["a"], "one")
+    line = out.splitlines()[2].strip()
+    assert line.startswith("token fast-1 of class fast, on server big: the longest available, for ")
+    assert line.endswith("others by releases: any 4")
