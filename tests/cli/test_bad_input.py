@@ -95,10 +95,8 @@ def test_faults_of_a_topology_file(command, text, complaint, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["sim", "overflow"],
-        ["sim", "overflow", "--policy", "shared"],
-        ["sim", "overflow", "--faults", "random:1"],
         ["sim", "overflow", "--engine", "fast"],
+        ["sim", "overflow", "--engine", "fast", "--policy", "shared"],
         ["plan", "--p99-ms", "100"],
     ],
 )

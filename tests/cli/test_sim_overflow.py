@@ -67,9 +67,69 @@ def test_a_site_that_dies(run, tmp_path):
     assert sum(result["outcomes"].values()) == result["requests"]
 
 
+COMTE11 = ("sim", "overflow", "--topology", "comte11", "--workload", "poisson", "--rate", "9")
+TYPED = (*COMTE11, "--duration-s", "40", "--type", "t1=1", "--type", "t2=4")
+
+
+def test_unlike_servers_and_what_becomes_of_each_type(run):
+    """Figure 11's pool, overloaded: type 2 is blocked more often; all is by type, and adds up."""
+    done = run(*TYPED, "--json")
+    assert done.status == 0
+    result = json.loads(done.out)
+    types = result["per_type"]
+    assert list(types) == ["t1", "t2"]
+    assert sum(told["requests"] for told in types.values()) == result["requests"]
+    assert 0.0 <= types["t1"]["blocked"] < 0.2 < types["t2"]["blocked"] < 0.6
+    for told in types.values():
+        assert told["blocked"] == told["outcomes"].get("refused", 0) / told["requests"]
+        assert told["system_time_ms"]["min"] >= 999.0
+        assert told["queued_ms"]["max"] == 0.0
+    shown = run(*TYPED, "--compare", "isolated,shared").err
+    assert re.search(r"shared, t2 +. +\d+ . +0\.\d{4} ", shown)
+
+
+def test_unlike_servers_that_go_wrong(run, tmp_path):
+    """One is down for good and one fails: both types are served by the others."""
+    faults = tmp_path / "pool.yaml"
+    faults.write_text(
+        "faults:\n  - {at_s: 5, action: down, cluster: a, server: s1}\n"
+        "  - {at_s: 6, action: failing, cluster: a, server: s6, share: 1}\n"
+        "  - {at_s: 9, action: tokens, cluster: a, classes: {c3: 1}, servers: {s4: out}}\n"
+    )
+    done = run(*TYPED, "--faults", str(faults), "--json")
+    assert done.status == 0
+    result = json.loads(done.out)
+    assert result["faults"] == 3
+    assert result["outcomes"]["done"] > 100
+    assert 0 < result["outcomes"]["failed"] < 30
+    assert all(told["outcomes"]["done"] > 20 for told in result["per_type"].values())
+
+
+def test_types_that_nobody_serves(run):
+    """One line that says which there are, also where none was given."""
+    for types in ((), ("--type", "t3=1")):
+        done = run(*COMTE11, "--duration-s", "2", *types)
+        assert done.status == 2
+        expected = "--type: expected a type that cluster a or a neighbor serves (t1, t2), got "
+        assert expected in done.err
+
+
+def test_a_trace_with_types(run, tmp_path):
+    """Its column says them, and what is wrong with it is told of the schedule."""
+    trace = tmp_path / "typed.csv"
+    trace.write_text("time_s,cluster,service_ms,type\n0,a,500,t1\n0.1,a,400,t2\n")
+    at = ("sim", "overflow", "--topology", "comte11", "--trace", str(trace))
+    types = json.loads(run(*at, "--json").out)["per_type"]
+    assert types["t1"]["system_time_ms"]["mean"] == pytest.approx(500.0)
+    assert types["t2"]["system_time_ms"]["mean"] == pytest.approx(400.0)
+    trace.write_text("time_s,cluster,type\n0,a,t9\n")
+    assert "schedule: type: expected a type that" in run(*at).err
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
+        (("--topology", "comte8", "--engine", "fast"), "comte8: clusters[0].servers: expected a n"),
         (("--compare", "paper,paper"), "expected some of isolated, paper, two-choice, adaptive, "),
         (("--compare", "best"), "got 'best'"),
         (("--compare", "paper,isolted"), "got 'isolted', did you mean isolated?"),

@@ -21,11 +21,13 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
+from spillover.model.unlike_servers import Server, ServerClass
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faults import Faults
 from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover_loadgen.workloads import poisson
+from support import unlike_sites
 
 SEED = 5
 SEEDS = (18, 26, 34)
@@ -72,25 +74,37 @@ class Journal:
         self.lives[cluster.id, cluster.life].commands.append(copy.deepcopy(commands))
 
 
-def simulate(seed, policy):
-    """A federation under random faults, overloaded; its journal."""
-    topology, world, journal = load_topology("ring5").with_policy(policy), World(), Journal()
+def ring5(seed):
+    """Servers alike, overloaded."""
+    topology = load_topology("ring5")
+    return topology, poisson(topology.cluster_ids, rate_per_s=120, duration_s=DURATION_S, seed=seed)
+
+
+def unlike(seed):
+    """Unlike servers, at one site overloaded by requests of one type."""
+    return unlike_sites.two_sites(), unlike_sites.schedule(seed, DURATION_S)
+
+
+def simulate(seed, topology, arrivals):
+    """A federation under random faults; its journal."""
+    world, journal = World(), Journal()
     clusters, channels = build_faulty_federation(topology, world, seed, journal)
     Faults(random_faults(topology, seed, DURATION_S), world, clusters, channels)
 
-    def submit(number, cluster):
-        if clusters[cluster].alive:
-            request = request_of(number, None, None, "default", keyed=number % 2 == 0)
+    def submit(number, arrival):
+        home = clusters[arrival.cluster]
+        if home.alive:
+            work_s = None if arrival.service_ms is None else arrival.service_ms / 1e3
+            request = request_of(number, None, work_s, arrival.type, keyed=number % 2 == 0)
             deadline_s = world.now_s + (0.2 if number % 7 == 0 else 60.0)
-            clusters[cluster].submit(request, deadline_s, lambda _: None, lambda _: None)
+            home.submit(request, deadline_s, lambda _: None, lambda _: None)
 
-    arrivals = poisson(topology.cluster_ids, rate_per_s=120, duration_s=DURATION_S, seed=seed)
     for number, arrival in enumerate(arrivals):
-        world.at(arrival.time_s, submit, number, arrival.cluster)
+        world.at(arrival.time_s, submit, number, arrival)
     reached = []
     world.at(DURATION_S + 4.0, reached.append, True)
     world.run(lambda: reached)
-    return topology, journal.lives
+    return journal.lives
 
 
 def drive(life, neighbors, seed):
@@ -124,19 +138,35 @@ def drive(life, neighbors, seed):
 ASKING = (ev.WorkAsked, ev.NoWorkThere, ev.AskForWork, ev.NoWork)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
-def test_simulated_lives_through_the_live_driver(policy, asks):
-    """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
+def driven(seeds, made, policy):
+    """What was seen of all lives, after the live driver gave the same commands for each event."""
     seen = Counter()
-    for seed in SEEDS:
-        topology, lives = simulate(seed, policy)
-        for (cluster, number), life in lives.items():
+    for seed in seeds:
+        topology, arrivals = made(seed)
+        topology = topology.with_policy(policy)
+        for (cluster, number), life in simulate(seed, topology, arrivals).items():
             neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster)]
             assert drive(life, neighbors, seed) == life.commands
             seen.update(type(event) for event, _ in life.log)
             seen.update(type(command) for commands in life.commands for command in commands)
             seen["restarts"] += number > 1
+    return seen
+
+
+@pytest.mark.slow
+def test_simulated_lives_with_unlike_servers_through_the_live_driver():
+    """Tokens that change, servers that go down and jobs of types, command by command."""
+    seen = driven(range(12), unlike, "adaptive")
+    for kind in (ev.TokensSet, ev.ServersDown, ev.ServersUp, ev.NotStarted, "restarts", *ASKING):
+        assert seen[kind], (kind, seen)
+    assert seen[ev.Start] > 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
+def test_simulated_lives_through_the_live_driver(policy, asks):
+    """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
+    seen = driven(SEEDS, ring5, policy)
     often = (
         ev.Arrived,
         ev.ForwardAnswered,
@@ -179,14 +209,24 @@ def simulated_commands(topology, settings, log, seed, started_s):
     return given
 
 
-def test_a_live_run_is_repeated_by_its_journal(nodes):
+POOL = {
+    "servers": (Server(id="s1"), Server(id="s2", rate=2.0)),
+    "classes": (
+        ServerClass(id="c1", servers=("s1",), tokens=2),
+        ServerClass(id="c2", servers=("s2",), tokens=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("servers", [{"servers": 1}, POOL], ids=["alike", "unlike"])
+def test_a_live_run_is_repeated_by_its_journal(nodes, servers):
     """Arrivals, forwards, refusals, losses, reports and deadlines of a short burst, command by
     command: through a fresh machine alone, and through the simulator's cluster."""
     log, commands = [], []
 
     async def main():
         topology = nodes.topology_of(
-            "a", "b", delay_ms=2.0, policy="paper", clusters={"a": {"queue_limit": 6}}
+            "a", "b", delay_ms=2.0, policy="paper", clusters={"a": {"queue_limit": 6, **servers}}
         )
         journals = {"a": lambda event, now_s: log.append((copy.deepcopy(event), now_s))}
         async with nodes.Federation(topology, journals=journals, seed=SEED) as federation:

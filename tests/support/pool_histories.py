@@ -24,8 +24,12 @@ from spillover.sim.overflow.faulty_federation import build_faulty_federation
 LASTS_S = 1.5
 JOBS = 16
 WORK_S = 0.25
+CHECK_EVERY = 8
+"""Events of a cluster after which its machine counts all that it holds. Its tokens are counted
+after each."""
+
 LOOK_S = 0.5
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 """Some work is long, on a slow server, and cannot be stopped."""
 
 TYPES = ("t0", "t1", "t2")
@@ -69,7 +73,7 @@ def topology_of(random):
         policy=random.choice(("isolated", "paper", "two-choice", "adaptive", "adaptive")),
         clusters=tuple(clusters),
         links=links[: len(clusters) - 1],
-        gossip_period_ms=random.choice((50.0, 500.0)),
+        gossip_period_ms=random.choice((200.0, 500.0)),
     )
 
 
@@ -83,7 +87,7 @@ class History:
         named = [kind for group in self.topology.type_groups.groups for kind in group.types]
         self.types = (*named, *named, *named, *TYPES)
         """Mostly such as are served; those that are not are refused."""
-        self.checker = Checker(seed, self.topology.max_hops, every=1)
+        self.checker = Checker(seed, self.topology.max_hops, every=CHECK_EVERY)
         self.clusters, channels = build_faulty_federation(
             self.topology, self.world, seed, self.checker
         )
@@ -188,8 +192,13 @@ class History:
     def is_calm(self):
         clusters = self.clusters.values()
         busy = self.checker.waiting or self.checker.outstanding(clusters)
-        return not busy and all(
-            all(is_used(cluster.machine)) and not cluster.servers.running for cluster in clusters
+        return (
+            self.faults.healed
+            and not busy
+            and all(
+                all(is_used(cluster.machine)) and not cluster.servers.running
+                for cluster in clusters
+            )
         )
 
     @staticmethod

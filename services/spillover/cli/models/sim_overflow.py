@@ -28,6 +28,9 @@ from spillover_loadgen.terminal import listed, open_console, say, table_of
 
 POLICIES = (*POLICY_NAMES, SHARED)
 
+TYPE_FIELDS = ("mean", "p50", "p99", "max")
+"""Of system times by type: as many as fit beside how many were blocked."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -63,8 +66,13 @@ def run(options: argparse.Namespace) -> Answer:
     # Clusters, links and deadlines with the requests: else 2 would be half the load.
     topology = stretched(topology, options.time_scale)
     simulate = _engine(options, topology, duration_s)
-    with progress_bars(policies, len(schedule)) as on_progress:
-        runs = {policy: simulate(policy, schedule, on_progress(policy)) for policy in policies}
+    try:
+        with progress_bars(policies, len(schedule)) as on_progress:
+            runs = {policy: simulate(policy, schedule, on_progress(policy)) for policy in policies}
+    except InputError as error:
+        if (error.source, error.field) != ("schedule", "type") or options.trace:
+            raise
+        raise InputError("--type", "", error.expected) from None
     results = {policy: run.as_dict() for policy, run in runs.items()}
     if plot is not None:
         plot(runs)
@@ -146,10 +154,17 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
         rows = {c: figures["system_time_ms"] for c, figures in result["per_cluster"].items()}
         rows["all"] = result["system_time_ms"]
         _print_times(console, f"{result['topology']}, {result['policy']}", "home", rows)
+        _print_types(console, "type", result.get("per_type", {}))
     else:
         rows = {policy: result["system_time_ms"] for policy, result in results.items()}
         topology = next(iter(results.values()))["topology"]
         _print_times(console, topology, "policy", rows)
+        types = {
+            f"{policy}, {kind}": told
+            for policy, result in results.items()
+            for kind, told in result.get("per_type", {}).items()
+        }
+        _print_types(console, "policy, type", types)
     for policy, result in results.items():
         lead = "" if len(results) == 1 else f"{policy}: "
         others = listed({k: n for k, n in result["outcomes"].items() if k != "done"})
@@ -163,9 +178,24 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
         )
 
 
+def _print_types(console: Console, column: str, types: dict[str, Any]) -> None:
+    if not types:
+        return
+    table = table_of(column, ("requests", "blocked", *TYPE_FIELDS), title="system time in ms")
+    for name, told in types.items():
+        times = told["system_time_ms"]
+        cells = _cells(times, TYPE_FIELDS)
+        table.add_row(name, str(told["requests"]), f"{told['blocked']:.4f}", *cells)
+    console.print(table)
+
+
 def _print_times(console: Console, what: str, column: str, rows: dict[str, Any]) -> None:
     table = table_of(column, SUMMARY_FIELDS, title=f"system time in ms: {what}")
     for name, times in rows.items():
-        cells = ("-" if times[f] is None else f"{times[f]:.1f}" for f in SUMMARY_FIELDS)
-        table.add_row(name, *cells)
+        table.add_row(name, *_cells(times, SUMMARY_FIELDS))
     console.print(table)
+
+
+def _cells(times: dict[str, float | None], fields: Sequence[str]) -> list[str]:
+    figures = [times[field] for field in fields]
+    return ["-" if figure is None else f"{figure:.1f}" for figure in figures]

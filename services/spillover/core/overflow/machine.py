@@ -564,6 +564,8 @@ class NodeMachine(NodeFacts):
         self._unqueue(visit, now_s)
         group.neighbors.sent(handle, now_s)
         self._place(visit, handle, now_s, pulled=True)
+        if self._unlike:
+            self._serve_queue(now_s)  # it may have had a token
 
     # --- neighbors, time, operators -----------------------------------------------------------
 
@@ -604,6 +606,8 @@ class NodeMachine(NodeFacts):
         rested = False
         if self.servers.next_s <= now_s:
             rested = self.servers.wake(now_s)
+            if self.servers.down and not self._down:  # one that was degraded is tried again
+                self._servers_changed(now_s)
             self._serve_queue(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:

@@ -90,7 +90,7 @@ class OverflowRun:
         per_cluster = {c: summarize(times_ms) for c, times_ms in self.system_time_ms.items()}
         told = run_as_dict(self, "full", self.policy, summarize(every_ms), per_cluster)
         if self.types:
-            told["per_type"] = {kind: counts.as_dict() for kind, counts in self.types.items()}
+            told["per_type"] = {kind: self.types[kind].as_dict() for kind in sorted(self.types)}
         return told
 
 

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillover.core.overflow.reporting import HEARTBEAT_S
-from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Outcome
 from spillover.model.schedule import Schedule
@@ -35,6 +34,7 @@ from spillover.sim.fast.overflow.arrivals import ArrivalArrays, arrays_of
 from spillover.sim.fast.overflow.kernel import NEEDS_ROOM, OVER, advance, begin
 from spillover.sim.fast.overflow.queue import DONE, EXPIRED, REFUSED
 from spillover.sim.fast.overflow.state import KernelState, Requests, grown, make_state
+from spillover.sim.overflow.alike import check_alike
 from spillover.sim.overflow.run import check_length
 from spillover.sim.overflow.shared import SHARED, merged, server_kinds
 from spillover.sim.overflow.told import run_as_dict
@@ -85,10 +85,10 @@ def run_fast(
 
     `shared`: instead of the topology's policy, one queue for all (`sim.overflow.shared`).
     InputError where the schedule does not fit the topology or is too long for it
-    (`sim.overflow.run.check_length`), or servers are unlike. `wall_s` is the kernel's own time: not
-    that of compiling it, or of loading what is compiled.
+    (`sim.overflow.run.check_length`), or servers are unlike (`alike`). `wall_s` is the kernel's own
+    time: not that of compiling it, or of loading what is compiled.
     """
-    _check_alike(topology)
+    check_alike(topology)
     arrivals = schedule if isinstance(schedule, ArrivalArrays) else arrays_of(schedule, topology)
     arrivals.check(topology)
     check_length(topology, float(arrivals.time_s[-1]) if len(arrivals) else 0.0)
@@ -116,16 +116,6 @@ def run_fast(
         events=int(run["events"]),
         wall_s=wall_s,
     )
-
-
-def _check_alike(topology: Topology) -> None:
-    for index, cluster in enumerate(topology.clusters):
-        if cluster.pool is not None:
-            expected = (
-                "expected a number of servers with the fast engine, got a list: only the full"
-            )
-            where = f"clusters[{index}].servers"
-            raise InputError(topology.name, where, f"{expected} one knows unlike servers")
 
 
 def summarize_array(values: NDArray[np.float64]) -> dict[str, float | None]:
