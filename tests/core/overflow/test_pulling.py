@@ -220,7 +220,10 @@ class AnyOrder(RuleBasedStateMachine):
     def one_has_nothing(self, y):
         self.idle.had_nothing(y, self.now_s)
         if self.asked_s.pop(y, None) is not None:
-            assert y not in self.idle.ask(self.now_s + 0.49 * DEPARTURE_S, 0)
+            self.now_s += 0.49 * DEPARTURE_S
+            asked = self.idle.ask(self.now_s, 0)
+            assert y not in asked
+            self.asked_s |= dict.fromkeys(asked, self.now_s)
 
     @rule(y=neighbors, pulled=st.booleans())
     def one_sends_a_request(self, y, pulled):

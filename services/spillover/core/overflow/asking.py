@@ -30,7 +30,7 @@ def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskF
         idle, departure_s = fitting.idle - fitting.waiting, fitting.departure_s
         if groups.only is None:  # in all no more questions than servers are idle for any group
             idle = min(idle, node.servers.idle - groups.asks_under_way + pulling.coming)
-        told = (idle, fitting.total, departure_s, now_s)
+        told = (idle, fitting.up, departure_s, now_s)
         while (handle := pulling.next_to_ask(*told)) is not None:
             load = gossip.load_now(node, group, now_s)
             yield ev.AskForWork(handle, load, group.id)
