@@ -23,7 +23,7 @@ def settle(network: Network, alive: list[str]) -> None:
         assert machine is not None
         assert network.acked[producer] == network.accepted[producer]
         assert machine.objects.acknowledged == machine.objects.produced
-        assert not (machine.objects.buffered or len(machine.grants) or machine.waiting)
+        assert machine.objects.buffered == len(machine.grants) == machine.waiting == 0
 
 
 @settings(max_examples=60, deadline=None)
