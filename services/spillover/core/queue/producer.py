@@ -34,6 +34,10 @@ from spillover.core.queue.settings import ProducerSettings
 from spillover.core.queue.takes import Take, Takes
 from spillover.policy.queue import HOP, meet
 
+SERVED, SENT_ON, PARKED, EXPIRED = "served", "sent_on", "parked", "expired"
+PROBE_ENDS = (SERVED, SENT_ON, PARKED, EXPIRED)
+"""What can become of a probe here. One that parks is served or expires later on."""
+
 
 class ProducerMachine:
     """One producer, which knows these `peers`. `random` draws where probes go, and the names of
@@ -55,6 +59,10 @@ class ProducerMachine:
         """Numbers of objects on their way to the store, and their offers."""
         self._parked: dict[str, tuple[Probe, float]] = {}
         """Probes by the id of their take, first come, with the instants at which they expire."""
+        self.probes = dict.fromkeys(PROBE_ENDS, 0)
+        """What became of the probes that came here."""
+        self.returned = 0
+        """Grants that ended without an acknowledgement."""
         self._out: list[ev.Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ev.Offered: self._offered,
@@ -211,6 +219,7 @@ class ProducerMachine:
                 return
             probe = probe.onward(self.settings.id)
             if peer != self.settings.id:
+                self.probes[SENT_ON] += 1
                 self._out.append(ev.SendProbe(peer, probe))
                 return
 
@@ -225,6 +234,7 @@ class ProducerMachine:
         is_full = probe.id not in self._parked and len(self._parked) >= self.settings.waiting_limit
         if is_full or self.draining:
             return  # the next sweep finds another place
+        self.probes[PARKED] += 1
         until_s = now_s + probe.left_s
         self._parked[probe.id] = (probe, until_s)
         self._agenda.at(until_s, self._parked_late, probe.id)
@@ -233,6 +243,7 @@ class ProducerMachine:
         parked = self._parked.get(probe_id)
         if parked is not None and parked[1] <= now_s:
             del self._parked[probe_id]
+            self.probes[EXPIRED] += 1
 
     @property
     def _available(self) -> bool:
@@ -251,6 +262,7 @@ class ProducerMachine:
     # --- grants -------------------------------------------------------------------------------
 
     def _grant(self, probe: Probe, now_s: float) -> None:
+        self.probes[SERVED] += 1
         number = self.objects.grant()
         grant = self.grants.make(number, now_s + self.settings.visibility_s)
         self._agenda.at(grant.until_s, self._grant_late, grant)
@@ -314,6 +326,7 @@ class ProducerMachine:
 
     def _return(self, grant: Grant, now_s: float) -> None:
         """The object is buffered again, in its place, or dead if it came back too often."""
+        self.returned += 1
         self.grants.end(grant)
         objects, number = self.objects, grant.number
         is_hopeless = objects.deliveries(number) >= self.settings.deliveries_max

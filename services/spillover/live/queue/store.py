@@ -59,7 +59,7 @@ class StoredObject:
     size_bytes: int
     body: bytes | None
     deliveries: int
-    dead: bool
+    dead: int
 
 
 @dataclass(slots=True)
@@ -84,13 +84,13 @@ class ObjectStore:
             self._lock: BinaryIO = (directory / "lock").open("wb")
         except OSError as error:
             expected = f"expected a directory that can be written, {error.strerror}"
-            raise InputError(source, "store", f"{expected}: {directory}") from error
+            raise InputError(source, "", f"{expected}: {directory}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._lock.close()
             expected = f"expected a store that no other process uses: {directory}"
-            raise InputError(source, "store", expected) from error
+            raise InputError(source, "", expected) from error
         try:
             self._database = self._open(directory / "queue.sqlite3", producer)
         except BaseException:
@@ -110,13 +110,13 @@ class ObjectStore:
             version = _about(database, "version", str(SCHEMA_VERSION))
         except sqlite3.Error as error:
             expected = f"expected a store of this program, {path} says: {error}"
-            raise InputError(self._source, "store", expected) from error
+            raise InputError(self._source, "", expected) from error
         if owner != producer:
             expected = f"expected a store of producer {producer}, got one of {owner}"
-            raise InputError(self._source, "store", expected)
+            raise InputError(self._source, "", expected)
         if version != str(SCHEMA_VERSION):
             expected = f"expected a store of version {SCHEMA_VERSION}, got one of {version}"
-            raise InputError(self._source, "store", expected)
+            raise InputError(self._source, "", expected)
         return database
 
     def recover(self) -> tuple[list[StoredObject], int]:
@@ -126,7 +126,7 @@ class ObjectStore:
             "SELECT number, content_type, size_bytes, body, deliveries, dead FROM objects"
             " ORDER BY number"
         ).fetchall()
-        found = [StoredObject(*row[:5], dead=bool(row[5])) for row in rows]
+        found = [StoredObject(*row) for row in rows]
         files = {str(one.number) for one in found if one.body is None}
         for path in self._files.iterdir():
             if path.name not in files:
