@@ -53,6 +53,7 @@ COMMANDS = {
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
     "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
     "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
+    "queue": Command("spillover.cli.queue", "run one producer of the distributed queue"),
     "sim": Command("spillover.cli.sim", "run the same clusters in virtual time"),
     "plan": Command(
         "spillover.cli.plan",

@@ -10,7 +10,7 @@ reached[-1] is their total, 1 but for rounding. Draws are uniform in [0, 1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 
 SERVE = 0
 """The producer has an object: it goes to the consumer."""
@@ -69,3 +69,21 @@ def pick_unvisited(reached: Sequence[float], visited: Sequence[bool], draw: floa
         if target < sum_so_far:
             break
     return picked
+
+
+LEARNED_SHARE = 0.9
+"""Of a consumer's access probabilities that follow what it has seen; the rest goes to all alike, so
+that a producer that was slow, or new, is seen again."""
+
+
+def learned_access(objects: Sequence[float], access: MutableSequence[float]) -> None:
+    """Write access probabilities in proportion to the objects that came from each producer, as the
+    paper recommends (section 5), and a rest to all alike. Without any objects all are alike.
+    """
+    total = 0.0
+    for j in range(len(objects)):
+        total += objects[j]
+    even = 1.0 / len(objects)
+    for j in range(len(objects)):
+        share = objects[j] / total if total > 0.0 else even
+        access[j] = LEARNED_SHARE * share + (1.0 - LEARNED_SHARE) * even

@@ -1,0 +1,1 @@
+"""The service of one producer of the distributed queue."""

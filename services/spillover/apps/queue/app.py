@@ -1,0 +1,169 @@
+"""The ASGI app of a producer: the calls that carry objects in front, FastAPI with the cold ones
+behind.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response, StreamingResponse
+
+from spillover.apps.http.asgi import Receive, Scope, Send
+from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.console.console import Console
+from spillover.apps.http.console.operators import Operators
+from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
+from spillover.apps.http.openapi import describe, problems
+from spillover.apps.http.problems import Problem
+from spillover.apps.http.sites import Site
+from spillover.apps.queue.calls import Call, QueueCalls
+from spillover.apps.queue.views import DeadObject, QueueState, dead_objects, queue_state
+from spillover.core.queue import events as ev
+from spillover.live.queue import wire
+from spillover.live.queue.shell import QueueShell
+
+SITE = Site()
+"""A producer has no name in its configuration."""
+
+CONSOLE_PERIOD_S = 0.5
+
+_OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?")
+
+
+class QueueApp:
+    """One producer's service. `public_urls` are where consumers reach each producer."""
+
+    def __init__(
+        self, shell: QueueShell, *, object_limit_bytes: int, public_urls: dict[str, str]
+    ) -> None:
+        calls = QueueCalls(shell, object_limit_bytes, public_urls)
+        self._by_path: dict[tuple[str, str], Call] = {
+            ("POST", "/objects"): calls.offer,
+            ("POST", "/take"): calls.take,
+            ("POST", wire.PROBE_PATH): calls.probe,
+            ("POST", wire.OFFER_PATH): calls.peer_offer,
+        }
+        self._of_grant: dict[tuple[str, str, str | None], Call] = {
+            ("GET", "objects", None): calls.fetch,
+            ("POST", "grants", "ack"): calls.acknowledge,
+            ("POST", "grants", "nack"): calls.give_back,
+            ("POST", "grants", "extend"): calls.extend,
+        }
+        self.cold = create_cold_app(shell)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Of ASGI."""
+        call, grant = self._find(scope["method"], scope["path"])
+        if call is None:
+            await self.cold(scope, receive, send)
+            return
+        exchange: Exchange = scope[EXCHANGE]
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.headers}
+        if (reason := SITE.why_not_use(exchange.method, headers)) is not None:
+            exchange.refuse(Problem("another_site", reason))
+            return
+        try:
+            await call(exchange, send, grant)
+        except Problem as problem:
+            if exchange.response_started:
+                raise
+            exchange.refuse(problem)
+        except ClientGone:
+            with suppress(Exception):
+                exchange.break_off()
+
+    def _find(self, method: str, path: str) -> tuple[Call | None, str]:
+        if (call := self._by_path.get((method, path))) is not None:
+            return call, ""
+        if (found := _OF_GRANT.fullmatch(path)) is not None:
+            kind, grant, what = found.groups()
+            return self._of_grant.get((method, kind, what)), grant
+        return None, ""
+
+
+def create_cold_app(shell: QueueShell) -> FastAPI:
+    """Returns everything that carries no object."""
+    app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)
+
+    @app.get("/state")
+    async def state() -> QueueState:
+        """Returns the producer as it is now."""
+        return queue_state(shell)
+
+    @app.get("/readyz", responses=problems("draining"))
+    async def readyz() -> dict[str, str]:
+        """200 while objects are taken in."""
+        if shell.machine.draining:
+            raise Problem("draining", "the producer is draining")
+        return {"status": "ready"}
+
+    _add_dead_routes(app, shell)
+
+    def operate(request: Request) -> None:
+        reason = SITE.why_not_operate(request.headers)
+        if reason is not None:
+            raise Problem("another_site", reason)
+
+    @app.post("/admin/drain", status_code=202, responses=problems("another_site"))
+    async def drain(request: Request) -> QueueState:
+        """Take no object any more, and give away those that are here."""
+        operate(request)
+        shell.feed(ev.Drain())
+        return queue_state(shell)
+
+    @app.post("/admin/resume", responses=problems("another_site"))
+    async def resume(request: Request) -> QueueState:
+        """Take objects again."""
+        operate(request)
+        shell.feed(ev.Resume())
+        return queue_state(shell)
+
+    complete(app, _console(shell), "/objects", "/take", "/grants/{grant}/ack")
+    describe(app)
+    return app
+
+
+def _add_dead_routes(app: FastAPI, shell: QueueShell) -> None:
+    @app.get("/dead")
+    async def dead() -> list[DeadObject]:
+        """Returns the objects that were granted too often in vain."""
+        return dead_objects(shell)
+
+    @app.get("/dead/{number}", response_class=Response, responses=problems("not_found"))
+    async def read_dead(number: int) -> StreamingResponse:
+        """Returns one of them; it stays where it is."""
+        if number not in shell.machine.objects.dead:
+            raise Problem("not_found", f"expected the number of a dead object, got {number}")
+        body = shell.bodies[number]
+        headers = {"content-length": str(body.size_bytes)}
+        pieces = shell.bodies.chunks(number)
+        return StreamingResponse(pieces, media_type=body.content_type, headers=headers)
+
+    @app.post("/dead/{number}/put-back", responses=problems("not_found", "another_site"))
+    async def put_back(number: int, request: Request) -> QueueState:
+        """Put one of them back into its buffer, as if it had never been granted."""
+        if (reason := SITE.why_not_operate(request.headers)) is not None:
+            raise Problem("another_site", reason)
+        answer = await shell.ask(lambda ref: ev.PutBack(ref, number))
+        if not answer.known:
+            raise Problem("not_found", f"expected the number of a dead object, got {number}")
+        return queue_state(shell)
+
+
+def _console(shell: QueueShell) -> Console:
+    async def look() -> bytes:
+        return queue_state(shell).model_dump_json().encode()
+
+    return Console(
+        "queue",
+        {"name": shell.settings.id, "testbed": False},
+        look,
+        period_s=CONSOLE_PERIOD_S,
+        actions={
+            "drain": lambda: shell.feed(ev.Drain()),
+            "resume": lambda: shell.feed(ev.Resume()),
+        },
+        operators=Operators(),
+    )

@@ -1,0 +1,246 @@
+"""The calls that carry objects, and those between producers (contract, section 5): each a coroutine
+that sees one exchange through. Which call is which, and the rest, is in `app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from spillover.apps.http.asgi import Message, Send
+from spillover.apps.http.exchange import ClientGone, Exchange, too_large
+from spillover.apps.http.problems import Problem
+from spillover.apps.queue.asked import (
+    ExtendBody,
+    TakeBody,
+    check_take,
+    content_type,
+    deadline_s,
+    read_body,
+)
+from spillover.core.queue import events as ev
+from spillover.live.queue import wire
+from spillover.live.queue.shell import QueueShell
+
+BODY_S = 60.0
+"""For an object to come once it is admitted: a place is held for it."""
+
+MESSAGE_LIMIT_BYTES = 262_144
+"""Of everything that is no object."""
+
+RETRY_AFTER_S = 1.0
+
+Call: TypeAlias = Callable[[Exchange, Send, str], Awaitable[None]]
+
+REFUSED = {
+    ev.Reason.QUEUE_FULL: "there was no place for the object before the deadline",
+    ev.Reason.STORE_FULL: "the store has no room for the object: nothing was kept of it",
+    ev.Reason.DRAINING: "the producer is draining",
+}
+
+
+class QueueCalls:
+    """Those of one producer. `public_urls` are where consumers reach each producer."""
+
+    def __init__(
+        self, shell: QueueShell, object_limit_bytes: int, public_urls: dict[str, str]
+    ) -> None:
+        self._shell = shell
+        self._limit_bytes = object_limit_bytes
+        self._urls = public_urls
+
+    # --- objects ------------------------------------------------------------------------------
+
+    async def offer(self, exchange: Exchange, _: Send, __: str) -> None:
+        """POST /objects: wait for a place, then read the object, then have it kept."""
+        kind, wait_s = content_type(exchange), deadline_s(exchange)
+        if exchange.length_bytes > self._limit_bytes:
+            raise too_large(self._limit_bytes, whole=False)
+        shell = self._shell
+        until_s = shell.now_s + wait_s
+        answer = await self._ask(exchange, lambda ref: ev.Offered(ref, until_s))
+        if isinstance(answer, int):  # the client has gone
+            shell.feed(ev.OfferGone(answer))
+            raise ClientGone
+        if isinstance(answer, ev.RefuseOffer):
+            raise _refused(answer.reason)
+        try:
+            content = await exchange.read_body(self._limit_bytes, BODY_S)
+        except BaseException:
+            shell.feed(ev.OfferGone(answer.ref))
+            raise
+        kept = await shell.object_read(answer.ref, kind, content)
+        if isinstance(kept, ev.RefuseOffer):
+            raise _refused(kept.reason)
+        assert isinstance(kept, ev.Accept)  # noqa: S101 - there is no third answer
+        name = f"{shell.settings.id}-{kept.number}"
+        body = b'{"id":"%b","durable":%b}' % (
+            name.encode(),
+            b"true" if shell.bodies.is_durable else b"false",
+        )
+        exchange.answer(201, [(b"content-type", b"application/json")], body)
+
+    async def fetch(self, exchange: Exchange, send: Send, grant: str) -> None:
+        """GET /objects/{grant}: the object of an offer that was taken, once."""
+        answer = await self._ask(exchange, lambda ref: ev.Fetched(ref, grant))
+        if isinstance(answer, ev.Give):
+            await self._give(exchange, send, answer)
+        else:
+            raise _unknown(grant)
+
+    # --- consumers ----------------------------------------------------------------------------
+
+    async def take(self, exchange: Exchange, send: Send, _: str) -> None:
+        """POST /take."""
+        shell = self._shell
+        asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), TakeBody)
+        access = check_take(asked, (shell.settings.id, *shell.peers))
+        if asked.probe_id in shell.machine.takes:
+            problem = "expected the id of no probe that is under way"
+            raise Problem("conflict", f"body.probe_id: {problem}, got {asked.probe_id!r}")
+        begun_s = shell.now_s
+        until_s = begun_s + deadline_s(exchange)
+        answer = await self._ask(
+            exchange,
+            lambda ref: ev.Taken(
+                ref,
+                asked.probe_id,
+                asked.consumer,
+                asked.max_hops,
+                access,
+                asked.avoid_visited,
+                until_s,
+            ),
+        )
+        match answer:
+            case int():  # the client has gone
+                shell.feed(ev.TakeGone(answer))
+                raise ClientGone
+            case ev.Give():
+                shell.metrics.waited(shell.now_s - begun_s)
+                await self._give(exchange, send, answer)
+            case ev.Direct(_, offer):
+                shell.metrics.waited(shell.now_s - begun_s)
+                where = f"{self._urls[offer.producer]}/objects/{offer.grant}"
+                headers = _of_grant(offer.grant, offer.producer, offer.probes)
+                exchange.answer(303, [(b"location", where.encode()), *headers], b"")
+            case ev.NoObject():
+                headers = [(b"spillover-probes", b"%d" % answer.probes)]
+                await _answer_empty(send, 204, headers)
+            case ev.RefuseTake():
+                detail = "the producer is draining"
+                if answer.reason is not ev.Reason.DRAINING:
+                    detail = "as many consumers wait here as there is room for"
+                raise Problem(answer.reason.value, detail, retry_after_s=RETRY_AFTER_S)
+
+    async def acknowledge(self, _: Exchange, send: Send, grant: str) -> None:
+        """POST /grants/{grant}/ack."""
+        await self._tell(send, grant, lambda ref: ev.Acked(ref, grant))
+
+    async def give_back(self, _: Exchange, send: Send, grant: str) -> None:
+        """POST /grants/{grant}/nack."""
+        await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant))
+
+    async def extend(self, exchange: Exchange, send: Send, grant: str) -> None:
+        """POST /grants/{grant}/extend, with a body or without."""
+        asked = read_body(await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S), ExtendBody)
+        longer_s = None if asked.visibility_ms is None else asked.visibility_ms / 1e3
+        await self._tell(send, grant, lambda ref: ev.Extended(ref, grant, longer_s))
+
+    # --- between producers --------------------------------------------------------------------
+
+    async def probe(self, exchange: Exchange, _: Send, __: str) -> None:
+        """A peer's probe: 202, and what comes of it later."""
+        body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
+        probe = _read(wire.decode_probe, body)
+        self._check_peer(probe.first)
+        exchange.answer(202, [], b"")
+        self._shell.feed(ev.ProbeCame(probe))
+
+    async def peer_offer(self, exchange: Exchange, _: Send, __: str) -> None:
+        """A peer's object for a take that is held here."""
+        body = await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
+        offer = _read(wire.decode_offer, body)
+        self._check_peer(offer.producer)
+        answer = await self._ask(exchange, lambda ref: ev.OfferCame(ref, offer))
+        assert isinstance(answer, ev.AnswerOffer)  # noqa: S101 - it is answered at once
+        headers = [(b"content-type", b"application/json")]
+        exchange.answer(200, headers, wire.encode_taken(answer.taken))
+
+    def _check_peer(self, name: str) -> None:
+        if name not in self._shell.peers and name != self._shell.settings.id:
+            raise Problem("not_a_neighbor", f"expected a producer that is a peer, got {name!r}")
+
+    # --- parts --------------------------------------------------------------------------------
+
+    async def _ask(self, exchange: Exchange, make: Callable[[int], ev.Event]) -> Any:
+        """What the machine answers; the ref alone if the client goes before that."""
+        gone = asyncio.Event()
+        exchange.watch(gone.set)
+        try:
+            return await self._shell.ask(make, gone)
+        finally:
+            exchange.unwatch()
+
+    async def _tell(self, send: Send, grant: str, make: Callable[[int], ev.Event]) -> None:
+        answer = await self._shell.ask(make)
+        if not answer.known:
+            raise _unknown(grant)
+        await self._shell.bodies.settled()
+        await _answer_empty(send, 204, [])
+
+    async def _give(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
+        """Stream the object. Whoever does not get all of it has got nothing."""
+        shell = self._shell
+        body = shell.bodies[give.number]
+        headers = [
+            (b"content-type", body.content_type.encode()),
+            (b"content-length", b"%d" % body.size_bytes),
+            *_of_grant(give.grant, shell.settings.id, give.probes),
+        ]
+        whole = False
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for piece in shell.bodies.chunks(give.number):
+                if exchange.disconnected:
+                    raise ClientGone
+                await send(_piece(piece))
+                shell.metrics.sent_bytes += len(piece)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            whole = not exchange.disconnected
+        finally:
+            shell.feed(ev.Sent(give.grant, whole))
+
+
+def _piece(piece: bytes) -> Message:
+    return {"type": "http.response.body", "body": piece, "more_body": True}
+
+
+async def _answer_empty(send: Send, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _of_grant(grant: str, producer: str, probes: int) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"spillover-grant", grant.encode()),
+        (b"spillover-producer", producer.encode()),
+        (b"spillover-probes", b"%d" % probes),
+    ]
+
+
+def _refused(reason: ev.Reason) -> Problem:
+    return Problem(reason.value, REFUSED[reason], retry_after_s=RETRY_AFTER_S)
+
+
+def _unknown(grant: str) -> Problem:
+    detail = "expected a grant that is open here: it has ended, or is another producer's"
+    return Problem("unknown_grant", detail, id=grant if grant.isprintable() else None)
+
+
+def _read(decode: Callable[[bytes], Any], body: bytes) -> Any:
+    try:
+        return decode(body)
+    except wire.MalformedMessage as error:
+        raise Problem("invalid", f"body: {error}") from None

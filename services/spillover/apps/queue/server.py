@@ -1,0 +1,75 @@
+"""A producer as a process: sockets, signals, the server, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.queue.app import QueueApp
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.process.listening import bind_socket
+from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.store import ObjectStore
+
+
+async def serve_producer(
+    settings: ProducerSettings,
+    peers: Mapping[str, str],
+    store: ObjectStore | None,
+    *,
+    bind: tuple[str, int],
+    object_limit_bytes: int,
+    url: str | None = None,
+    drain_timeout_s: float = 30.0,
+    on_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve one producer until SIGTERM or SIGINT, then drain for up to `drain_timeout_s` and
+    return. A second signal ends it at once. `url` is where consumers reach it, if not where it
+    listens; `on_ready` is told where that is. Raises InputError if the address cannot be bound.
+    """
+    with contextlib.ExitStack() as ends:
+        listening = ends.enter_context(bind_socket(*bind))
+        own_url = url or url_of(listening)
+        shell = QueueShell(settings, peers, store)
+        urls = {**peers, settings.id: own_url}
+        app = QueueApp(shell, object_limit_bytes=object_limit_bytes, public_urls=urls)
+        server = HttpServer(app)
+        stop, end = asyncio.Event(), asyncio.Event()
+        _on_signals(stop, end)
+        serving = asyncio.create_task(server.serve([listening]))
+        waits = [asyncio.create_task(one.wait()) for one in (server.ready, stop, end)]
+        ready, stopped, ended = waits
+        try:
+            await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                on_ready(own_url)
+            over: list[asyncio.Future[Any]] = [stopped, serving, shell.failed]
+            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done() and not shell.failed.done():
+                draining = asyncio.create_task(shell.drain(drain_timeout_s))
+                await asyncio.wait([draining, ended], return_when=asyncio.FIRST_COMPLETED)
+                draining.cancel()
+            if shell.failed.done():
+                shell.failed.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            app.cold.state.console.close()
+            await shell.close()
+            server.stop()
+            await serving
+
+
+def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
+    def on_signal() -> None:
+        if stop.is_set():
+            end.set()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)

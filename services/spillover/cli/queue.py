@@ -1,0 +1,138 @@
+"""`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import uvloop
+
+from spillover.apps.queue.server import serve_producer
+from spillover.cli.parsing import add_log_format, address
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.process.line_writer import LineWriter
+from spillover.live.process.logs import configure_logs
+from spillover.live.queue.store import ObjectStore
+from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
+from spillover.model.addresses import is_plain_url
+from spillover.model.errors import InputError
+from spillover.model.topology import CLUSTER_ID
+from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+OBJECT_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--id", required=True, metavar="ID", help="no other producer's")
+    parser.add_argument(
+        "--bind", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT",
+        help="serve there (default 127.0.0.1:0, any port that is free; the first line tells)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peer", action="append", default=[], metavar="ID=URL",
+        help="another producer of the queue; give it for each of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
+    )
+    parser.add_argument(
+        "--buffers", type=whole_number, default=5, metavar="N",
+        help="places for objects that nobody has been granted (default 5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--object-limit-bytes", type=whole_number, default=OBJECT_LIMIT_BYTES, metavar="BYTES",
+        help=f"larger objects get 413 (default {OBJECT_LIMIT_BYTES})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--visibility-ms", type=above_zero, default=30_000.0, metavar="MS",
+        help="an object that is not acknowledged within so long returns (default 30000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probe-expiry-ms", type=above_zero, default=5_000.0, metavar="MS",
+        help="a consumer that waits looks at all producers again after so long (default 5000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--deliveries-max", type=whole_number, default=10, metavar="N",
+        help="an object that was granted so often in vain goes to /dead (default 10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR",
+        help="keep objects there, so that they outlive this process (default: in memory only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
+        help="how long SIGTERM waits for objects to be taken (default 30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
+    )
+    add_log_format(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    _check_id("--id", options.id)
+    for name in ("buffers", "deliveries_max", "object_limit_bytes"):
+        if getattr(options, name) < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(option, "", "expected a number of at least 1, got 0")
+    if options.url is not None and not is_plain_url(options.url):
+        raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
+    peers = _peers(options.peer, options.id)
+    settings = ProducerSettings(
+        id=options.id,
+        buffers=options.buffers,
+        visibility_s=options.visibility_ms / 1e3,
+        probe_expiry_s=options.probe_expiry_ms / 1e3,
+        deliveries_max=options.deliveries_max,
+    )
+    configure_logs(
+        options.id, as_json=options.log_format == "json", log_requests=False, role="producer"
+    )
+    store = None
+    if options.store is not None:
+        store = ObjectStore(options.store, options.id, "--store")
+    lines = LineWriter(sys.stdout.fileno())
+    ready = {"producer": options.id, "durable": store is not None}
+    serving = serve_producer(
+        settings,
+        peers,
+        store,
+        bind=options.bind,
+        object_limit_bytes=options.object_limit_bytes,
+        url=options.url,
+        drain_timeout_s=options.drain_timeout_s,
+        on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serving)
+    finally:
+        lines.close()
+    return 0
+
+
+def _peers(told: list[str], own: str) -> dict[str, str]:
+    peers: dict[str, str] = {}
+    for one in told:
+        name, equals, url = one.partition("=")
+        if not equals or not is_plain_url(url):
+            raise InputError("--peer", "", f"expected ID=http://HOST[:PORT], got {one!r}")
+        _check_id("--peer", name)
+        if name == own or name in peers:
+            raise InputError("--peer", "", f"expected ids that differ, got {name!r} twice")
+        peers[name] = url.rstrip("/")
+    if len(peers) >= PRODUCERS_MAX:
+        expected = f"expected fewer than {PRODUCERS_MAX} peers, got {len(peers)}"
+        raise InputError("--peer", "", expected)
+    return peers
+
+
+def _check_id(option: str, name: str) -> None:
+    if not CLUSTER_ID.fullmatch(name):
+        expected = f"expected 1 to {ID_LENGTH_MAX} of A-Z a-z 0-9 . _ -, got {name!r}"
+        raise InputError(option, "", expected)

@@ -1,0 +1,371 @@
+"""The machine of one consumer: which producer it asks, and what becomes of the objects it is given.
+
+Theory of operation. While the handler has a hand free there is one *take* under way for it, at a
+producer drawn by the access probabilities. An answer brings the object, or where to fetch it, or
+nothing; then the next take begins. An object that is *held* is extended each third of its
+visibility time until the handler is done with it, then acknowledged, again and again until that is
+heard or the grant must have ended. A producer that cannot be reached is passed over for a while.
+
+With learned access the probabilities follow the objects that came (`policy.queue`).
+
+Not here: HTTP, what a handler does, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+from spillover.core.agenda import Agenda
+from spillover.policy.queue import learned_access, pick_producer
+
+PASSED_OVER_S = 1.0
+"""A producer that could not be reached is not asked for so long, while there are others; twice as
+long each time, up to PASSED_OVER_S_MAX."""
+
+PASSED_OVER_S_MAX = 30.0
+
+AGAIN_S = 0.2
+"""An acknowledgement, or an extension, that was not heard is sent again after this time."""
+
+EXTENSIONS = 3
+"""So many within a visibility time: two may be lost."""
+
+FORGET_OBJECTS = 200.0
+"""What was learned halves in so many objects."""
+
+
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+
+class Command:
+    """Base of all commands."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What one consumer is told at its start."""
+
+    name: str
+    producers: tuple[str, ...]
+    access: Mapping[str, float] | None
+    """By producer; None: uniform at first, and learned from then on if `learns`."""
+    learns: bool
+    max_hops: int
+    avoid_visited: bool
+    at_once: int
+    """How many objects may be held at the same time."""
+    visibility_s: float
+    take_s: float
+    """How long a take waits at most."""
+
+
+@dataclass(slots=True)
+class Started(Event):
+    """Begin to ask."""
+
+
+@dataclass(slots=True)
+class Given(Event):
+    """A take, or a fetch, has brought an object from this producer."""
+
+    take: str
+    producer: str
+    grant: str
+
+
+@dataclass(slots=True)
+class Pointed(Event):
+    """A take has brought the address of an object at this producer."""
+
+    take: str
+    producer: str
+    grant: str
+
+
+@dataclass(slots=True)
+class Nothing(Event):
+    """A take has brought nothing: its time is over, or the grant it led to is gone."""
+
+    take: str
+
+
+@dataclass(slots=True)
+class Unreachable(Event):
+    """The producer of a take or a fetch could not be reached, broke off, or takes no calls."""
+
+    take: str
+    producer: str
+
+
+@dataclass(slots=True)
+class Handled(Event):
+    """The handler is done with an object: well, or not."""
+
+    grant: str
+    well: bool
+
+
+@dataclass(slots=True)
+class Heard(Event):
+    """The answer to what was told of a grant: whether it was known."""
+
+    grant: str
+    what: str
+    known: bool
+
+
+@dataclass(slots=True)
+class Stopped(Event):
+    """Ask for nothing more; what is held is finished."""
+
+
+@dataclass(slots=True)
+class TimerFired(Event):
+    """The time given by next_deadline() has come."""
+
+
+@dataclass(slots=True)
+class Take(Command):
+    """Ask this producer for an object."""
+
+    take: str
+    producer: str
+    access: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Fetch(Command):
+    """Fetch the object of a grant at this producer."""
+
+    take: str
+    producer: str
+    grant: str
+
+
+@dataclass(slots=True)
+class Handle(Command):
+    """Have the object handled; `Handled` tells the end."""
+
+    grant: str
+
+
+@dataclass(slots=True)
+class Lost(Command):
+    """The grant of an object that is being handled has ended: somebody else may be given it."""
+
+    grant: str
+
+
+@dataclass(slots=True)
+class Tell(Command):
+    """Send `ack`, `nack` or `extend` for a grant; `Heard` with the answer, if one comes."""
+
+    producer: str
+    grant: str
+    what: str
+
+
+class _Held:
+    """An object that the handler has, or that is to be acknowledged."""
+
+    __slots__ = ("end", "is_lost", "producer", "told_s", "until_s")
+
+    def __init__(self, producer: str, until_s: float) -> None:
+        self.producer = producer
+        self.until_s = until_s
+        """The grant ends then, by what was heard."""
+        self.told_s = 0.0
+        """When something was last told of it: what is heard holds from there on."""
+        self.is_lost = False
+        self.end: str | None = None
+        """How it ended, once it has: `ack` or `nack`."""
+
+
+class ConsumerMachine:
+    """One consumer. `random` draws producers, and the names of takes."""
+
+    def __init__(self, settings: ConsumerSettings, random: Random) -> None:
+        self.settings = settings
+        self._random = random
+        self._objects = dict.fromkeys(settings.producers, 0.0)
+        self._access = dict(settings.access or self._even())
+        self._failed: dict[str, tuple[int, float]] = {}
+        """Producers that could not be reached: how often in a row, and until when that counts."""
+        self._takes: dict[str, str] = {}
+        """Takes under way, and the producer that was asked last."""
+        self._held: dict[str, _Held] = {}
+        self._running = False
+        self._agenda = Agenda()
+        self._out: list[Command] = []
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            Started: self._started,
+            Given: self._given,
+            Pointed: self._pointed,
+            Nothing: self._nothing,
+            Unreachable: self._unreachable,
+            Handled: self._handled,
+            Heard: self._heard,
+            Stopped: self._stopped,
+            TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
+        }
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        self._handlers[type(event)](event, now_s)
+        commands, self._out = self._out, []
+        return commands
+
+    def next_deadline(self) -> float:
+        return self._agenda.first_s()
+
+    @property
+    def access(self) -> Mapping[str, float]:
+        """Returns the probabilities that are drawn by now."""
+        return self._access
+
+    @property
+    def idle(self) -> bool:
+        """Returns whether nothing is asked for, held, or to be acknowledged."""
+        return not (self._takes or self._held)
+
+    # --- asking -------------------------------------------------------------------------------
+
+    def _started(self, event: Started, now_s: float) -> None:
+        self._running = True
+        self._ask(now_s)
+
+    def _stopped(self, event: Stopped, now_s: float) -> None:
+        self._running = False
+
+    def _ask(self, now_s: float) -> None:
+        """Begin as many takes as there are hands free."""
+        settings = self.settings
+        handling = sum(held.end is None for held in self._held.values())
+        while self._running and len(self._takes) + handling < settings.at_once:
+            producer = self._draw(now_s)
+            if producer is None:
+                next_s = min(until_s for _, until_s in self._failed.values())
+                self._agenda.at(next_s, self._ask)
+                return
+            take = f"{settings.name}-{self._random.getrandbits(64):016x}"
+            self._takes[take] = producer
+            self._out.append(Take(take, producer, dict(self._access)))
+
+    def _draw(self, now_s: float) -> str | None:
+        """A producer that can be asked; None while all are passed over."""
+        names = [
+            name
+            for name, share in self._access.items()
+            if share > 0.0 and self._failed.get(name, (0, now_s))[1] <= now_s
+        ]
+        if not names:
+            return None
+        reached = list(accumulate(self._access[name] for name in names))
+        return names[pick_producer(reached, self._random.random())]
+
+    def _pointed(self, event: Pointed, now_s: float) -> None:
+        if event.take in self._takes:
+            self._takes[event.take] = event.producer
+            self._out.append(Fetch(event.take, event.producer, event.grant))
+
+    def _given(self, event: Given, now_s: float) -> None:
+        if self._takes.pop(event.take, None) is None:
+            return  # it comes back when its grant ends
+        self._failed.pop(event.producer, None)
+        self._learn(event.producer)
+        held = _Held(event.producer, now_s + self.settings.visibility_s)
+        self._held[event.grant] = held
+        self._agenda.at(now_s + self.settings.visibility_s / EXTENSIONS, self._extend, event.grant)
+        self._out.append(Handle(event.grant))
+        self._ask(now_s)
+
+    def _nothing(self, event: Nothing, now_s: float) -> None:
+        self._takes.pop(event.take, None)
+        self._ask(now_s)
+
+    def _unreachable(self, event: Unreachable, now_s: float) -> None:
+        self._takes.pop(event.take, None)
+        row = self._failed.get(event.producer, (0, 0.0))[0] + 1
+        pause_s = min(PASSED_OVER_S * 2.0 ** (row - 1), PASSED_OVER_S_MAX)
+        self._failed[event.producer] = (row, now_s + pause_s * (0.5 + 0.5 * self._random.random()))
+        self._ask(now_s)
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def _handled(self, event: Handled, now_s: float) -> None:
+        held = self._held[event.grant]
+        if held.is_lost:
+            del self._held[event.grant]
+        else:
+            held.end = "ack" if event.well else "nack"
+            self._tell_end(event.grant, now_s)
+        self._ask(now_s)
+
+    def _tell_end(self, grant: str, now_s: float) -> None:
+        """Tell how it ended until that is heard, or the grant must have ended anyway."""
+        held = self._held.get(grant)
+        if held is None:
+            return
+        if now_s >= held.until_s:
+            del self._held[grant]
+            return
+        self._out.append(Tell(held.producer, grant, held.end or "nack"))
+        self._agenda.at(now_s + AGAIN_S, self._tell_end, grant)
+
+    def _extend(self, grant: str, now_s: float) -> None:
+        held = self._held.get(grant)
+        if held is None or held.end is not None or held.is_lost:
+            return
+        if now_s >= held.until_s:
+            self._lose(held, grant)
+            return
+        held.told_s = now_s
+        self._out.append(Tell(held.producer, grant, "extend"))
+        pause_s = self.settings.visibility_s / EXTENSIONS
+        self._agenda.at(min(now_s + pause_s, held.until_s), self._extend, grant)
+
+    def _heard(self, event: Heard, now_s: float) -> None:
+        held = self._held.get(event.grant)
+        if held is None or held.is_lost:
+            return
+        if held.end is not None:
+            if event.what == held.end:
+                del self._held[event.grant]
+        elif event.known:
+            held.until_s = held.told_s + self.settings.visibility_s
+        else:
+            self._lose(held, event.grant)
+
+    def _lose(self, held: _Held, grant: str) -> None:
+        """Its handler may go on: its hand is free when it has ended."""
+        held.is_lost = True
+        self._out.append(Lost(grant))
+
+    # --- where objects come from --------------------------------------------------------------
+
+    def _even(self) -> dict[str, float]:
+        return dict.fromkeys(self.settings.producers, 1.0 / len(self.settings.producers))
+
+    def _learn(self, producer: str) -> None:
+        if not self.settings.learns or producer not in self._objects:
+            return
+        for name in self._objects:
+            self._objects[name] *= 0.5 ** (1.0 / FORGET_OBJECTS)
+        self._objects[producer] += 1.0
+        shares = list(self._access.values())
+        learned_access(list(self._objects.values()), shares)
+        self._access = dict(zip(self._objects, shares, strict=True))
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        handling = sum(held.end is None for held in self._held.values())
+        assert len(self._takes) + handling <= self.settings.at_once, "more hands than there are"
+        assert abs(sum(self._access.values()) - 1.0) < 1e-6, "access"

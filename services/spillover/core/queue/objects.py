@@ -1,0 +1,96 @@
+"""The objects of one producer: buffered, granted or dead, by number, and how many there were.
+
+An object that comes back stands where it stood: the smallest number goes first. Who gets it is the
+machine's business; bodies are the shell's.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+
+class Objects:
+    """Those that were produced and not acknowledged. Numbers grow as objects come."""
+
+    __slots__ = ("_buffer", "_deliveries", "acknowledged", "dead", "granted", "produced")
+
+    def __init__(self) -> None:
+        self._buffer: list[int] = []
+        self._deliveries: dict[int, int] = {}
+        """How often each was granted; none of those that never were."""
+        self.granted: set[int] = set()
+        self.dead: dict[int, None] = {}
+        """In the order in which they died."""
+        self.produced = 0
+        self.acknowledged = 0
+
+    @property
+    def buffered(self) -> int:
+        """Returns how many wait for a consumer."""
+        return len(self._buffer)
+
+    def __iter__(self) -> Iterator[int]:
+        """Those that are buffered, in their order."""
+        return iter(sorted(self._buffer))
+
+    def deliveries(self, number: int) -> int:
+        """Returns how often this object has been granted."""
+        return self._deliveries.get(number, 0)
+
+    def add(self, number: int) -> None:
+        """One more was produced."""
+        self.produced += 1
+        heapq.heappush(self._buffer, number)
+
+    def recover(self, number: int, deliveries: int, *, dead: bool) -> None:
+        """One was produced before this start."""
+        self.produced += 1
+        if deliveries:
+            self._deliveries[number] = deliveries
+        if dead:
+            self.dead[number] = None
+        else:
+            heapq.heappush(self._buffer, number)
+
+    def grant(self) -> int:
+        """Take out the oldest one that is buffered. IndexError without any."""
+        number = heapq.heappop(self._buffer)
+        self.granted.add(number)
+        return number
+
+    def delivered(self, number: int) -> None:
+        """A consumer has been promised this one."""
+        self._deliveries[number] = self.deliveries(number) + 1
+
+    def give_back(self, number: int) -> None:
+        """A granted one is buffered again."""
+        self.granted.remove(number)
+        heapq.heappush(self._buffer, number)
+
+    def bury(self, number: int) -> None:
+        """A granted one is dead."""
+        self.granted.remove(number)
+        self.dead[number] = None
+
+    def put_back(self, number: int) -> bool:
+        """A dead one is buffered again, as one that was never granted; False if it is not dead."""
+        if number not in self.dead:
+            return False
+        del self.dead[number]
+        self._deliveries.pop(number, None)
+        heapq.heappush(self._buffer, number)
+        return True
+
+    def acknowledge(self, number: int) -> None:
+        """A granted one has served its purpose."""
+        self.granted.remove(number)
+        self._deliveries.pop(number, None)
+        self.acknowledged += 1
+
+    def check(self) -> None:
+        parts = self.acknowledged + len(self.granted) + len(self._buffer) + len(self.dead)
+        assert self.produced == parts, (self.produced, parts)
+        living = set(self._buffer) | self.granted | self.dead.keys()
+        assert len(living) == len(self._buffer) + len(self.granted) + len(self.dead), "twice"
+        assert self._deliveries.keys() <= living, "deliveries of what is gone"

@@ -1,0 +1,399 @@
+"""The machine of one producer: it keeps objects, and helps consumers' probes to find some.
+
+Theory of operation. An object is *offered*, *admitted* when there is a place for it, read, stored,
+and then *buffered*. A consumer's call, a *take*, is held by the producer that it came to, which
+sends a *probe* to itself first. A probe that meets an object makes a *grant* of it; else it hops
+on, and on its last hop it *parks*, first come. A grant for a take held elsewhere is offered to its
+holder, which takes or declines it. A grant ends with an acknowledgement, or its object returns: at
+a nack, when its sending is broken off, when its time is over, when the offer is declined.
+
+Nobody is stranded: as long as a take is open its holder sends a new probe each `probe_expiry_s`,
+one that visits every producer the consumer can reach; the parked one expires by then.
+
+What bounds it: buffered and admitted objects by `buffers`, grants by `unacked_limit`, dead ones by
+`dead_limit`, and whatever waits by `waiting_limit`.
+
+Not here: bodies, sockets, disks, clocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from spillover.core.agenda import Agenda
+from spillover.core.queue import events as ev
+from spillover.core.queue.events import Probe
+from spillover.core.queue.grants import Grant, Grants
+from spillover.core.queue.objects import Objects
+from spillover.core.queue.probing import Ways
+from spillover.core.queue.settings import ProducerSettings
+from spillover.core.queue.takes import Take, Takes
+from spillover.policy.queue import HOP, meet
+
+SERVED, SENT_ON, PARKED, EXPIRED = "served", "sent_on", "parked", "expired"
+PROBE_ENDS = (SERVED, SENT_ON, PARKED, EXPIRED)
+"""What can become of a probe here. One that parks is served or expires later on."""
+
+
+class ProducerMachine:
+    """One producer, which knows these `peers`. `random` draws where probes go, and the names of
+    grants."""
+
+    def __init__(self, settings: ProducerSettings, peers: tuple[str, ...], random: Random) -> None:
+        self.settings = settings
+        self.objects = Objects()
+        self.grants = Grants(random)
+        self.takes = Takes()
+        self.ways = Ways(settings.id, peers, random)
+        self.draining = False
+        self._agenda = Agenda()
+        self._offers: dict[int, float] = {}
+        """Offers that wait for a place, first come, with their deadlines."""
+        self._admitted: set[int] = set()
+        """Offers that have a place, while their objects are read and stored."""
+        self._storing: dict[int, int] = {}
+        """Numbers of objects on their way to the store, and their offers."""
+        self._parked: dict[str, tuple[Probe, float]] = {}
+        """Probes by the id of their take, first come, with the instants at which they expire."""
+        self.probes = dict.fromkeys(PROBE_ENDS, 0)
+        """What became of the probes that came here."""
+        self.returned = 0
+        """Grants that ended without an acknowledgement."""
+        self._out: list[ev.Command] = []
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            ev.Offered: self._offered,
+            ev.OfferGone: self._offer_gone,
+            ev.Read: self._read,
+            ev.Stored: self._stored,
+            ev.NotStored: self._not_stored,
+            ev.Recovered: self._recovered,
+            ev.Taken: self._taken,
+            ev.TakeGone: lambda event, _: self.takes.end_call(event.ref),
+            ev.ProbeCame: lambda event, now_s: self._meet(event.probe, now_s),
+            ev.ProbeNotSent: self._probe_not_sent,
+            ev.OfferCame: self._offer_came,
+            ev.OfferAnswered: self._offer_answered,
+            ev.Fetched: self._fetched,
+            ev.Sent: self._sent,
+            ev.Acked: self._acked,
+            ev.Nacked: self._nacked,
+            ev.Extended: self._extended,
+            ev.PutBack: self._put_back,
+            ev.Drain: self._drain,
+            ev.Resume: self._resume,
+            ev.TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
+        }
+
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
+        self._handlers[type(event)](event, now_s)
+        commands, self._out = self._out, []
+        return commands
+
+    def next_deadline(self) -> float:
+        return self._agenda.first_s()
+
+    @property
+    def parked(self) -> int:
+        """Returns how many probes wait here."""
+        return len(self._parked)
+
+    @property
+    def waiting(self) -> int:
+        """Returns how many offers wait for a place."""
+        return len(self._offers)
+
+    @property
+    def drained(self) -> bool:
+        """Returns whether a drain has nothing left to do: dead objects stay."""
+        objects = self.objects
+        return self.draining and not (
+            objects.buffered or objects.granted or self._admitted or self.takes
+        )
+
+    # --- objects come in ----------------------------------------------------------------------
+
+    @property
+    def _places(self) -> int:
+        """How many objects more can be buffered."""
+        return self.settings.buffers - self.objects.buffered - len(self._admitted)
+
+    def _offered(self, event: ev.Offered, now_s: float) -> None:
+        if self.draining:
+            self._out.append(ev.RefuseOffer(event.ref, ev.Reason.DRAINING))
+        elif self._places > 0 and not self._offers:
+            self._admit(event.ref)
+        elif event.deadline_s <= now_s or len(self._offers) >= self.settings.waiting_limit:
+            self._out.append(ev.RefuseOffer(event.ref, ev.Reason.QUEUE_FULL))
+        else:
+            self._offers[event.ref] = event.deadline_s
+            self._agenda.at(event.deadline_s, self._offer_late, event.ref)
+
+    def _offer_late(self, ref: int, _: float) -> None:
+        if self._offers.pop(ref, None) is not None:
+            self._out.append(ev.RefuseOffer(ref, ev.Reason.QUEUE_FULL))
+
+    def _offer_gone(self, event: ev.OfferGone, now_s: float) -> None:
+        self._offers.pop(event.ref, None)
+        if event.ref in self._admitted and event.ref not in self._storing.values():
+            self._admitted.remove(event.ref)
+            self._admit_next()
+
+    def _admit(self, ref: int) -> None:
+        self._admitted.add(ref)
+        self._out.append(ev.Admit(ref))
+
+    def _admit_next(self) -> None:
+        while self._offers and self._places > 0:
+            ref = next(iter(self._offers))
+            del self._offers[ref]
+            self._admit(ref)
+
+    def _read(self, event: ev.Read, now_s: float) -> None:
+        self._storing[event.number] = event.ref
+        self._out.append(ev.Store(event.number))
+
+    def _stored(self, event: ev.Stored, now_s: float) -> None:
+        ref = self._storing.pop(event.number)
+        self._admitted.remove(ref)
+        self.objects.add(event.number)
+        self._out.append(ev.Accept(ref, event.number))
+        self._serve(now_s)
+
+    def _not_stored(self, event: ev.NotStored, now_s: float) -> None:
+        ref = self._storing.pop(event.number)
+        self._admitted.remove(ref)
+        self._out.append(ev.RefuseOffer(ref, ev.Reason.STORE_FULL))
+        self._admit_next()
+
+    def _recovered(self, event: ev.Recovered, now_s: float) -> None:
+        self.objects.recover(event.number, event.deliveries, dead=event.dead)
+
+    # --- consumers ask ------------------------------------------------------------------------
+
+    def _taken(self, event: ev.Taken, now_s: float) -> None:
+        if self.draining or len(self.takes) >= self.settings.waiting_limit:
+            reason = ev.Reason.DRAINING if self.draining else ev.Reason.QUEUE_FULL
+            self._out.append(ev.RefuseTake(event.ref, reason))
+            return
+        take = Take(event)
+        self.takes.add(take)
+        self._agenda.at(event.deadline_s, self._take_late, take)
+        left_s = self._watch(take, now_s)
+        self._meet(take.probe(self.settings.id, left_s), now_s)
+
+    def _watch(self, take: Take, now_s: float) -> float:
+        """Sweep when the probe that leaves now has expired; how long it may last."""
+        expiry_s = self.settings.probe_expiry_s
+        self._agenda.at(now_s + expiry_s, self._sweep, take)
+        return min(expiry_s, take.deadline_s - now_s)
+
+    def _sweep(self, take: Take, now_s: float) -> None:
+        if take in self.takes:
+            left_s = self._watch(take, now_s)
+            reach = self.ways.reach(take.access)
+            self._meet(take.sweep(self.settings.id, left_s, reach), now_s)
+
+    def _take_late(self, take: Take, _: float) -> None:
+        if self.takes.end(take):
+            self._out.append(ev.NoObject(take.ref, take.probes))
+
+    # --- probes -------------------------------------------------------------------------------
+
+    def _meet(self, probe: Probe, now_s: float) -> None:
+        """A probe is here: it is served, hops on, or parks."""
+        if probe.left_s <= 0.0 or (probe.first == self.settings.id and probe.id not in self.takes):
+            return
+        while True:
+            if self._available:
+                self._grant(probe, now_s)
+                return
+            peer = None
+            if self.draining or meet(0, probe.hop, probe.max_hops) == HOP:
+                peer = self.ways.next_hop(probe, now_s, own_too=not self.draining)
+            if peer is None:
+                self._park(probe, now_s)
+                return
+            probe = probe.onward(self.settings.id)
+            if peer != self.settings.id:
+                self.probes[SENT_ON] += 1
+                self._out.append(ev.SendProbe(peer, probe))
+                return
+
+    def _probe_not_sent(self, event: ev.ProbeNotSent, now_s: float) -> None:
+        """That peer is passed over; the hop was none."""
+        self.ways.failed(event.peer, now_s)
+        probe = event.probe
+        self._meet(replace(probe, hop=probe.hop - 1, visited=probe.visited[:-1]), now_s)
+
+    def _park(self, probe: Probe, now_s: float) -> None:
+        """Wait here; a sweep that comes to where its forerunner is keeps the place in the line."""
+        is_full = probe.id not in self._parked and len(self._parked) >= self.settings.waiting_limit
+        if is_full or self.draining:
+            return  # the next sweep finds another place
+        self.probes[PARKED] += 1
+        until_s = now_s + probe.left_s
+        self._parked[probe.id] = (probe, until_s)
+        self._agenda.at(until_s, self._parked_late, probe.id)
+
+    def _parked_late(self, probe_id: str, now_s: float) -> None:
+        parked = self._parked.get(probe_id)
+        if parked is not None and parked[1] <= now_s:
+            del self._parked[probe_id]
+            self.probes[EXPIRED] += 1
+
+    @property
+    def _available(self) -> bool:
+        """Whether there is an object to grant."""
+        return self.objects.buffered > 0 and len(self.grants) < self.settings.unacked_limit
+
+    def _serve(self, now_s: float) -> None:
+        """Grant what is buffered to those parked here, then fill the places that became free."""
+        while self._available and self._parked:
+            probe_id = next(iter(self._parked))
+            probe, until_s = self._parked.pop(probe_id)
+            if until_s > now_s and (probe.first != self.settings.id or probe.id in self.takes):
+                self._grant(probe, now_s)
+        self._admit_next()
+
+    # --- grants -------------------------------------------------------------------------------
+
+    def _grant(self, probe: Probe, now_s: float) -> None:
+        self.probes[SERVED] += 1
+        number = self.objects.grant()
+        grant = self.grants.make(number, now_s + self.settings.visibility_s)
+        self._agenda.at(grant.until_s, self._grant_late, grant)
+        if probe.first == self.settings.id:
+            take = self.takes.by_id[probe.id]
+            self.takes.end(take)
+            grant.is_offer = False
+            self.objects.delivered(number)
+            self._out.append(ev.Give(take.ref, grant.id, number, probe.hop))
+        else:
+            offer = ev.Offer(probe.id, self.settings.id, grant.id, probe.hop)
+            self._out.append(ev.SendOffer(probe.first, offer))
+        self._admit_next()
+
+    def _offer_came(self, event: ev.OfferCame, now_s: float) -> None:
+        take = self.takes.by_id.get(event.offer.probe_id)
+        if take is not None:
+            self.takes.end(take)
+            self._out.append(ev.Direct(take.ref, event.offer))
+        self._out.append(ev.AnswerOffer(event.ref, take is not None))
+
+    def _offer_answered(self, event: ev.OfferAnswered, now_s: float) -> None:
+        grant = self.grants.get(event.grant)
+        if grant is None or not grant.is_offer:
+            return
+        grant.is_offer = False
+        if event.taken:
+            self.objects.delivered(grant.number)
+            grant.until_s = now_s + self.settings.visibility_s
+        else:
+            self._return(grant, now_s)
+
+    def _fetched(self, event: ev.Fetched, now_s: float) -> None:
+        """The answer that it was taken may come after the consumer itself."""
+        grant = self.grants.get(event.grant)
+        if grant is None or grant.is_sending:
+            self._out.append(ev.Told(event.ref, known=False))
+            return
+        if grant.is_offer:
+            grant.is_offer = False
+            self.objects.delivered(grant.number)
+        grant.is_sending = True
+        self._out.append(ev.Give(event.ref, grant.id, grant.number, 0))
+
+    def _sent(self, event: ev.Sent, now_s: float) -> None:
+        grant = self.grants.get(event.grant)
+        if grant is None:
+            return
+        if event.whole:
+            grant.until_s = now_s + self.settings.visibility_s
+        else:
+            self._return(grant, now_s)
+
+    def _grant_late(self, grant: Grant, now_s: float) -> None:
+        if grant.id not in self.grants:
+            return
+        if grant.until_s > now_s:
+            self._agenda.at(grant.until_s, self._grant_late, grant)
+        else:
+            self._return(grant, now_s)
+
+    def _return(self, grant: Grant, now_s: float) -> None:
+        """The object is buffered again, in its place, or dead if it came back too often."""
+        self.returned += 1
+        self.grants.end(grant)
+        objects, number = self.objects, grant.number
+        is_hopeless = objects.deliveries(number) >= self.settings.deliveries_max
+        if is_hopeless and len(objects.dead) < self.settings.dead_limit:
+            objects.bury(number)
+            self._out.append(ev.Bury(number, dead=True))
+        else:
+            objects.give_back(number)
+        self._serve(now_s)
+
+    def _acked(self, event: ev.Acked, now_s: float) -> None:
+        """A second acknowledgement of the same grant is as good as the first."""
+        grant = self.grants.get(event.grant)
+        if grant is not None:
+            self.grants.acknowledged(grant)
+            self.objects.acknowledge(grant.number)
+            self._out.append(ev.Forget(grant.number))
+            self._serve(now_s)
+        self._out.append(ev.Told(event.ref, self.grants.was_acknowledged(event.grant)))
+
+    def _nacked(self, event: ev.Nacked, now_s: float) -> None:
+        grant = self.grants.get(event.grant)
+        if grant is not None:
+            self._return(grant, now_s)
+        self._out.append(ev.Told(event.ref, grant is not None))
+
+    def _extended(self, event: ev.Extended, now_s: float) -> None:
+        grant = self.grants.get(event.grant)
+        if grant is not None:
+            usual_s = self.settings.visibility_s
+            longer_s = usual_s if event.visibility_s is None else event.visibility_s
+            is_sooner = now_s + longer_s < grant.until_s
+            grant.until_s = now_s + longer_s
+            if is_sooner:
+                self._agenda.at(grant.until_s, self._grant_late, grant)
+        self._out.append(ev.Told(event.ref, grant is not None))
+
+    # --- operators ----------------------------------------------------------------------------
+
+    def _put_back(self, event: ev.PutBack, now_s: float) -> None:
+        known = self.objects.put_back(event.number)
+        if known:
+            self._out.append(ev.Bury(event.number, dead=False))
+        self._out.append(ev.Told(event.ref, known))
+        self._serve(now_s)
+
+    def _drain(self, event: ev.Drain, now_s: float) -> None:
+        """Whoever waits here does better elsewhere. What is buffered is still given."""
+        self.draining = True
+        for ref in self._offers:
+            self._out.append(ev.RefuseOffer(ref, ev.Reason.DRAINING))
+        self._offers.clear()
+        for take in list(self.takes.by_id.values()):
+            self.takes.end(take)
+            self._out.append(ev.NoObject(take.ref, take.probes))
+        parked, self._parked = self._parked, {}
+        for probe, until_s in parked.values():
+            self._meet(replace(probe, left_s=until_s - now_s), now_s)
+
+    def _resume(self, event: ev.Resume, now_s: float) -> None:
+        self.draining = False
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        self.objects.check()
+        assert {grant.number for grant in self.grants} == self.objects.granted, "grants"
+        assert set(self._storing.values()) <= self._admitted, "stored without a place"
+        assert not (self._available and self._parked), "a probe waits although there is an object"
+        assert not (self._offers and self._places > 0), "an offer waits although there is a place"
+        assert self.next_deadline() < math.inf or not (self._offers or self.takes or self.grants)

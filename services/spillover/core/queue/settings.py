@@ -1,0 +1,27 @@
+"""What a producer of the distributed queue is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """The limits and times of one producer. The shell checks what users give."""
+
+    id: str
+    buffers: int
+    """f of the paper: places for objects that nobody has been granted."""
+    visibility_s: float
+    """A grant ends so long after it was made, or after its object has been sent whole, unless it
+    is acknowledged or extended before."""
+    probe_expiry_s: float = 5.0
+    """A parked probe expires after this time, and its call sends another one."""
+    deliveries_max: int = 10
+    """An object that was granted so often in vain goes to the dead ones."""
+    dead_limit: int = 1000
+    """With so many dead objects no other dies: it returns to its buffer again and again."""
+    unacked_limit: int = 1000
+    """With so many grants open, the producer is as good as empty."""
+    waiting_limit: int = 1000
+    """How many offers may wait for a place, calls for an object, and probes for either."""

@@ -1,0 +1,226 @@
+"""One producer of the distributed queue as a running thing: the machine, its timers, its objects
+and its peers, joined. No rule is made here: what the machine says is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random, SystemRandom
+from typing import Any
+
+from spillover.core.driver import Driver
+from spillover.core.queue import events as ev
+from spillover.core.queue.producer import ProducerMachine
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.engine.alarms import finest_alarm
+from spillover.live.engine.timers import Timers
+from spillover.live.http.client import HttpClient, Response
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.queue import wire
+from spillover.live.queue.bodies import Bodies
+from spillover.live.queue.metrics import QueueMetrics
+from spillover.live.queue.store import ObjectStore
+from spillover.model.errors import PeerError
+
+PEER_TIMEOUT_S = 2.0
+"""For a probe or an offer to be answered. An offer that is not counts as declined."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class QueueShell:
+    """The running producer. `peers` are the base URLs of the others, by id. Must be made inside a
+    running loop. `journal`, if given, hears of each event and its instant."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        peers: Mapping[str, str],
+        store: ObjectStore | None,
+        *,
+        random: Random | None = None,
+        journal: Callable[[ev.Event, float], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.peers = dict(peers)
+        self.epoch = time.time_ns() // 1_000_000
+        self.machine = ProducerMachine(settings, tuple(peers), random or SystemRandom())
+        self.bodies = Bodies(store)
+        self.timers = Timers(asyncio.get_running_loop(), finest_alarm)
+        self.metrics = QueueMetrics(self.machine, self.bodies)
+        self._clients = {
+            peer: HttpClient(url, connect_timeout_s=1.0, user_timeout_s=PEER_TIMEOUT_S)
+            for peer, url in peers.items()
+        }
+        self._calls: dict[int, asyncio.Future[ev.Command]] = {}
+        """What callers wait for, by ref."""
+        self._refs = 0
+        self._drained = asyncio.Event()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._driver: Driver[ev.Event, ev.Command] = Driver(
+            self.machine, self.timers, self._interpreters(), self._on_failure, journal=journal
+        )
+        for one in self.bodies.recover():
+            self._driver.feed(ev.Recovered(one.number, one.deliveries, bool(one.dead)))
+        self._driver.start(ev.TimerFired())
+
+    # --- what routes call ---------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Returns the producer's clock: monotonic, of this machine alone."""
+        return self.timers.clock()
+
+    def feed(self, event: ev.Event) -> None:
+        self._driver.feed(event)
+        if self.machine.drained:
+            self._drained.set()
+
+    async def ask(self, make: Callable[[int], ev.Event], gone: asyncio.Event | None = None) -> Any:
+        """Feed the event that `make` gives for a new ref, and wait for the command that answers it.
+        With `gone` the wait ends when that is set: the ref is the answer then."""
+        ref = self._next_ref()
+        answer = asyncio.get_running_loop().create_future()
+        self._calls[ref] = answer
+        try:
+            self.feed(make(ref))
+            if gone is None:
+                return await answer
+            leaving = asyncio.ensure_future(gone.wait())
+            try:
+                await asyncio.wait([answer, leaving], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+            return answer.result() if answer.done() else ref
+        finally:
+            self._calls.pop(ref, None)
+
+    def object_read(
+        self, ref: int, content_type: str, content: bytes
+    ) -> asyncio.Future[ev.Command]:
+        """The object of an offer that was admitted is here. What comes of it: Accept, or
+        RefuseOffer."""
+        number = self.bodies.add(content_type, content)
+        answer: asyncio.Future[ev.Command] = asyncio.get_running_loop().create_future()
+        self._calls[ref] = answer
+        answer.add_done_callback(lambda _: self._calls.pop(ref, None))
+        self.feed(ev.Read(ref, number))
+        return answer
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no object any more, and give away those that are here, for so long."""
+        self._drained.clear()
+        self.feed(ev.Drain())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drained.wait(), timeout_s)
+
+    async def close(self) -> None:
+        """Let go of everything; what is on disk stays there."""
+        self._driver.close()
+        self.timers.close()
+        for answer in self._calls.values():
+            answer.cancel()
+        for client in self._clients.values():
+            await client.close()
+        self.bodies.close()
+        self.failed.cancel()
+
+    def _next_ref(self) -> int:
+        self._refs += 1
+        return self._refs
+
+    def _on_failure(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()  # retrieved: it also comes out where the event came in
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _interpreters(self) -> dict[type[ev.Command], Callable[[Any], None]]:
+        answers = (
+            *(ev.Admit, ev.RefuseOffer, ev.Accept, ev.AnswerOffer, ev.Give, ev.Direct),
+            *(ev.NoObject, ev.RefuseTake, ev.Told),
+        )
+        return {
+            **dict.fromkeys(answers, self._answer),
+            ev.Store: self._store,
+            ev.Forget: self._forget,
+            ev.Bury: self._bury,
+            ev.SendProbe: self._send_probe,
+            ev.SendOffer: self._send_offer,
+        }
+
+    def _answer(self, command: Any) -> None:
+        self.metrics.count(command)
+        answer = self._calls.get(command.ref)
+        if answer is not None and not answer.done():
+            answer.set_result(command)
+        elif isinstance(command, ev.Give):  # whoever asked has just gone
+            self.feed(ev.Sent(command.grant, whole=False))
+        elif isinstance(command, ev.Admit):
+            self.feed(ev.OfferGone(command.ref))
+
+    def _store(self, command: ev.Store) -> None:
+        number = command.number
+
+        def stored(error: BaseException | None) -> None:
+            if error is None:
+                self.feed(ev.Stored(number))
+            else:
+                _log.error(Message("an object cannot be stored", problem=str(error)))
+                self.feed(ev.NotStored(number))
+
+        self.bodies.store(number, stored)
+
+    def _forget(self, command: ev.Forget) -> None:
+        self.bodies.forget(command.number)
+
+    def _bury(self, command: ev.Bury) -> None:
+        deliveries = self.machine.objects.deliveries(command.number)
+        self.bodies.note(command.number, deliveries, dead=command.dead)
+
+    def _send_probe(self, command: ev.SendProbe) -> None:
+        body = wire.encode_probe(command.probe)
+
+        def ended(came_to: Response | BaseException) -> None:
+            # What is not known to have come counts as not come: two probes are better than none.
+            if not (isinstance(came_to, Response) and came_to.status == 202):
+                self._tell_unreachable(command.peer, came_to)
+                self.feed(ev.ProbeNotSent(command.probe, command.peer))
+
+        self._clients[command.peer].send(
+            "POST", wire.PROBE_PATH, ended, body=body, timeout_s=PEER_TIMEOUT_S
+        )
+
+    def _send_offer(self, command: ev.SendOffer) -> None:
+        offer = command.offer
+
+        def ended(came_to: Response | BaseException) -> None:
+            taken = False
+            if isinstance(came_to, Response) and came_to.status == 200:
+                taken = wire.decode_taken(came_to.body)
+            else:
+                self._tell_unreachable(command.peer, came_to)
+            self.feed(ev.OfferAnswered(offer.grant, taken))
+
+        client = self._clients.get(command.peer)
+        if client is None:  # a probe from a producer that is no peer
+            self.feed(ev.OfferAnswered(offer.grant, taken=False))
+            return
+        client.send(
+            "POST",
+            wire.OFFER_PATH,
+            ended,
+            body=wire.encode_offer(offer),
+            timeout_s=PEER_TIMEOUT_S,
+        )
+
+    def _tell_unreachable(self, peer: str, came_to: Response | BaseException) -> None:
+        problem = f"status {came_to.status}" if isinstance(came_to, Response) else str(came_to)
+        if isinstance(came_to, PeerError | Response):
+            _log.warning(Message("a peer cannot be reached", peer=peer, problem=problem))

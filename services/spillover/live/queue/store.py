@@ -1,0 +1,266 @@
+"""Objects on disk: nothing that was acknowledged to its producer is lost when the process dies.
+
+One thread writes. It takes all that has been asked for meanwhile into one transaction (group
+commit), and whoever asked hears when that is on the disk: SQLite in WAL mode with full
+synchronization, and larger objects as files of their own that are synchronized before the row which
+names them. A file without a row is rubbish of a death in between, and is removed at the next start.
+
+A directory belongs to one producer, and to one process at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from spillover.live.process.own_threads import start_own
+from spillover.model.errors import InputError
+
+FILE_BYTES_MIN = 65_536
+"""Larger objects are files: a database page would be copied twice."""
+
+BATCH_MAX = 256
+"""Wishes in one transaction. What waits longer than one commit takes is in the next."""
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS objects (
+    number INTEGER PRIMARY KEY,
+    content_type TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    body BLOB,
+    deliveries INTEGER NOT NULL DEFAULT 0,
+    dead INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+
+class StoreFull(Exception):
+    """The disk has no room, or does not write any more. Nothing of what was asked for is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What is known of an object without its body; `body` is None where that is a file."""
+
+    number: int
+    content_type: str
+    size_bytes: int
+    body: bytes | None
+    deliveries: int
+    dead: int
+
+
+@dataclass(slots=True)
+class _Wish:
+    """Something to be written."""
+
+    write: Callable[[sqlite3.Connection], None]
+    after: Callable[[], None] | None
+    """To be done once it is on the disk."""
+    done: Future[None]
+
+
+class ObjectStore:
+    """The store in `directory`, made if there is none. Raises InputError, naming `source`, for a
+    directory that cannot be used, belongs to another producer, or is in use."""
+
+    def __init__(self, directory: Path, producer: str, source: str) -> None:
+        self._files = directory / "objects"
+        self._source = source
+        try:
+            self._files.mkdir(parents=True, exist_ok=True)
+            self._lock: BinaryIO = (directory / "lock").open("wb")
+        except OSError as error:
+            expected = f"expected a directory that can be written, {error.strerror}"
+            raise InputError(source, "", f"{expected}: {directory}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            expected = f"expected a store that no other process uses: {directory}"
+            raise InputError(source, "", expected) from error
+        try:
+            self._database = self._open(directory / "queue.sqlite3", producer)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="object-store", daemon=True)
+        start_own(self._thread)
+
+    def _open(self, path: Path, producer: str) -> sqlite3.Connection:
+        try:
+            database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.executescript(_SCHEMA)
+            owner = _about(database, "producer", producer)
+            version = _about(database, "version", str(SCHEMA_VERSION))
+        except sqlite3.Error as error:
+            expected = f"expected a store of this program, {path} says: {error}"
+            raise InputError(self._source, "", expected) from error
+        if owner != producer:
+            expected = f"expected a store of producer {producer}, got one of {owner}"
+            raise InputError(self._source, "", expected)
+        if version != str(SCHEMA_VERSION):
+            expected = f"expected a store of version {SCHEMA_VERSION}, got one of {version}"
+            raise InputError(self._source, "", expected)
+        return database
+
+    def recover(self) -> tuple[list[StoredObject], int]:
+        """Returns the objects in their order, and the largest number that was ever given. To be
+        called once, before anything is written."""
+        rows = self._database.execute(
+            "SELECT number, content_type, size_bytes, body, deliveries, dead FROM objects"
+            " ORDER BY number"
+        ).fetchall()
+        found = [StoredObject(*row) for row in rows]
+        files = {str(one.number) for one in found if one.body is None}
+        for path in self._files.iterdir():
+            if path.name not in files:
+                path.unlink()
+        numbers = [int(_about(self._database, "last_number", "0")), *(one.number for one in found)]
+        return found, max(numbers)
+
+    def path_of(self, number: int) -> Path:
+        """Returns where an object is that is a file."""
+        return self._files / str(number)
+
+    # --- wishes -------------------------------------------------------------------------------
+
+    def put(self, number: int, content_type: str, body: bytes) -> Future[None]:
+        """Keep an object, with a number larger than all before. The future raises StoreFull."""
+        is_file = len(body) > FILE_BYTES_MIN
+        kept = None if is_file else body
+        row = (number, content_type, len(body), kept)
+
+        def write(database: sqlite3.Connection) -> None:
+            if is_file:
+                self._write_file(number, body)
+            database.execute(
+                "INSERT INTO objects (number, content_type, size_bytes, body) VALUES (?, ?, ?, ?)",
+                row,
+            )
+            database.execute(
+                "INSERT INTO about VALUES ('last_number', ?)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (str(number),),
+            )
+
+        return self._wish(write)
+
+    def forget(self, number: int) -> Future[None]:
+        """Let an object go."""
+        path = self.path_of(number)
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM objects WHERE number = ?", (number,))
+
+        return self._wish(write, lambda: path.unlink(missing_ok=True))
+
+    def note(self, number: int, deliveries: int, *, dead: bool) -> Future[None]:
+        """Remember how often an object was granted, and whether it is dead."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute(
+                "UPDATE objects SET deliveries = ?, dead = ? WHERE number = ?",
+                (deliveries, dead, number),
+            )
+
+        return self._wish(write)
+
+    def close(self) -> None:
+        """Write what was asked for, and let go of the directory."""
+        self._wishes.put(None)
+        self._thread.join()
+        self._database.close()
+        self._lock.close()
+
+    def _wish(
+        self, write: Callable[[sqlite3.Connection], None], after: Callable[[], None] | None = None
+    ) -> Future[None]:
+        done: Future[None] = Future()
+        self._wishes.put(_Wish(write, after, done))
+        return done
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        while (wish := self._wishes.get()) is not None:
+            batch, ends = [wish], False
+            with suppress(queue.Empty):
+                while len(batch) < BATCH_MAX:
+                    more = self._wishes.get_nowait()
+                    if more is None:
+                        ends = True
+                        break
+                    batch.append(more)
+            self._commit(batch)
+            if ends:
+                return
+
+    def _commit(self, batch: list[_Wish]) -> None:
+        """All in one transaction; where that fails, each alone: one may be too large, the others
+        not."""
+        try:
+            self._transact(batch)
+        except (sqlite3.Error, OSError) as error:
+            if len(batch) > 1:
+                for wish in batch:
+                    self._commit([wish])
+                return
+            batch[0].done.set_exception(StoreFull(str(error)))
+            return
+        for wish in batch:
+            if wish.after is not None:
+                with suppress(OSError):  # rubbish, until the next start
+                    wish.after()
+            wish.done.set_result(None)
+
+    def _transact(self, batch: list[_Wish]) -> None:
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for wish in batch:
+                wish.write(database)
+            database.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+
+    def _write_file(self, number: int, body: bytes) -> None:
+        path = self.path_of(number)
+        try:
+            with path.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            directory = os.open(self._files, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _about(database: sqlite3.Connection, name: str, first: str) -> str:
+    """What the store says of itself; `first` from now on if it does not say."""
+    database.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, first))
+    row: tuple[str] = database.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+    return row[0]

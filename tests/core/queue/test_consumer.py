@@ -1,0 +1,160 @@
+"""One consumer, step by step: whom it asks, and what becomes of what it is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from spillover.core.queue import consumer as cn
+from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
+
+
+def consumer(**changed: Any) -> ConsumerMachine:
+    told: dict[str, Any] = {
+        "name": "c",
+        "producers": ("p1", "p2"),
+        "access": None,
+        "learns": False,
+        "max_hops": 3,
+        "avoid_visited": False,
+        "at_once": 1,
+        "visibility_s": 9.0,
+        "take_s": 30.0,
+        **changed,
+    }
+    return ConsumerMachine(ConsumerSettings(**told), Random(1))
+
+
+def ask(machine: ConsumerMachine, event: cn.Event, now_s: float = 0.0) -> cn.Take:
+    """Feed what makes it ask."""
+    (take,) = [one for one in machine.handle(event, now_s) if isinstance(one, cn.Take)]
+    machine.check()
+    return take
+
+
+def hold(machine: ConsumerMachine, take: cn.Take, grant: str, now_s: float = 0.0) -> None:
+    """Give it an object."""
+    commands = machine.handle(cn.Given(take.take, take.producer, grant), now_s)
+    assert cn.Handle(grant) in commands
+    machine.check()
+
+
+def test_one_take_is_under_way_for_each_free_hand() -> None:
+    machine = consumer(at_once=2)
+    takes = machine.handle(cn.Started(), 0.0)
+    assert len(takes) == 2
+    assert all(isinstance(one, cn.Take) for one in takes)
+    first = takes[0]
+    assert isinstance(first, cn.Take)
+    hold(machine, first, "g1")
+    assert isinstance(machine.handle(cn.Handled("g1", well=True), 1.0)[-1], cn.Take)
+
+
+def test_producers_are_drawn_by_the_probabilities() -> None:
+    machine = consumer(access={"p1": 0.9, "p2": 0.1})
+    take = ask(machine, cn.Started())
+    asked = Counter([take.producer])
+    for _ in range(2000):
+        take = ask(machine, cn.Nothing(take.take))
+        asked[take.producer] += 1
+    assert asked["p1"] / 2001 == pytest.approx(0.9, abs=0.03)
+
+
+def test_what_is_learned_follows_the_objects_that_came() -> None:
+    machine = consumer(learns=True)
+    take = ask(machine, cn.Started())
+    for count in range(800):
+        came_from = "p1" if count % 4 else "p2"
+        machine.handle(cn.Given(take.take, came_from, f"g{count}"), 0.0)
+        take = ask(machine, cn.Handled(f"g{count}", well=True))
+    assert machine.access["p1"] == pytest.approx(0.9 * 0.75 + 0.1 * 0.5, abs=0.02)
+
+
+def test_an_address_is_followed() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    commands = machine.handle(cn.Pointed(take.take, "p2", "g"), 0.0)
+    assert commands == [cn.Fetch(take.take, "p2", "g")]
+    ask(machine, cn.Nothing(take.take))
+
+
+def test_an_object_is_extended_while_it_is_handled_and_then_acknowledged() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    assert machine.next_deadline() == 3.0
+    extend = cn.Tell(take.producer, "g", "extend")
+    assert machine.handle(cn.TimerFired(), 3.0) == [extend]
+    machine.handle(cn.Heard("g", "extend", known=True), 3.1)
+    assert machine.handle(cn.TimerFired(), 6.0) == [extend]
+    ack = cn.Tell(take.producer, "g", "ack")
+    assert ack in machine.handle(cn.Handled("g", well=True), 7.0)
+    assert ack in machine.handle(cn.TimerFired(), 7.2), "it was not heard"
+    machine.handle(cn.Heard("g", "extend", known=True), 7.3)
+    assert ack in machine.handle(cn.TimerFired(), 7.4), "that was the answer to something else"
+    machine.handle(cn.Heard("g", "ack", known=True), 7.5)
+    assert machine.handle(cn.TimerFired(), 9.0) == []
+
+
+def test_what_was_not_done_is_given_back() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    assert cn.Tell(take.producer, "g", "nack") in machine.handle(cn.Handled("g", well=False), 1.0)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_handler_hears_that_its_object_is_lost(told: bool) -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    if told:
+        machine.handle(cn.TimerFired(), 3.0)
+        commands = machine.handle(cn.Heard("g", "extend", known=False), 3.1)
+    else:
+        for now_s in (3.0, 6.0):
+            machine.handle(cn.TimerFired(), now_s)
+        commands = machine.handle(cn.TimerFired(), 9.0)
+    assert commands == [cn.Lost("g")], "its hand is not free before the handler has returned"
+    ask(machine, cn.Handled("g", well=True), 20.0)
+
+
+def test_an_acknowledgement_that_nobody_hears_is_given_up_when_the_grant_is_over() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    machine.handle(cn.Stopped(), 0.5)
+    machine.handle(cn.Handled("g", well=True), 1.0)
+    now_s = 1.0
+    while machine.next_deadline() < 100.0:
+        now_s = machine.next_deadline()
+        machine.handle(cn.TimerFired(), now_s)
+    assert machine.idle
+    assert 9.0 <= now_s <= 9.3
+
+
+def test_a_producer_that_cannot_be_reached_is_passed_over_then_asked_again() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    first = take.producer
+    take = ask(machine, cn.Unreachable(take.take, first))
+    assert take.producer != first
+    assert machine.handle(cn.Unreachable(take.take, take.producer), 0.0) == [], "both are"
+    again_s = machine.next_deadline()
+    assert 0.5 <= again_s <= 1.0
+    (asked,) = machine.handle(cn.TimerFired(), again_s)
+    assert isinstance(asked, cn.Take)
+
+
+def test_whoever_is_stopped_asks_for_nothing_more() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    machine.handle(cn.Stopped(), 0.5)
+    assert machine.handle(cn.Handled("g", well=True), 1.0) == [cn.Tell(take.producer, "g", "ack")]
+    assert not machine.idle
+    machine.handle(cn.Heard("g", "ack", known=True), 1.1)
+    assert machine.idle

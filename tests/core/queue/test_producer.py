@@ -1,0 +1,290 @@
+"""One producer, step by step: what it answers, and when."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from spillover.core.queue import events as ev
+from spillover.core.queue.producer import ProducerMachine
+from spillover.core.queue.settings import ProducerSettings
+
+EVEN = {"p1": 0.5, "p2": 0.5}
+ONLY_HERE = {"p1": 1.0}
+
+
+def producer(peers: tuple[str, ...] = ("p2",), **changed: Any) -> ProducerMachine:
+    told = {"id": "p1", "buffers": 2, "visibility_s": 10.0, "probe_expiry_s": 5.0, **changed}
+    return ProducerMachine(ProducerSettings(**told), peers, Random(1))
+
+
+def put(machine: ProducerMachine, number: int, now_s: float = 0.0) -> list[ev.Command]:
+    """Bring an object in."""
+    commands = machine.handle(ev.Offered(number, now_s + 1.0), now_s)
+    assert commands == [ev.Admit(number)]
+    assert machine.handle(ev.Read(number, number), now_s) == [ev.Store(number)]
+    commands = machine.handle(ev.Stored(number), now_s)
+    machine.check()
+    return commands
+
+
+def taken(ref: int, access: dict[str, float], now_s: float = 0.0, **changed: Any) -> ev.Taken:
+    told = {"max_hops": 1, "avoid_visited": False, "deadline_s": now_s + 30.0, **changed}
+    return ev.Taken(ref=ref, probe_id=f"take{ref}", consumer="c", access=access, **told)
+
+
+def given(commands: list[ev.Command]) -> ev.Give:
+    (give,) = [one for one in commands if isinstance(one, ev.Give)]
+    return give
+
+
+def test_an_object_that_waits_is_given_at_once() -> None:
+    machine = producer()
+    assert put(machine, 1) == [ev.Accept(1, 1)]
+    give = given(machine.handle(taken(7, ONLY_HERE), 1.0))
+    assert (give.ref, give.number, give.probes) == (7, 1, 1)
+
+
+def test_a_consumer_that_waits_is_given_the_next_object() -> None:
+    machine = producer()
+    assert machine.handle(taken(7, ONLY_HERE), 0.0) == []
+    assert given(put(machine, 1, 2.0)).ref == 7
+
+
+def test_consumers_that_wait_are_served_first_come() -> None:
+    machine = producer()
+    for ref in (7, 8, 9):
+        machine.handle(taken(ref, ONLY_HERE), 0.0)
+    assert [given(put(machine, number)).ref for number in (1, 2, 3)] == [7, 8, 9]
+
+
+def test_a_producer_waits_for_a_place_and_is_refused_at_its_deadline() -> None:
+    machine = producer(buffers=1)
+    put(machine, 1)
+    assert machine.handle(ev.Offered(2, 5.0), 0.0) == []
+    assert machine.next_deadline() == 5.0
+    assert machine.handle(ev.TimerFired(), 5.0) == [ev.RefuseOffer(2, ev.Reason.QUEUE_FULL)]
+
+
+def test_a_place_that_is_free_goes_to_the_one_that_waited_longest() -> None:
+    machine = producer(buffers=1)
+    put(machine, 1)
+    machine.handle(ev.Offered(2, 50.0), 0.0)
+    machine.handle(ev.Offered(3, 50.0), 0.0)
+    commands = machine.handle(taken(7, ONLY_HERE), 1.0)
+    assert given(commands).number == 1
+    assert [one for one in commands if isinstance(one, ev.Admit)] == [ev.Admit(2)]
+
+
+def test_whoever_leaves_while_its_object_is_read_gives_its_place_up() -> None:
+    machine = producer(buffers=1)
+    assert machine.handle(ev.Offered(1, 5.0), 0.0) == [ev.Admit(1)]
+    machine.handle(ev.Offered(2, 5.0), 0.0)
+    assert machine.handle(ev.OfferGone(1), 1.0) == [ev.Admit(2)]
+
+
+def test_a_full_store_takes_nothing_and_keeps_its_places() -> None:
+    machine = producer(buffers=1)
+    machine.handle(ev.Offered(1, 5.0), 0.0)
+    machine.handle(ev.Read(1, 1), 0.0)
+    assert machine.handle(ev.NotStored(1), 0.0) == [ev.RefuseOffer(1, ev.Reason.STORE_FULL)]
+    assert machine.handle(ev.Offered(2, 5.0), 0.0) == [ev.Admit(2)]
+    assert machine.objects.produced == 0
+
+
+def test_a_probe_hops_on_until_its_hops_are_used_up() -> None:
+    machine = producer()
+    probe = ev.Probe("t", "p2", "c", 1, 2, {"p2": 1.0}, False, (), 5.0)
+    (sent,) = machine.handle(ev.ProbeCame(probe), 0.0)
+    assert isinstance(sent, ev.SendProbe)
+    assert (sent.peer, sent.probe.hop, sent.probe.visited) == ("p2", 2, ("p1",))
+    assert machine.handle(ev.ProbeCame(sent.probe), 0.0) == []
+    assert machine.parked == 1
+
+
+def test_an_object_for_a_take_held_elsewhere_is_offered_to_its_holder() -> None:
+    machine = producer()
+    machine.handle(ev.ProbeCame(ev.Probe("t", "p2", "c", 3, 3, EVEN, False, (), 5.0)), 0.0)
+    (offer,) = [one for one in put(machine, 1) if isinstance(one, ev.SendOffer)]
+    assert (offer.peer, offer.offer.probe_id, offer.offer.probes) == ("p2", "t", 3)
+    assert machine.handle(ev.OfferAnswered(offer.offer.grant, taken=True), 1.0) == []
+    (give,) = machine.handle(ev.Fetched(5, offer.offer.grant), 2.0)
+    assert give == ev.Give(5, offer.offer.grant, 1, 0)
+    assert machine.handle(ev.Fetched(6, offer.offer.grant), 2.0) == [ev.Told(6, known=False)]
+
+
+def test_an_offer_that_is_declined_costs_nobody_anything() -> None:
+    machine = producer()
+    machine.handle(ev.ProbeCame(ev.Probe("t", "p2", "c", 3, 3, EVEN, False, (), 5.0)), 0.0)
+    (offer,) = [one for one in put(machine, 1) if isinstance(one, ev.SendOffer)]
+    machine.handle(ev.OfferAnswered(offer.offer.grant, taken=False), 1.0)
+    assert (machine.objects.buffered, machine.objects.deliveries(1)) == (1, 0)
+    assert given(machine.handle(taken(7, ONLY_HERE), 2.0)).number == 1
+
+
+def test_a_take_that_is_over_declines_an_offer() -> None:
+    machine = producer()
+    machine.handle(taken(7, ONLY_HERE), 0.0)
+    assert given(put(machine, 1)).ref == 7
+    offer = ev.Offer("take7", "p2", "grant", 2)
+    assert machine.handle(ev.OfferCame(3, offer), 1.0) == [ev.AnswerOffer(3, taken=False)]
+
+
+def test_a_take_that_waits_is_pointed_to_an_offer() -> None:
+    machine = producer()
+    machine.handle(taken(7, {"p2": 1.0}, max_hops=2), 0.0)
+    offer = ev.Offer("take7", "p2", "grant", 2)
+    commands = machine.handle(ev.OfferCame(3, offer), 1.0)
+    assert commands == [ev.Direct(7, offer), ev.AnswerOffer(3, taken=True)]
+
+
+def test_a_take_ends_at_its_deadline_with_nothing() -> None:
+    machine = producer()
+    machine.handle(taken(7, ONLY_HERE, deadline_s=3.0), 0.0)
+    assert machine.handle(ev.TimerFired(), 3.0) == [ev.NoObject(7, 1)]
+    assert put(machine, 1, 4.0) == [ev.Accept(1, 1)], "nobody is parked any more"
+
+
+def test_a_take_sweeps_when_its_probe_has_expired() -> None:
+    machine = producer(peers=("p2", "p3"))
+    access = {"p1": 0.4, "p2": 0.3, "p3": 0.3}
+    machine.handle(taken(7, access), 0.0)
+    assert machine.next_deadline() == 5.0
+    (sent,) = machine.handle(ev.TimerFired(), 5.0)
+    assert isinstance(sent, ev.SendProbe)
+    assert (sent.probe.max_hops, sent.probe.avoid_visited) == (3, True)
+    assert sent.peer in {"p2", "p3"}
+
+
+def test_a_peer_that_cannot_be_reached_is_passed_over() -> None:
+    machine = producer(peers=("p2", "p3"))
+    access = {"p2": 0.5, "p3": 0.5}
+    (sent,) = machine.handle(taken(7, access, max_hops=2), 0.0)
+    assert isinstance(sent, ev.SendProbe)
+    (again,) = machine.handle(ev.ProbeNotSent(sent.probe, sent.peer), 0.1)
+    assert isinstance(again, ev.SendProbe)
+    assert {sent.peer, again.peer} == {"p2", "p3"}
+    assert again.probe == sent.probe
+    assert machine.handle(ev.ProbeNotSent(again.probe, again.peer), 0.2) == []
+    assert machine.parked == 1, "nobody else is left"
+
+
+@pytest.mark.parametrize("how", ["nack", "late", "broken"])
+def test_an_object_comes_back_to_the_front(how: str) -> None:
+    machine = producer()
+    put(machine, 1)
+    put(machine, 2)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    if how == "nack":
+        assert machine.handle(ev.Nacked(3, grant), 1.0) == [ev.Told(3, known=True)]
+    elif how == "broken":
+        machine.handle(ev.Sent(grant, whole=False), 1.0)
+    else:
+        machine.handle(ev.Sent(grant, whole=True), 1.0)
+        machine.handle(ev.TimerFired(), 10.0)
+        assert machine.objects.buffered == 1, "the time begins when it has been sent"
+        machine.handle(ev.TimerFired(), 11.0)
+    machine.check()
+    assert list(machine.objects) == [1, 2]
+    assert given(machine.handle(taken(8, ONLY_HERE), 12.0)).number == 1
+
+
+def test_an_extension_gives_more_time_from_now_on() -> None:
+    machine = producer()
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    assert machine.handle(ev.Extended(3, grant), 8.0) == [ev.Told(3, known=True)]
+    machine.handle(ev.TimerFired(), 17.9)
+    assert machine.objects.buffered == 0
+    machine.handle(ev.Extended(4, grant, 1.0), 17.9)
+    machine.handle(ev.TimerFired(), 18.9)
+    assert machine.objects.buffered == 1
+    assert machine.handle(ev.Extended(5, grant), 19.0) == [ev.Told(5, known=False)]
+
+
+def test_a_second_acknowledgement_is_as_good_as_the_first() -> None:
+    machine = producer()
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    commands = machine.handle(ev.Acked(3, grant), 1.0)
+    assert commands == [ev.Forget(1), ev.Told(3, known=True)]
+    assert machine.handle(ev.Acked(4, grant), 1.0) == [ev.Told(4, known=True)]
+    assert machine.handle(ev.Acked(5, "another"), 1.0) == [ev.Told(5, known=False)]
+    assert machine.objects.acknowledged == 1
+
+
+def test_what_comes_back_too_often_is_dead_and_can_be_put_back() -> None:
+    machine = producer(deliveries_max=2)
+    put(machine, 1)
+    for ref in (7, 8):
+        grant = given(machine.handle(taken(ref, ONLY_HERE), 0.0)).grant
+        commands = machine.handle(ev.Nacked(ref, grant), 0.0)
+    assert ev.Bury(1, dead=True) in commands
+    assert list(machine.objects.dead) == [1]
+    commands = machine.handle(ev.PutBack(9, 1), 1.0)
+    assert commands == [ev.Bury(1, dead=False), ev.Told(9, known=True)]
+    assert machine.objects.deliveries(1) == 0
+    assert machine.handle(ev.PutBack(9, 1), 1.0) == [ev.Told(9, known=False)]
+
+
+def test_with_as_many_dead_as_there_can_be_nothing_dies() -> None:
+    machine = producer(deliveries_max=1, dead_limit=0)
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    machine.handle(ev.Nacked(7, grant), 0.0)
+    assert machine.objects.buffered == 1
+
+
+def test_what_was_stored_before_is_there_in_its_order() -> None:
+    machine = producer()
+    for number, deliveries, dead in ((1, 1, False), (2, 9, True), (3, 0, False)):
+        machine.handle(ev.Recovered(number, deliveries, dead), 0.0)
+    machine.check()
+    assert (list(machine.objects), list(machine.objects.dead)) == ([1, 3], [2])
+    assert machine.objects.deliveries(1) == 1
+
+
+def test_a_drain_gives_away_and_takes_nothing() -> None:
+    machine = producer(buffers=1)
+    put(machine, 1)
+    machine.handle(ev.Offered(2, 50.0), 0.0)
+    assert machine.handle(ev.Drain(), 1.0) == [ev.RefuseOffer(2, ev.Reason.DRAINING)]
+    assert machine.handle(ev.Offered(3, 50.0), 1.0) == [ev.RefuseOffer(3, ev.Reason.DRAINING)]
+    assert machine.handle(taken(7, EVEN), 1.0) == [ev.RefuseTake(7, ev.Reason.DRAINING)]
+    probe = ev.Probe("t", "p2", "c", 1, 1, EVEN, False, (), 5.0)
+    (offer,) = machine.handle(ev.ProbeCame(probe), 1.0)
+    assert isinstance(offer, ev.SendOffer)
+    assert not machine.drained
+    machine.handle(ev.OfferAnswered(offer.offer.grant, taken=True), 1.0)
+    machine.handle(ev.Acked(8, offer.offer.grant), 2.0)
+    assert machine.drained
+
+
+def test_a_drain_sends_those_that_wait_here_on() -> None:
+    machine = producer()
+    probe = ev.Probe("t", "p2", "c", 2, 2, EVEN, False, ("p2",), 5.0)
+    machine.handle(ev.ProbeCame(probe), 0.0)
+    machine.handle(taken(7, ONLY_HERE), 0.0)
+    commands = machine.handle(ev.Drain(), 1.0)
+    assert ev.NoObject(7, 1) in commands
+    (sent,) = [one for one in commands if isinstance(one, ev.SendProbe)]
+    assert (sent.peer, sent.probe.left_s) == ("p2", 4.0)
+
+
+def test_no_more_calls_are_held_than_there_is_room_for() -> None:
+    machine = producer(buffers=1, waiting_limit=1)
+    assert machine.handle(taken(7, ONLY_HERE), 0.0) == []
+    refused = machine.handle(taken(8, ONLY_HERE), 0.0)
+    assert refused == [ev.RefuseTake(8, ev.Reason.QUEUE_FULL)]
+
+
+def test_with_as_many_grants_as_there_can_be_an_object_waits() -> None:
+    machine = producer(unacked_limit=1)
+    put(machine, 1)
+    put(machine, 2)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    assert machine.handle(taken(8, ONLY_HERE), 0.0) == []
+    machine.check()
+    assert given(machine.handle(ev.Acked(9, grant), 1.0)).ref == 8

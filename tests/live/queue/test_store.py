@@ -1,0 +1,160 @@
+"""The store of objects: what it was told is there after any end, and only that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoreFull
+from spillover.model.errors import InputError
+
+LARGE = os.urandom(FILE_BYTES_MIN + 1)
+
+WRITER = """
+import sys
+from pathlib import Path
+from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
+store = ObjectStore(Path(sys.argv[1]), "p1", "test")
+found, last = store.recover()
+number = last
+while True:
+    number += 1
+    body = bytes([number % 256]) * (FILE_BYTES_MIN * 2 if number % 3 == 0 else 100)
+    store.put(number, "application/octet-stream", body).result()
+    print("put", number, flush=True)
+    if number % 2 == 0:
+        store.forget(number - 1).result()
+        print("gone", number - 1, flush=True)
+"""
+
+
+def opened(directory: Path, producer: str = "p1") -> ObjectStore:
+    return ObjectStore(directory, producer, "test")
+
+
+def body_of(store: ObjectStore, number: int, body: bytes | None) -> bytes:
+    return store.path_of(number).read_bytes() if body is None else body
+
+
+def test_objects_are_there_again_in_their_order(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    assert store.recover() == ([], 0)
+    for number, body in ((1, b"one"), (2, LARGE), (3, b"")):
+        store.put(number, "text/plain", body).result(10)
+    store.note(1, 4, dead=True).result(10)
+    store.forget(3).result(10)
+    store.close()
+    store = opened(tmp_path)
+    found, last = store.recover()
+    assert [(one.number, one.size_bytes, one.deliveries, one.dead) for one in found] == [
+        (1, 3, 4, True),
+        (2, len(LARGE), 0, False),
+    ]
+    assert [body_of(store, one.number, one.body) for one in found] == [b"one", LARGE]
+    assert last == 3, "a number is never given twice, also where its object is gone"
+    store.close()
+
+
+def test_a_file_goes_with_its_object(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.put(1, "", LARGE).result(10)
+    assert store.path_of(1).exists()
+    store.forget(1).result(10)
+    assert not store.path_of(1).exists()
+    store.close()
+
+
+def test_a_file_that_no_row_names_is_removed(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.path_of(7).write_bytes(b"rubbish")
+    assert store.recover() == ([], 0)
+    assert not store.path_of(7).exists()
+    store.close()
+
+
+def test_a_store_is_of_one_process(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    with pytest.raises(InputError, match="expected a store that no other process uses"):
+        opened(tmp_path)
+    store.close()
+    opened(tmp_path).close()
+
+
+def test_a_store_is_of_one_producer(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(InputError, match="expected a store of producer p2, got one of p1"):
+        opened(tmp_path, "p2")
+    opened(tmp_path).close()
+
+
+def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "queue.sqlite3").write_bytes(b"no database at all" * 100)
+    with pytest.raises(InputError, match="expected a store of this program"):
+        opened(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a directory that can be written"):
+        opened(tmp_path / "file")
+
+
+def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.put(1, "", b"x").result(10)
+    database = sqlite3.connect(tmp_path / "queue.sqlite3")
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    database.close()
+    store._database.execute(f"PRAGMA max_page_count = {pages + 4}")  # SQLite's own full disk
+    refused = None
+    for number in range(2, 40):
+        done = store.put(number, "", b"x" * 20_000)
+        if done.exception(10) is not None:
+            refused = number
+            assert isinstance(done.exception(), StoreFull)
+            break
+    assert refused is not None
+    for number in range(2, refused):
+        store.forget(number).result(10)
+    store.put(100, "", b"room again").result(10)
+    store.close()
+    store = opened(tmp_path)
+    assert [one.number for one in store.recover()[0]] == [1, 100]
+    store.close()
+
+
+@pytest.mark.parametrize("lines", [3, 40, 97])
+def test_what_was_told_to_be_stored_survives_sigkill(tmp_path: Path, lines: int) -> None:
+    there: set[int] = set()
+    gone: set[int] = set()
+    perhaps: set[int] = set()
+    for _ in range(3):
+        told = _write_until_killed(tmp_path, lines)
+        there |= {number for what, number in told if what == "put"}
+        gone |= {number for what, number in told if what == "gone"}
+        perhaps.add(max(there) - 1)  # its forgetting may have been under way
+        store = opened(tmp_path)
+        found, last = store.recover()
+        numbers = {one.number for one in found}
+        assert there - gone - perhaps <= numbers
+        assert not numbers & gone
+        assert last >= max(there)
+        for one in found:
+            body = body_of(store, one.number, one.body)
+            assert body == bytes([one.number % 256]) * one.size_bytes
+        store.close()
+
+
+def _write_until_killed(directory: Path, lines: int) -> list[tuple[str, int]]:
+    """Have a process write; what it said was done, after so many lines or a few more."""
+    command = [sys.executable, "-c", WRITER, str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        said = "".join(writer.stdout.readline() for _ in range(lines))
+        writer.send_signal(signal.SIGKILL)
+        said += writer.stdout.read()
+    whole = said[: said.rfind("\n") + 1].splitlines()
+    return [(what, int(number)) for what, number in map(str.split, whole)]
