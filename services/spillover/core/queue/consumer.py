@@ -13,6 +13,7 @@ Not here: HTTP, what a handler does, clocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -20,6 +21,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.agenda import Agenda
+from spillover.policy.backoff import backoff_s
 from spillover.policy.queue import learned_access, pick_producer
 
 PASSED_OVER_S = 1.0
@@ -29,7 +31,8 @@ long each time, up to PASSED_OVER_S_MAX."""
 PASSED_OVER_S_MAX = 30.0
 
 AGAIN_S = 0.2
-"""An acknowledgement, or an extension, that was not heard is sent again after this time."""
+"""An acknowledgement that was not heard is sent again after this time, then after twice as long,
+and so on."""
 
 EXTENSIONS = 3
 """So many within a visibility time: two may be lost."""
@@ -63,7 +66,6 @@ class ConsumerSettings:
     avoid_visited: bool
     at_once: int
     """How many objects may be held at the same time."""
-    visibility_s: float
     take_s: float
     """How long a take waits at most."""
 
@@ -75,11 +77,12 @@ class Started(Event):
 
 @dataclass(slots=True)
 class Given(Event):
-    """A take, or a fetch, has brought an object from this producer."""
+    """A take, or a fetch, has brought an object from this producer, whose grants last so long."""
 
     take: str
     producer: str
     grant: str
+    visibility_s: float
 
 
 @dataclass(slots=True)
@@ -166,6 +169,22 @@ class Lost(Command):
 
 
 @dataclass(slots=True)
+class Settled(Command):
+    """Nothing more is told of an object that the handler is done with. `known`: whether its grant
+    was open when its producer heard of that; None if no answer came until it must have ended."""
+
+    grant: str
+    known: bool | None
+
+
+@dataclass(slots=True)
+class Abandon(Command):
+    """Break a take, or the fetch that it led to, off: what it brings is wanted no more."""
+
+    take: str
+
+
+@dataclass(slots=True)
 class Tell(Command):
     """Send `ack`, `nack` or `extend` for a grant; `Heard` with the answer, if one comes."""
 
@@ -177,17 +196,23 @@ class Tell(Command):
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = ("end", "is_lost", "producer", "told_s", "until_s")
+    __slots__ = ("asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
 
-    def __init__(self, producer: str, until_s: float) -> None:
+    def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
-        self.until_s = until_s
+        self.visibility_s = visibility_s
+        self.until_s = now_s + visibility_s
         """The grant ends then, by what was heard."""
-        self.told_s = 0.0
-        """When something was last told of it: what is heard holds from there on."""
+        self.asked_s: float | None = None
+        """When the first extension left that has not been heard: what is heard holds from there."""
         self.is_lost = False
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
+
+    @property
+    def step_s(self) -> float:
+        """Returns how long to wait from one extension to the next."""
+        return self.visibility_s / EXTENSIONS
 
 
 class ConsumerMachine:
@@ -204,6 +229,8 @@ class ConsumerMachine:
         """Takes under way, and the producer that was asked last."""
         self._held: dict[str, _Held] = {}
         self._running = False
+        self._retry_s = math.inf
+        """When it asks again, while all producers are passed over."""
         self._agenda = Agenda()
         self._out: list[Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -227,6 +254,11 @@ class ConsumerMachine:
         return self._agenda.first_s()
 
     @property
+    def settled(self) -> bool:
+        """Returns whether the handler is done with all that it was given."""
+        return all(held.end is not None for held in self._held.values())
+
+    @property
     def access(self) -> Mapping[str, float]:
         """Returns the probabilities that are drawn by now."""
         return self._access
@@ -244,6 +276,9 @@ class ConsumerMachine:
 
     def _stopped(self, event: Stopped, now_s: float) -> None:
         self._running = False
+        for take in self._takes:
+            self._out.append(Abandon(take))
+        self._takes.clear()
 
     def _ask(self, now_s: float) -> None:
         """Begin as many takes as there are hands free."""
@@ -252,24 +287,35 @@ class ConsumerMachine:
         while self._running and len(self._takes) + handling < settings.at_once:
             producer = self._draw(now_s)
             if producer is None:
-                next_s = min(until_s for _, until_s in self._failed.values())
-                self._agenda.at(next_s, self._ask)
+                self._ask_later(now_s)
                 return
             take = f"{settings.name}-{self._random.getrandbits(64):016x}"
             self._takes[take] = producer
             self._out.append(Take(take, producer, dict(self._access)))
+
+    def _ask_later(self, now_s: float) -> None:
+        """All are passed over: ask when that ends for the first of them."""
+        ends_s = (self._failed[name][1] for name, share in self._access.items() if share > 0.0)
+        next_s = min(ends_s)
+        if not now_s < self._retry_s <= next_s:
+            self._retry_s = next_s
+            self._agenda.at(next_s, self._ask)
 
     def _draw(self, now_s: float) -> str | None:
         """A producer that can be asked; None while all are passed over."""
         names = [
             name
             for name, share in self._access.items()
-            if share > 0.0 and self._failed.get(name, (0, now_s))[1] <= now_s
+            if share > 0.0 and not self._is_passed_over(name, now_s)
         ]
         if not names:
             return None
         reached = list(accumulate(self._access[name] for name in names))
         return names[pick_producer(reached, self._random.random())]
+
+    def _is_passed_over(self, name: str, now_s: float) -> bool:
+        failed = self._failed.get(name)
+        return failed is not None and now_s < failed[1]
 
     def _pointed(self, event: Pointed, now_s: float) -> None:
         if event.take in self._takes:
@@ -278,47 +324,58 @@ class ConsumerMachine:
 
     def _given(self, event: Given, now_s: float) -> None:
         if self._takes.pop(event.take, None) is None:
-            return  # it comes back when its grant ends
+            self._out.append(Tell(event.producer, event.grant, "nack"))
+            return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
-        held = _Held(event.producer, now_s + self.settings.visibility_s)
+        held = _Held(event.producer, event.visibility_s, now_s)
         self._held[event.grant] = held
-        self._agenda.at(now_s + self.settings.visibility_s / EXTENSIONS, self._extend, event.grant)
+        self._agenda.at(now_s + held.step_s, self._extend, event.grant)
         self._out.append(Handle(event.grant))
         self._ask(now_s)
 
     def _nothing(self, event: Nothing, now_s: float) -> None:
-        self._takes.pop(event.take, None)
+        producer = self._takes.pop(event.take, None)
+        if producer is not None:
+            self._failed.pop(producer, None)
         self._ask(now_s)
 
     def _unreachable(self, event: Unreachable, now_s: float) -> None:
+        """What fails for several takes at once is one failure."""
         self._takes.pop(event.take, None)
-        row = self._failed.get(event.producer, (0, 0.0))[0] + 1
-        pause_s = min(PASSED_OVER_S * 2.0 ** (row - 1), PASSED_OVER_S_MAX)
-        self._failed[event.producer] = (row, now_s + pause_s * (0.5 + 0.5 * self._random.random()))
+        if not self._is_passed_over(event.producer, now_s):
+            row = self._failed.get(event.producer, (0, 0.0))[0] + 1
+            draw = self._random.random()
+            pause_s = backoff_s(row - 1, PASSED_OVER_S, PASSED_OVER_S_MAX, draw)
+            self._failed[event.producer] = (row, now_s + pause_s)
         self._ask(now_s)
 
     # --- objects ------------------------------------------------------------------------------
 
     def _handled(self, event: Handled, now_s: float) -> None:
         held = self._held[event.grant]
+        held.end = "ack" if event.well else "nack"
         if held.is_lost:
-            del self._held[event.grant]
+            self._settle(event.grant, known=False)
         else:
-            held.end = "ack" if event.well else "nack"
-            self._tell_end(event.grant, now_s)
+            self._tell_end(event.grant, AGAIN_S, now_s)
         self._ask(now_s)
 
-    def _tell_end(self, grant: str, now_s: float) -> None:
+    def _settle(self, grant: str, *, known: bool | None) -> None:
+        del self._held[grant]
+        self._out.append(Settled(grant, known))
+
+    def _tell_end(self, grant: str, pause_s: float, now_s: float) -> None:
         """Tell how it ended until that is heard, or the grant must have ended anyway."""
         held = self._held.get(grant)
-        if held is None:
+        if held is None or held.end is None:
             return
         if now_s >= held.until_s:
-            del self._held[grant]
+            self._settle(grant, known=None)
             return
-        self._out.append(Tell(held.producer, grant, held.end or "nack"))
-        self._agenda.at(now_s + AGAIN_S, self._tell_end, grant)
+        self._out.append(Tell(held.producer, grant, held.end))
+        again_s = min(now_s + pause_s, held.until_s)
+        self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 
     def _extend(self, grant: str, now_s: float) -> None:
         held = self._held.get(grant)
@@ -327,10 +384,10 @@ class ConsumerMachine:
         if now_s >= held.until_s:
             self._lose(held, grant)
             return
-        held.told_s = now_s
+        if held.asked_s is None:
+            held.asked_s = now_s
         self._out.append(Tell(held.producer, grant, "extend"))
-        pause_s = self.settings.visibility_s / EXTENSIONS
-        self._agenda.at(min(now_s + pause_s, held.until_s), self._extend, grant)
+        self._agenda.at(min(now_s + held.step_s, held.until_s), self._extend, grant)
 
     def _heard(self, event: Heard, now_s: float) -> None:
         held = self._held.get(event.grant)
@@ -338,11 +395,11 @@ class ConsumerMachine:
             return
         if held.end is not None:
             if event.what == held.end:
-                del self._held[event.grant]
-        elif event.known:
-            held.until_s = held.told_s + self.settings.visibility_s
-        else:
+                self._settle(event.grant, known=event.known)
+        elif not event.known:
             self._lose(held, event.grant)
+        elif held.asked_s is not None:
+            held.until_s, held.asked_s = held.asked_s + held.visibility_s, None
 
     def _lose(self, held: _Held, grant: str) -> None:
         """Its handler may go on: its hand is free when it has ended."""
@@ -368,4 +425,5 @@ class ConsumerMachine:
         """Raise AssertionError if the state contradicts itself."""
         handling = sum(held.end is None for held in self._held.values())
         assert len(self._takes) + handling <= self.settings.at_once, "more hands than there are"
+        assert self._running or not self._takes, "asks although it was stopped"
         assert abs(sum(self._access.values()) - 1.0) < 1e-6, "access"
