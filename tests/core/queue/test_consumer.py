@@ -11,7 +11,6 @@ import pytest
 from spillover.core.queue import consumer as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 
-
 VISIBILITY_S = 9.0
 
 
@@ -194,6 +193,17 @@ def test_a_stop_breaks_off_what_is_asked_for_and_gives_back_what_comes_all_the_s
     given = cn.Given(first.take, "p2", "g", VISIBILITY_S)
     assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack")]
     assert machine.idle
+
+
+def test_whoever_does_not_wait_is_given_nothing_new() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    machine.handle(cn.Paused(), 0.5)
+    assert machine.handle(cn.Handled("g", well=True), 1.0) == [cn.Tell(take.producer, "g", "ack")]
+    ask(machine, cn.Started(), 2.0)
+    machine.handle(cn.Stopped(), 3.0)
+    assert machine.handle(cn.Started(), 4.0) == [], "a stop is for good"
 
 
 def test_many_takes_that_fail_together_are_one_failure() -> None:

@@ -1,10 +1,11 @@
 """The machine of one consumer: which producer it asks, and what becomes of the objects it is given.
 
-Theory of operation. While the handler has a hand free there is one *take* under way for it, at a
-producer drawn by the access probabilities. An answer brings the object, or where to fetch it, or
-nothing; then the next take begins. An object that is *held* is extended each third of its
-visibility time until the handler is done with it, then acknowledged, again and again until that is
-heard or the grant must have ended. A producer that cannot be reached is passed over for a while.
+Theory of operation. While somebody waits for objects there is one *take* under way for each hand
+that is free, at a producer drawn by the access probabilities. An answer brings the object, or where
+to fetch it, or nothing; then the next take begins. An object that is *held* is extended each third
+of its visibility time until the handler is done with it, then acknowledged, again and again until
+that is heard or the grant must have ended. A producer that cannot be reached is passed over for a
+while.
 
 With learned access the probabilities follow the objects that came (`policy.queue`).
 
@@ -72,7 +73,12 @@ class ConsumerSettings:
 
 @dataclass(slots=True)
 class Started(Event):
-    """Begin to ask."""
+    """Somebody waits for objects: ask for as many as there are hands free."""
+
+
+@dataclass(slots=True)
+class Paused(Event):
+    """Nobody waits: begin no take. What is under way goes on."""
 
 
 @dataclass(slots=True)
@@ -229,12 +235,14 @@ class ConsumerMachine:
         """Takes under way, and the producer that was asked last."""
         self._held: dict[str, _Held] = {}
         self._running = False
+        self._is_over = False
         self._retry_s = math.inf
         """When it asks again, while all producers are passed over."""
         self._agenda = Agenda()
         self._out: list[Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Started: self._started,
+            Paused: self._paused,
             Given: self._given,
             Pointed: self._pointed,
             Nothing: self._nothing,
@@ -271,11 +279,14 @@ class ConsumerMachine:
     # --- asking -------------------------------------------------------------------------------
 
     def _started(self, event: Started, now_s: float) -> None:
-        self._running = True
+        self._running = not self._is_over
         self._ask(now_s)
 
-    def _stopped(self, event: Stopped, now_s: float) -> None:
+    def _paused(self, event: Paused, now_s: float) -> None:
         self._running = False
+
+    def _stopped(self, event: Stopped, now_s: float) -> None:
+        self._running, self._is_over = False, True
         for take in self._takes:
             self._out.append(Abandon(take))
         self._takes.clear()
@@ -425,5 +436,5 @@ class ConsumerMachine:
         """Raise AssertionError if the state contradicts itself."""
         handling = sum(held.end is None for held in self._held.values())
         assert len(self._takes) + handling <= self.settings.at_once, "more hands than there are"
-        assert self._running or not self._takes, "asks although it was stopped"
+        assert not (self._is_over and self._takes), "asks although it was stopped"
         assert abs(sum(self._access.values()) - 1.0) < 1e-6, "access"
