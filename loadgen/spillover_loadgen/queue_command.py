@@ -9,7 +9,7 @@ from spillover.model.errors import InputError
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.queue_driver import QueueLoad
 from spillover_loadgen.queue_record import OBJECT_BYTES_MIN
-from spillover_loadgen.targets import target
+from spillover_loadgen.targets import producer
 from spillover_loadgen.terminal import listed, open_console, say, show_table, table_of
 
 SUMMARY = "put objects into a queue, and take them, at given rates"
@@ -22,7 +22,7 @@ comes once and in order.
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--target", type=target, action="append", required=True, metavar="PRODUCER=URL",
+        "--target", type=producer, action="append", required=True, metavar="PRODUCER=URL",
         help="a producer of the queue; repeat it for each of them",
     )  # fmt: skip
     parser.add_argument(

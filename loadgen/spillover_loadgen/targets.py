@@ -22,9 +22,18 @@ BODY_LIMIT_BYTES = 4 * 1024 * 1024
 
 def target(text: str) -> tuple[ClusterId, str]:
     """Returns the cluster and the URL of an argument CLUSTER=URL."""
+    return _named_url(text, "CLUSTER=URL")
+
+
+def producer(text: str) -> tuple[ClusterId, str]:
+    """Returns the producer and the URL of an argument PRODUCER=URL."""
+    return _named_url(text, "PRODUCER=URL")
+
+
+def _named_url(text: str, form: str) -> tuple[ClusterId, str]:
     cluster, _, url = text.partition("=")
     if not cluster or not url:
-        raise argparse.ArgumentTypeError(f"expected CLUSTER=URL, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {form}, got {text!r}")
     try:
         HttpClient(url)
     except InputError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
 
 import pytest
 
@@ -85,6 +86,54 @@ def test_a_killed_producer_loses_nothing_that_it_has_stored(queue, ask, until, s
                 if len(seen) == 3:
                     consumer.stop()
     assert seen == [b"1", b"2", b"3"]
+
+
+SYNC = """
+import sys, time
+from spillover.client import consume
+
+for obj in consume(sys.argv[1]):
+    with obj:
+        print(obj.id, flush=True)
+        time.sleep(100)
+"""
+
+ASYNC = """
+import asyncio, sys
+from spillover.client import consume
+
+async def main():
+    async for obj in consume(sys.argv[1]):
+        async with obj:
+            print(obj.id, flush=True)
+            await asyncio.sleep(100)
+
+asyncio.run(main())
+"""
+
+UNCLOSED = """
+import sys, time
+from spillover.client import consume
+
+objects = iter(consume(sys.argv[1]))
+print(next(objects).id, flush=True)
+time.sleep(100)
+"""
+
+FORGOTTEN = UNCLOSED.replace("time.sleep(100)", "sys.exit(1)")
+
+
+@pytest.mark.parametrize("script", [SYNC, ASYNC, UNCLOSED, FORGOTTEN])
+def test_whoever_is_interrupted_gives_back_what_it_holds(queue, ask, until, start, script):
+    """Long before the grant would end by itself."""
+    _, urls = queue(1)
+    with produce(urls["p1"]) as putting:
+        putting.put(b"x")
+    running = start(sys.executable, "-c", script, urls["p1"])
+    until(lambda: "p1-1" in running.stdout or running.process.poll() is not None, 30)
+    assert (running.process.wait(10) if script is FORGOTTEN else running.end()) != 0
+    told = state(ask, urls["p1"])
+    assert (told["buffered"], told["granted"], told["returned"]) == (1, 0, 1), running.stderr
 
 
 def test_work_acknowledges_what_was_done_and_gives_back_what_failed(

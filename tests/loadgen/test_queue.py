@@ -94,7 +94,7 @@ BRIEF = {
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"--target": "p1"}, "--target: expected CLUSTER=URL, got 'p1'"),
+        ({"--target": "p1"}, "--target: expected PRODUCER=URL, got 'p1'"),
         ({"--target": "p1=ftp://a"}, "--target: expected http://HOST"),
         ({}, "--target: expected producer p1 at http://127.0.0.1:1, got no answer"),
         ({"--produce-rate": "-1"}, "--produce-rate: expected a number of at least 0, got '-1'"),
@@ -115,10 +115,14 @@ def test_bad_usage_is_told_in_one_line(capfd, changed, message):
 
 
 def test_a_target_that_is_no_producer_is_told(node, capfd):
-    options = [word for option in {**BRIEF, "--target": f"p1={node.url}"}.items() for word in option]
+    options = [
+        word for option in {**BRIEF, "--target": f"p1={node.url}"}.items() for word in option
+    ]
     assert main(["queue", *options]) == 2
     said = capfd.readouterr().err
-    assert said.endswith(f"expected producer p1 at {node.url}, found no producer of a queue there\n")
+    assert said.endswith(
+        f"expected producer p1 at {node.url}, found no producer of a queue there\n"
+    )
 
 
 def test_without_json_there_is_a_table(capfd):

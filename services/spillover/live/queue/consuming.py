@@ -6,6 +6,7 @@ How objects are got and kept is in `consumer_shell`; here is what people type.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import math
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -182,6 +183,7 @@ class Consumer:
             thread.close()
             raise
         self._thread = thread
+        atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
         return self
 
     def __exit__(
@@ -191,6 +193,7 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         thread, self._thread = self._thread, None
+        atexit.unregister(self.__exit__)
         if thread is not None:
             try:
                 thread.run(self._close())

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """A loop that runs until `close`. Calls may come from any other thread."""
+    """A loop that runs until `close`, which must come before Python itself ends. Calls may come
+    from any other thread."""
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import time
 from collections.abc import Sequence
@@ -152,6 +153,7 @@ class Producer:
 
     def __enter__(self) -> Queue:
         self._thread = LoopThread("queue-producer")
+        atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
         return Queue(self._thread.run(self.__aenter__()), self._thread)
 
     def __exit__(
@@ -161,6 +163,7 @@ class Producer:
         trace: TracebackType | None,
     ) -> None:
         thread, self._thread = self._thread, None
+        atexit.unregister(self.__exit__)
         if thread is not None:
             try:
                 thread.run(self.__aexit__(None, None, None))
