@@ -89,17 +89,20 @@ class QueueWork:
         self._timers.close()
 
     async def _handle(self, obj: AsyncQueueObject) -> None:
+        done = False
         try:
             async with obj:
                 await self._do(obj)
+                done = True
             self.done += 1
         except NotDone as error:
             self.given_back += 1
             _log.warning(Message("an object was not handled", object=obj.id, problem=str(error)))
         except (GrantLost, OutcomeUnknown) as error:
             _log.warning(Message("an object may be handled twice", problem=str(error)))
-        except asyncio.CancelledError:
-            self.given_back += 1
+        except asyncio.CancelledError:  # perhaps only its acknowledgement was awaited
+            self.done += done
+            self.given_back += not done
             raise
         finally:
             self._hands.release()
