@@ -96,11 +96,11 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
-def _targets(options: argparse.Namespace) -> dict[ClusterId, str]:
+def _targets(options: argparse.Namespace, kind: str = "cluster") -> dict[ClusterId, str]:
     targets: dict[ClusterId, str] = {}
     for cluster, url in options.target:
         if cluster in targets:
-            raise InputError("--target", "", f"expected each name once, got {cluster!r} twice")
+            raise InputError("--target", "", f"expected each {kind} once, got {cluster!r} twice")
         targets[cluster] = url
     return targets
 
@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _queue(options: argparse.Namespace) -> int:
-    targets, load = _targets(options), queue_command.load_of(options)
+    targets, load = _targets(options, "producer"), queue_command.load_of(options)
     asyncio.run(check_targets(targets, "producer"))
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from spillover.core.queue import consumer as cn
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.core.queue.producer import ProducerMachine

@@ -41,6 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
     )
+    _add_limits(parser)
+    parser.set_defaults(command=_run_producer)
+    commands = parser.add_subparsers(metavar="COMMAND", required=False)
+    worker = commands.add_parser(
+        "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False
+    )
+    queue_work.configure(worker)
+    worker.set_defaults(command=queue_work.run)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffers", type=whole_number, default=5, metavar="N",
         help="places for objects that nobody has been granted (default 5)",
@@ -73,13 +84,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
     )
     add_log_format(parser)
-    parser.set_defaults(command=_run_producer)
-    commands = parser.add_subparsers(metavar="COMMAND", required=False)
-    worker = commands.add_parser(
-        "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False
-    )
-    queue_work.configure(worker)
-    worker.set_defaults(command=queue_work.run)
 
 
 def run(options: argparse.Namespace) -> int:

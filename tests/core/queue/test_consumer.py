@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spillover.core.queue import consumer as cn
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 
 VISIBILITY_S = 9.0

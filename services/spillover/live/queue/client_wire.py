@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from spillover.core.queue.consumer import ConsumerSettings, Take
+from spillover.core.queue.consumer import ConsumerSettings
+from spillover.core.queue.consumer_events import Take
 from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import NotDelivered, PeerError, QueueFull, Refused, Rejected
 

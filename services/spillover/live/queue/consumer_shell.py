@@ -12,7 +12,7 @@ from random import Random, SystemRandom
 from typing import Any
 
 from spillover.core.driver import Driver
-from spillover.core.queue import consumer as cn
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.timers import Timers
