@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -59,6 +60,25 @@ def test_an_object_of_a_consumer_that_dies_in_mid_transfer_goes_to_the_next(queu
         if len(seen) == 2:
             break
     assert seen == [("p1-1", 8_000_000, 2), ("p1-2", 6, 1)]
+
+
+def test_a_producer_that_hangs_keeps_no_consumer(queue, ask, until):
+    """Its connections stay open, and nothing comes."""
+    running, urls = queue(2)
+    shares = {"p1": 0.999999, "p2": 0.000001}
+    with consume([urls["p1"]], access=shares, max_hops=1) as consumer, produce(urls["p2"]) as into:
+        taken = []
+        taking = threading.Thread(target=lambda: taken.append(next(iter(consumer)).id))
+        taking.start()
+        until(lambda: state(ask, urls["p1"])["parked"])
+        running["p1"].process.send_signal(signal.SIGSTOP)
+        try:
+            into.put(b"x")
+            taking.join(20)
+        finally:
+            running["p1"].process.send_signal(signal.SIGCONT)
+            taking.join(20)
+    assert taken == ["p2-1"]
 
 
 def test_a_killed_producer_loses_nothing_that_it_has_stored(queue, ask, until, start, tmp_path):

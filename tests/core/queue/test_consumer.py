@@ -219,14 +219,15 @@ def test_many_takes_that_fail_together_are_one_failure() -> None:
 def test_a_producer_that_answers_is_not_passed_over_for_longer_the_next_time() -> None:
     machine = consumer(producers=("p1",))
     take = ask(machine, cn.Started())
-    now_s = 0.0
-    for _ in range(3):
-        machine.handle(cn.Unreachable(take.take, "p1"), now_s)
-        now_s = machine.next_deadline()
-        take = ask(machine, cn.TimerFired(), now_s)
-    take = ask(machine, cn.Nothing(take.take), now_s)
-    machine.handle(cn.Unreachable(take.take, "p1"), now_s)
-    assert machine.next_deadline() - now_s <= 1.0
+    machine.handle(cn.Unreachable(take.take, "p1"), 0.0)
+    take = ask(machine, cn.TimerFired(), machine.next_deadline())
+    machine.handle(cn.Unreachable(take.take, "p1"), 1.0)
+    again_s = machine.next_deadline()
+    assert 2.0 <= again_s <= 3.0, "twice as long as the first time"
+    take = ask(machine, cn.TimerFired(), again_s)
+    take = ask(machine, cn.Nothing(take.take), again_s)
+    machine.handle(cn.Unreachable(take.take, "p1"), again_s)
+    assert 0.5 <= machine.next_deadline() - again_s <= 1.0
 
 
 def test_a_failed_producer_that_is_never_asked_does_not_wake_the_machine_for_ever() -> None:
@@ -235,6 +236,32 @@ def test_a_failed_producer_that_is_never_asked_does_not_wake_the_machine_for_eve
     take = ask(machine, cn.Started())
     machine.handle(cn.Pointed(take.take, "p2", "g"), 0.0)
     take = ask(machine, cn.Unreachable(take.take, "p2"), 0.0)
-    machine.handle(cn.Unreachable(take.take, "p1"), 5.0)
-    assert machine.next_deadline() > 5.0
+    machine.handle(cn.Unreachable(take.take, "p1"), 2.0)
+    assert machine.next_deadline() > 2.0
     ask(machine, cn.TimerFired(), machine.next_deadline())
+
+
+def test_a_producer_that_is_silent_keeps_nobody_who_waits() -> None:
+    machine = consumer(at_once=3)
+    takes = [one for one in machine.handle(cn.Started(), 0.0) if isinstance(one, cn.Take)]
+    silent = takes[0].producer
+    checks = machine.handle(cn.TimerFired(), 5.0)
+    assert checks == [cn.Check(take.producer) for take in takes]
+    commands = machine.handle(cn.Silent(silent), 6.0)
+    machine.check()
+    there = [take for take in takes if take.producer == silent]
+    assert [one for one in commands if isinstance(one, cn.Abandon)] == [
+        cn.Abandon(take.take) for take in there
+    ]
+    asked = [one for one in commands if isinstance(one, cn.Take)]
+    assert len(asked) == len(there)
+    assert silent not in {take.producer for take in asked}, "it is passed over"
+    assert machine.handle(cn.Silent(silent), 6.1) == [], "nothing waits there any more"
+
+
+def test_a_take_that_was_answered_is_not_checked() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g", now_s=1.0)
+    machine.handle(cn.TimerFired(), 4.0)
+    assert machine.handle(cn.TimerFired(), 5.0) == []

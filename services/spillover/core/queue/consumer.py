@@ -24,6 +24,7 @@ from typing import Any
 from spillover.core.agenda import Agenda
 from spillover.core.queue.consumer_events import (
     Abandon,
+    Check,
     Command,
     Event,
     Fetch,
@@ -36,6 +37,7 @@ from spillover.core.queue.consumer_events import (
     Paused,
     Pointed,
     Settled,
+    Silent,
     Started,
     Stopped,
     Take,
@@ -51,6 +53,10 @@ PASSED_OVER_S = 1.0
 long each time, up to PASSED_OVER_S_MAX."""
 
 PASSED_OVER_S_MAX = 30.0
+
+CHECK_S = 5.0
+"""A producer that has not answered a take for so long is asked whether it is there, and again after
+as long: one that hangs keeps its connections open."""
 
 AGAIN_S = 0.2
 """An acknowledgement that was not heard is sent again after this time, then after twice as long,
@@ -128,6 +134,7 @@ class ConsumerMachine:
             Pointed: self._pointed,
             Nothing: self._nothing,
             Unreachable: self._unreachable,
+            Silent: self._silent,
             Handled: self._handled,
             Heard: self._heard,
             Stopped: self._stopped,
@@ -183,6 +190,7 @@ class ConsumerMachine:
                 return
             take = f"{settings.name}-{self._random.getrandbits(64):016x}"
             self._takes[take] = producer
+            self._agenda.at(now_s + CHECK_S, self._check_there, take)
             self._out.append(Take(take, producer, dict(self._access)))
 
     def _ask_later(self, now_s: float) -> None:
@@ -231,6 +239,18 @@ class ConsumerMachine:
         if producer is not None:
             self._failed.pop(producer, None)
         self._ask(now_s)
+
+    def _check_there(self, take: str, now_s: float) -> None:
+        producer = self._takes.get(take)
+        if producer is not None:
+            self._out.append(Check(producer))
+            self._agenda.at(now_s + CHECK_S, self._check_there, take)
+
+    def _silent(self, event: Silent, now_s: float) -> None:
+        silent = [take for take, producer in self._takes.items() if producer == event.producer]
+        for take in silent:
+            self._out.append(Abandon(take))
+            self._unreachable(Unreachable(take, event.producer), now_s)
 
     def _unreachable(self, event: Unreachable, now_s: float) -> None:
         """What fails for several takes at once is one failure."""

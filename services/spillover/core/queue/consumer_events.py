@@ -67,6 +67,13 @@ class Unreachable(Event):
 
 
 @dataclass(slots=True)
+class Silent(Event):
+    """A producer that was checked gave no answer."""
+
+    producer: str
+
+
+@dataclass(slots=True)
 class Handled(Event):
     """The handler is done with an object: well, or not."""
 
@@ -132,6 +139,13 @@ class Settled(Command):
 
     grant: str
     known: bool | None
+
+
+@dataclass(slots=True)
+class Check(Command):
+    """Ask this producer whether it is there; `Silent` if no answer comes."""
+
+    producer: str
 
 
 @dataclass(slots=True)

@@ -28,6 +28,9 @@ TRANSFER_S = 30.0
 TELL_S = 5.0
 """For the answer to an acknowledgement or an extension; the machine asks again sooner."""
 
+CHECK_S = 3.0
+"""For a producer to say that it is there."""
+
 CLOSE_S = 5.0
 """For producers to hear of what is given back at the end."""
 
@@ -210,6 +213,7 @@ class ConsumerShell:
             cn.Tell: self._tell,
             cn.Settled: self._settled,
             cn.Abandon: self._abandon,
+            cn.Check: self._check,
         }
 
     def _take(self, command: cn.Take) -> None:
@@ -307,6 +311,13 @@ class ConsumerShell:
         call = self._calls.pop(command.take, None)
         if call is not None:
             call.cancel()
+
+    def _check(self, command: cn.Check) -> None:
+        def ended(came_to: Response | BaseException) -> None:
+            if isinstance(came_to, BaseException):
+                self._driver.feed(cn.Silent(command.producer))
+
+        self._clients[command.producer].send("GET", "/healthz", ended, timeout_s=CHECK_S)
 
     def _handle(self, command: cn.Handle) -> None:
         held = self._held[command.grant] = self._arrived.pop(command.grant)
