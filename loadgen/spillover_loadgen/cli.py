@@ -22,9 +22,10 @@ from typing import Any, BinaryIO
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
-from spillover_loadgen import display, driver, results
+from spillover_loadgen import display, driver, queue_command, queue_driver, results
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.parsing import OneLineParser
+from spillover_loadgen.queue_record import Put, QueueRecord
 from spillover_loadgen.record import Outcome, Record
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 from spillover_loadgen.targets import check_targets, target
@@ -62,6 +63,14 @@ def make_parser() -> OneLineParser:
     run.set_defaults(command=_run)
     add_schedule_options(run)
     _add_sending_options(run)
+    queue = commands.add_parser(
+        "queue",
+        help=queue_command.SUMMARY,
+        description=queue_command.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    queue.set_defaults(command=_queue)
+    queue_command.configure(queue)
     return parser
 
 
@@ -87,11 +96,11 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
-def _targets(options: argparse.Namespace) -> dict[ClusterId, str]:
+def _targets(options: argparse.Namespace, kind: str = "cluster") -> dict[ClusterId, str]:
     targets: dict[ClusterId, str] = {}
     for cluster, url in options.target:
         if cluster in targets:
-            raise InputError("--target", "", f"expected each cluster once, got {cluster!r} twice")
+            raise InputError("--target", "", f"expected each {kind} once, got {cluster!r} twice")
         targets[cluster] = url
     return targets
 
@@ -120,6 +129,30 @@ def _run(options: argparse.Namespace) -> int:
                 out.truncate(0)
             results.write_json_lines(records, out)
     return _status(result)
+
+
+def _queue(options: argparse.Namespace) -> int:
+    targets, load = _targets(options, "producer"), queue_command.load_of(options)
+    asyncio.run(check_targets(targets, "producer"))
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+
+        async def measure() -> tuple[QueueRecord, bool]:
+            stop = asyncio.Event()
+            _stop_on_signals(stop)
+            return await queue_driver.run(targets, load, stop), stop.is_set()
+
+        record, interrupted = runner.run(measure())
+    result = record.summary(duration_s=load.duration_s, seed=load.seed, interrupted=interrupted)
+    if options.json:
+        print(json.dumps(result, allow_nan=False), flush=True)
+    else:
+        queue_command.print_summary(result)
+    if interrupted:
+        return INTERRUPTED
+    if result["offered"] and result["put_outcomes"][Put.UNREACHABLE] == result["offered"]:
+        raise RunError(f"no object could be put: {next(iter(result['reasons']))}")
+    return 0
 
 
 def _measure(

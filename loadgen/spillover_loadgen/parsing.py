@@ -79,7 +79,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _check_options(self, words: Iterable[str]) -> None:
         for word in words:
-            if word == "--" or (self._commands is not None and not word.startswith("-")):
+            if word == "--" or self._ends_options(word):
                 return  # what follows is no option, or another parser's
             # For argparse a word with a blank in it, or a number, is a value.
             if not word.startswith("-") or word == "-" or " " in word or _NUMBER.match(word):
@@ -87,6 +87,14 @@ class OneLineParser(argparse.ArgumentParser):
             name = word.partition("=")[0] if word.startswith("--") else word[:2]
             if name not in self._option_string_actions:
                 self._refuse([word.partition("=")[0]])
+
+    def _ends_options(self, word: str) -> bool:
+        """Whether it is the name of a command, or is meant for one. Where a command may be left
+        out, other words are values of options."""
+        commands = self._commands
+        if commands is None or word.startswith("-"):
+            return False
+        return commands.required or word in (commands.choices or ())
 
     def _refuse(self, words: Sequence[str]) -> NoReturn:
         first = words[0]

@@ -16,14 +16,24 @@ from spillover_loadgen.option_types import did_you_mean_url
 
 OPTION = "--target"
 ANSWER_WITHIN_S = 5.0
+THEM = {"cluster": "Spillover node", "producer": "producer of a queue"}
 BODY_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 def target(text: str) -> tuple[ClusterId, str]:
     """Returns the cluster and the URL of an argument CLUSTER=URL."""
+    return _named_url(text, "CLUSTER=URL")
+
+
+def producer(text: str) -> tuple[ClusterId, str]:
+    """Returns the producer and the URL of an argument PRODUCER=URL."""
+    return _named_url(text, "PRODUCER=URL")
+
+
+def _named_url(text: str, form: str) -> tuple[ClusterId, str]:
     cluster, _, url = text.partition("=")
     if not cluster or not url:
-        raise argparse.ArgumentTypeError(f"expected CLUSTER=URL, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {form}, got {text!r}")
     try:
         HttpClient(url)
     except InputError as error:
@@ -31,18 +41,18 @@ def target(text: str) -> tuple[ClusterId, str]:
     return ClusterId(cluster), url
 
 
-async def check_targets(targets: Mapping[ClusterId, str]) -> None:
+async def check_targets(targets: Mapping[ClusterId, str], kind: str = "cluster") -> None:
     """Ask each who it is. Raises InputError for the first, in their order, that does not answer, or
-    is not the cluster that it is called."""
-    asked = (_check(cluster, url) for cluster, url in targets.items())
+    is not the cluster, or the `producer`, that it is called."""
+    asked = (_check(kind, name, url) for name, url in targets.items())
     for problem in await asyncio.gather(*asked):
         if problem is not None:
             raise InputError(OPTION, "", problem)
 
 
-async def _check(cluster: ClusterId, url: str) -> str | None:
+async def _check(kind: str, name: ClusterId, url: str) -> str | None:
     """What is wrong with it."""
-    expected = f"expected cluster {cluster} at {url}"
+    expected = f"expected {kind} {name} at {url}"
     client = HttpClient(url, body_limit_bytes=BODY_LIMIT_BYTES, connect_timeout_s=ANSWER_WITHIN_S)
     try:
         response = await client.request("GET", "/state", timeout_s=ANSWER_WITHIN_S)
@@ -53,7 +63,7 @@ async def _check(cluster: ClusterId, url: str) -> str | None:
         told = None
     finally:
         await client.close()
-    found = told.get("cluster") if isinstance(told, dict) else None
+    found = told.get(kind) if isinstance(told, dict) else None
     if not isinstance(found, str):
-        return f"{expected}, found no Spillover node there"
-    return None if found == cluster else f"{expected}, found cluster {found} there"
+        return f"{expected}, found no {THEM[kind]} there"
+    return None if found == name else f"{expected}, found {kind} {found} there"

@@ -162,6 +162,13 @@ def test_a_file_that_is_not_there_may_be_the_one_beside_it(tmp_path, capsys):
         (["drain"], "the following arguments are required: URL"),
         (["drain", "http://a", "--timeout-s", "0"], "--timeout-s: expected a number above 0"),
         (["resume"], "the following arguments are required: URL"),
+        (["queue", "--buffers", "5"], "the following arguments are required: --id"),
+        (["queue", "wrok"], "unknown command 'wrok', did you mean work?"),
+        (
+            ["queue", "--id", "p1", "--visibilty-ms", "5"],
+            "unknown option --visibilty-ms, did you mean --visibility-ms?",
+        ),
+        (["queue", "work"], "the following arguments are required: --handler, --producer"),
         (["explain", "http://a"], "the following arguments are required: ID"),
     ],
 )
@@ -279,3 +286,22 @@ def test_a_url_that_is_none(command, url, capsys):
     """These take http://HOST[:PORT], and say so."""
     said = one_line_of(capsys, command, url)
     assert f"URL: expected http://HOST[:PORT], got {url!r}" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--producer", "p1"], "--producer: expected http://HOST[:PORT]"),
+        (["--at-once", "0"], "--at-once: expected a number of at least 1, got 0"),
+        (["--max-hops", "0"], "--max-hops: expected a number from 1 to 1000, got 0"),
+        (["--handler", "snooze"], "--handler: expected sleep, spin, python:MODULE"),
+        (["--handler", "python:not_there:run"], "cannot import 'not_there'"),
+        (["--handler", "http://"], "--handler: expected"),
+        (["--access", "often"], "--access: invalid choice: 'often'"),
+        (["--drain-timeout-s", "-1"], "--drain-timeout-s: expected a number of at least 0"),
+    ],
+)
+def test_bad_input_of_work_on_a_queue(options, complaint, capsys):
+    """Before anything is taken."""
+    usual = ["queue", "work", "--handler", "sleep", "--producer", "http://127.0.0.1:1"]
+    assert complaint in one_line_of(capsys, *usual, *options)

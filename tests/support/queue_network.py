@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from spillover.core.queue import consumer as cn
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.core.queue.producer import ProducerMachine
@@ -67,7 +67,6 @@ class Network:
                     max_hops=2,
                     avoid_visited=False,
                     at_once=1,
-                    visibility_s=VISIBILITY_S,
                     take_s=TAKE_S,
                 ),
                 random,
@@ -298,7 +297,9 @@ class Network:
         self.holders[key] = number
         whole = consumer in self.consumers and self.random.random() >= self.loss
         self.later(WAY_S, lambda: self._feed(producer, ev.Sent(grant, whole)))
-        event = cn.Given(take, producer, grant) if whole else cn.Unreachable(take, producer)
+        event: Any = cn.Unreachable(take, producer)
+        if whole:
+            event = cn.Given(take, producer, grant, VISIBILITY_S)
         self.later(WAY_S, lambda: self._feed_consumer(consumer, event))
 
     def _tell(self, consumer: str, producer: str, grant: str, what: str) -> None:

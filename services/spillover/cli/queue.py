@@ -1,4 +1,5 @@
-"""`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C."""
+"""`spillover queue`: one producer of the distributed queue, until SIGTERM or Ctrl-C. `spillover
+queue work` is in `queue_work`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import uvloop
 
 from spillover.apps.queue.server import serve_producer
+from spillover.cli import queue_work
 from spillover.cli.parsing import add_log_format, address
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
@@ -27,7 +29,7 @@ OBJECT_LIMIT_BYTES = 16 * 1024 * 1024
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--id", required=True, metavar="ID", help="no other producer's")
+    parser.add_argument("--id", metavar="ID", help="no other producer's; a producer needs one")
     parser.add_argument(
         "--bind", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT",
         help="serve there (default 127.0.0.1:0, any port that is free; the first line tells)",
@@ -39,6 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
     )
+    _add_limits(parser)
+    parser.set_defaults(command=_run_producer)
+    commands = parser.add_subparsers(metavar="COMMAND", required=False)
+    worker = commands.add_parser(
+        "work", help=queue_work.SUMMARY, description=queue_work.DESCRIPTION, allow_abbrev=False
+    )
+    queue_work.configure(worker)
+    worker.set_defaults(command=queue_work.run)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffers", type=whole_number, default=5, metavar="N",
         help="places for objects that nobody has been granted (default 5)",
@@ -75,6 +88,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
+    status: int = options.command(options)
+    return status
+
+
+def _run_producer(options: argparse.Namespace) -> int:
+    if options.id is None:
+        raise InputError("usage", "", "the following arguments are required: --id")
     _check_id("--id", options.id)
     for name in ("buffers", "deliveries_max", "object_limit_bytes"):
         if getattr(options, name) < 1:

@@ -1,5 +1,5 @@
-"""What users import to share partitions: members of lease groups, what handlers have of a lease,
-fenced sinks, and streams as partitions.
+"""What users import. To share partitions: members of lease groups, what handlers have of a lease,
+fenced sinks, and streams as partitions. For the distributed queue: `consume` and `produce`.
 
 Importing it loads neither redis-py nor a database driver nor a web framework: whoever makes a thing
 that needs one loads it then.
@@ -15,29 +15,55 @@ from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
 from spillover.live.leases.streams.writer import AsyncStreamWriter, StreamWriter
 from spillover.live.leases.thread import LeaseGroupThread
-from spillover.model.errors import InputError, RunError, SpilloverError
+from spillover.live.queue.consuming import AsyncQueueObject, Consumer, QueueObject, consume
+from spillover.live.queue.producing import AsyncQueue, Producer, Queue, produce
+from spillover.model.errors import (
+    GrantLost,
+    InputError,
+    OutcomeUnknown,
+    QueueFull,
+    Refused,
+    Rejected,
+    RunError,
+    SpilloverError,
+    Unreachable,
+)
 from spillover.model.lease_times import LeaseTimes
 
 __all__ = [
+    "AsyncQueue",
+    "AsyncQueueObject",
     "AsyncRedisSink",
     "AsyncStreamReader",
     "AsyncStreamWriter",
+    "Consumer",
     "EpochGate",
     "Fenced",
+    "GrantLost",
     "InputError",
     "Lease",
     "LeaseGroup",
     "LeaseGroupThread",
     "LeaseTimes",
+    "OutcomeUnknown",
+    "Producer",
+    "Queue",
+    "QueueFull",
+    "QueueObject",
     "RedisSink",
+    "Refused",
+    "Rejected",
     "RunError",
     "SpilloverError",
     "SqlSink",
     "StopEvent",
     "StreamReader",
     "StreamWriter",
+    "Unreachable",
     "Verdict",
+    "consume",
     "current_lease",
     "epoch_headers",
+    "produce",
     "raise_if_fenced",
 ]

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from spillover.core.queue import consumer as cn
+from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
+
+VISIBILITY_S = 9.0
 
 
 def consumer(**changed: Any) -> ConsumerMachine:
@@ -21,7 +23,6 @@ def consumer(**changed: Any) -> ConsumerMachine:
         "max_hops": 3,
         "avoid_visited": False,
         "at_once": 1,
-        "visibility_s": 9.0,
         "take_s": 30.0,
         **changed,
     }
@@ -37,7 +38,8 @@ def ask(machine: ConsumerMachine, event: cn.Event, now_s: float = 0.0) -> cn.Tak
 
 def hold(machine: ConsumerMachine, take: cn.Take, grant: str, now_s: float = 0.0) -> None:
     """Give it an object."""
-    commands = machine.handle(cn.Given(take.take, take.producer, grant), now_s)
+    given = cn.Given(take.take, take.producer, grant, VISIBILITY_S)
+    commands = machine.handle(given, now_s)
     assert cn.Handle(grant) in commands
     machine.check()
 
@@ -68,7 +70,7 @@ def test_what_is_learned_follows_the_objects_that_came() -> None:
     take = ask(machine, cn.Started())
     for count in range(800):
         came_from = "p1" if count % 4 else "p2"
-        machine.handle(cn.Given(take.take, came_from, f"g{count}"), 0.0)
+        machine.handle(cn.Given(take.take, came_from, f"g{count}", VISIBILITY_S), 0.0)
         take = ask(machine, cn.Handled(f"g{count}", well=True))
     assert machine.access["p1"] == pytest.approx(0.9 * 0.75 + 0.1 * 0.5, abs=0.02)
 
@@ -94,8 +96,10 @@ def test_an_object_is_extended_while_it_is_handled_and_then_acknowledged() -> No
     assert ack in machine.handle(cn.Handled("g", well=True), 7.0)
     assert ack in machine.handle(cn.TimerFired(), 7.2), "it was not heard"
     machine.handle(cn.Heard("g", "extend", known=True), 7.3)
-    assert ack in machine.handle(cn.TimerFired(), 7.4), "that was the answer to something else"
-    machine.handle(cn.Heard("g", "ack", known=True), 7.5)
+    again_s = machine.next_deadline()
+    assert again_s == pytest.approx(7.6), "the second pause is twice as long"
+    assert ack in machine.handle(cn.TimerFired(), again_s), "that was the answer to something else"
+    assert machine.handle(cn.Heard("g", "ack", known=True), 7.7) == [cn.Settled("g", known=True)]
     assert machine.handle(cn.TimerFired(), 9.0) == []
 
 
@@ -119,7 +123,22 @@ def test_the_handler_hears_that_its_object_is_lost(told: bool) -> None:
             machine.handle(cn.TimerFired(), now_s)
         commands = machine.handle(cn.TimerFired(), 9.0)
     assert commands == [cn.Lost("g")], "its hand is not free before the handler has returned"
-    ask(machine, cn.Handled("g", well=True), 20.0)
+    commands = machine.handle(cn.Handled("g", well=True), 20.0)
+    assert commands[0] == cn.Settled("g", known=False)
+    assert isinstance(commands[1], cn.Take)
+
+
+def test_an_extension_holds_from_the_first_one_that_was_not_heard() -> None:
+    """Which of two was heard is not known: the grant may end as early as the first one says."""
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    machine.handle(cn.TimerFired(), 3.0)
+    machine.handle(cn.TimerFired(), 6.0)
+    machine.handle(cn.Heard("g", "extend", known=True), 6.1)
+    for now_s in (9.0, 12.0):
+        commands = machine.handle(cn.TimerFired(), now_s)
+    assert commands == [cn.Lost("g")]
 
 
 def test_an_acknowledgement_that_nobody_hears_is_given_up_when_the_grant_is_over() -> None:
@@ -128,10 +147,12 @@ def test_an_acknowledgement_that_nobody_hears_is_given_up_when_the_grant_is_over
     hold(machine, take, "g")
     machine.handle(cn.Stopped(), 0.5)
     machine.handle(cn.Handled("g", well=True), 1.0)
-    now_s = 1.0
+    now_s, commands = 1.0, []
     while machine.next_deadline() < 100.0:
         now_s = machine.next_deadline()
-        machine.handle(cn.TimerFired(), now_s)
+        commands += machine.handle(cn.TimerFired(), now_s)
+    assert commands[-1] == cn.Settled("g", known=None)
+    assert 5 <= commands.count(cn.Tell(take.producer, "g", "ack")) <= 8, "ever more seldom"
     assert machine.idle
     assert 9.0 <= now_s <= 9.3
 
@@ -158,3 +179,89 @@ def test_whoever_is_stopped_asks_for_nothing_more() -> None:
     assert not machine.idle
     machine.handle(cn.Heard("g", "ack", known=True), 1.1)
     assert machine.idle
+
+
+def test_a_stop_breaks_off_what_is_asked_for_and_gives_back_what_comes_all_the_same() -> None:
+    machine = consumer(at_once=2)
+    takes = machine.handle(cn.Started(), 0.0)
+    assert [isinstance(one, cn.Take) for one in takes] == [True, True]
+    first = takes[0]
+    assert isinstance(first, cn.Take)
+    abandoned = machine.handle(cn.Stopped(), 0.5)
+    assert abandoned == [cn.Abandon(one.take) for one in takes if isinstance(one, cn.Take)]
+    assert machine.idle
+    given = cn.Given(first.take, "p2", "g", VISIBILITY_S)
+    assert machine.handle(given, 0.6) == [cn.Tell("p2", "g", "nack")]
+    assert machine.idle
+
+
+def test_whoever_does_not_wait_is_given_nothing_new() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g")
+    machine.handle(cn.Paused(), 0.5)
+    assert machine.handle(cn.Handled("g", well=True), 1.0) == [cn.Tell(take.producer, "g", "ack")]
+    ask(machine, cn.Started(), 2.0)
+    machine.handle(cn.Stopped(), 3.0)
+    assert machine.handle(cn.Started(), 4.0) == [], "a stop is for good"
+
+
+def test_many_takes_that_fail_together_are_one_failure() -> None:
+    machine = consumer(producers=("p1",), at_once=8)
+    takes = [one for one in machine.handle(cn.Started(), 0.0) if isinstance(one, cn.Take)]
+    for take in takes:
+        assert machine.handle(cn.Unreachable(take.take, "p1"), 0.0) == []
+    again_s = machine.next_deadline()
+    assert 0.5 <= again_s <= 1.0
+    assert len(machine.handle(cn.TimerFired(), again_s)) == 8, "all hands ask again, each once"
+
+
+def test_a_producer_that_answers_is_not_passed_over_for_longer_the_next_time() -> None:
+    machine = consumer(producers=("p1",))
+    take = ask(machine, cn.Started())
+    machine.handle(cn.Unreachable(take.take, "p1"), 0.0)
+    take = ask(machine, cn.TimerFired(), machine.next_deadline())
+    machine.handle(cn.Unreachable(take.take, "p1"), 1.0)
+    again_s = machine.next_deadline()
+    assert 2.0 <= again_s <= 3.0, "twice as long as the first time"
+    take = ask(machine, cn.TimerFired(), again_s)
+    take = ask(machine, cn.Nothing(take.take), again_s)
+    machine.handle(cn.Unreachable(take.take, "p1"), again_s)
+    assert 0.5 <= machine.next_deadline() - again_s <= 1.0
+
+
+def test_a_failed_producer_that_is_never_asked_does_not_wake_the_machine_for_ever() -> None:
+    """An object's address may lead to where nothing is asked for."""
+    machine = consumer(producers=("p1",))
+    take = ask(machine, cn.Started())
+    machine.handle(cn.Pointed(take.take, "p2", "g"), 0.0)
+    take = ask(machine, cn.Unreachable(take.take, "p2"), 0.0)
+    machine.handle(cn.Unreachable(take.take, "p1"), 2.0)
+    assert machine.next_deadline() > 2.0
+    ask(machine, cn.TimerFired(), machine.next_deadline())
+
+
+def test_a_producer_that_is_silent_keeps_nobody_who_waits() -> None:
+    machine = consumer(at_once=3)
+    takes = [one for one in machine.handle(cn.Started(), 0.0) if isinstance(one, cn.Take)]
+    silent = takes[0].producer
+    checks = machine.handle(cn.TimerFired(), 5.0)
+    assert checks == [cn.Check(take.producer) for take in takes]
+    commands = machine.handle(cn.Silent(silent), 6.0)
+    machine.check()
+    there = [take for take in takes if take.producer == silent]
+    assert [one for one in commands if isinstance(one, cn.Abandon)] == [
+        cn.Abandon(take.take) for take in there
+    ]
+    asked = [one for one in commands if isinstance(one, cn.Take)]
+    assert len(asked) == len(there)
+    assert silent not in {take.producer for take in asked}, "it is passed over"
+    assert machine.handle(cn.Silent(silent), 6.1) == [], "nothing waits there any more"
+
+
+def test_a_take_that_was_answered_is_not_checked() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    hold(machine, take, "g", now_s=1.0)
+    machine.handle(cn.TimerFired(), 4.0)
+    assert machine.handle(cn.TimerFired(), 5.0) == []

@@ -33,12 +33,10 @@ _OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?"
 
 
 class QueueApp:
-    """One producer's service. `public_urls` are where consumers reach each producer."""
+    """One producer's service."""
 
-    def __init__(
-        self, shell: QueueShell, *, object_limit_bytes: int, public_urls: dict[str, str]
-    ) -> None:
-        calls = QueueCalls(shell, object_limit_bytes, public_urls)
+    def __init__(self, shell: QueueShell, *, object_limit_bytes: int) -> None:
+        calls = QueueCalls(shell, object_limit_bytes)
         self._by_path: dict[tuple[str, str], Call] = {
             ("POST", "/objects"): calls.offer,
             ("POST", "/take"): calls.take,

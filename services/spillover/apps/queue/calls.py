@@ -41,14 +41,11 @@ REFUSED = {
 
 
 class QueueCalls:
-    """Those of one producer. `public_urls` are where consumers reach each producer."""
+    """Those of one producer."""
 
-    def __init__(
-        self, shell: QueueShell, object_limit_bytes: int, public_urls: dict[str, str]
-    ) -> None:
+    def __init__(self, shell: QueueShell, object_limit_bytes: int) -> None:
         self._shell = shell
         self._limit_bytes = object_limit_bytes
-        self._urls = public_urls
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -74,7 +71,7 @@ class QueueCalls:
         if isinstance(kept, ev.RefuseOffer):
             raise _refused(kept.reason)
         assert isinstance(kept, ev.Accept)  # noqa: S101 - there is no third answer
-        name = f"{shell.settings.id}-{kept.number}"
+        name = shell.object_id(kept.number)
         body = b'{"id":"%b","durable":%b}' % (
             name.encode(),
             b"true" if shell.bodies.is_durable else b"false",
@@ -122,7 +119,7 @@ class QueueCalls:
                 await self._give(exchange, send, answer)
             case ev.Direct(_, offer):
                 shell.metrics.waited(shell.now_s - begun_s)
-                where = f"{self._urls[offer.producer]}/objects/{offer.grant}"
+                where = f"{shell.public_urls[offer.producer]}/objects/{offer.grant}"
                 headers = _of_grant(offer.grant, offer.producer, offer.probes)
                 exchange.answer(303, [(b"location", where.encode()), *headers], b"")
             case ev.NoObject():
@@ -198,6 +195,9 @@ class QueueCalls:
             (b"content-type", body.content_type.encode()),
             (b"content-length", b"%d" % body.size_bytes),
             *_of_grant(give.grant, shell.settings.id, give.probes),
+            (b"spillover-object", shell.object_id(give.number).encode()),
+            (b"spillover-deliveries", b"%d" % shell.machine.objects.deliveries(give.number)),
+            (b"spillover-visibility-ms", b"%.15g" % (shell.settings.visibility_s * 1e3)),
         ]
         whole = False
         try:

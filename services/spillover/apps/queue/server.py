@@ -34,9 +34,8 @@ async def serve_producer(
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bind_socket(*bind))
         own_url = url or url_of(listening)
-        shell = QueueShell(settings, peers, store)
-        urls = {**peers, settings.id: own_url}
-        app = QueueApp(shell, object_limit_bytes=object_limit_bytes, public_urls=urls)
+        shell = QueueShell(settings, peers, store, own_url)
+        app = QueueApp(shell, object_limit_bytes=object_limit_bytes)
         server = HttpServer(app)
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)

@@ -45,6 +45,9 @@ class QueueState(BaseModel):
     draining: bool
     drained: bool
     peers: dict[str, str]
+    producers: dict[str, str]
+    """Where consumers reach each producer, this one among them."""
+    visibility_ms: float
 
 
 def queue_state(shell: QueueShell) -> QueueState:
@@ -70,6 +73,8 @@ def queue_state(shell: QueueShell) -> QueueState:
         draining=machine.draining,
         drained=machine.drained,
         peers=shell.peers,
+        producers=shell.public_urls,
+        visibility_ms=shell.settings.visibility_s * 1e3,
     )
 
 

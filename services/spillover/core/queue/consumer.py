@@ -1,10 +1,11 @@
 """The machine of one consumer: which producer it asks, and what becomes of the objects it is given.
 
-Theory of operation. While the handler has a hand free there is one *take* under way for it, at a
-producer drawn by the access probabilities. An answer brings the object, or where to fetch it, or
-nothing; then the next take begins. An object that is *held* is extended each third of its
-visibility time until the handler is done with it, then acknowledged, again and again until that is
-heard or the grant must have ended. A producer that cannot be reached is passed over for a while.
+Theory of operation. While somebody waits for objects there is one *take* under way for each hand
+that is free, at a producer drawn by the access probabilities. An answer brings the object, or where
+to fetch it, or nothing; then the next take begins. An object that is *held* is extended each third
+of its visibility time until the handler is done with it, then acknowledged, again and again until
+that is heard or the grant must have ended. A producer that cannot be reached is passed over for a
+while.
 
 With learned access the probabilities follow the objects that came (`policy.queue`).
 
@@ -13,6 +14,7 @@ Not here: HTTP, what a handler does, clocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -20,6 +22,30 @@ from random import Random
 from typing import Any
 
 from spillover.core.agenda import Agenda
+from spillover.core.queue.consumer_events import (
+    Abandon,
+    Check,
+    Command,
+    Event,
+    Fetch,
+    Given,
+    Handle,
+    Handled,
+    Heard,
+    Lost,
+    Nothing,
+    Paused,
+    Pointed,
+    Settled,
+    Silent,
+    Started,
+    Stopped,
+    Take,
+    Tell,
+    TimerFired,
+    Unreachable,
+)
+from spillover.policy.backoff import backoff_s
 from spillover.policy.queue import learned_access, pick_producer
 
 PASSED_OVER_S = 1.0
@@ -28,26 +54,19 @@ long each time, up to PASSED_OVER_S_MAX."""
 
 PASSED_OVER_S_MAX = 30.0
 
+CHECK_S = 5.0
+"""A producer that has not answered a take for so long is asked whether it is there, and again after
+as long: one that hangs keeps its connections open."""
+
 AGAIN_S = 0.2
-"""An acknowledgement, or an extension, that was not heard is sent again after this time."""
+"""An acknowledgement that was not heard is sent again after this time, then after twice as long,
+and so on."""
 
 EXTENSIONS = 3
 """So many within a visibility time: two may be lost."""
 
 FORGET_OBJECTS = 200.0
 """What was learned halves in so many objects."""
-
-
-class Event:
-    """Base of all events."""
-
-    __slots__ = ()
-
-
-class Command:
-    """Base of all commands."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,131 +82,30 @@ class ConsumerSettings:
     avoid_visited: bool
     at_once: int
     """How many objects may be held at the same time."""
-    visibility_s: float
     take_s: float
     """How long a take waits at most."""
-
-
-@dataclass(slots=True)
-class Started(Event):
-    """Begin to ask."""
-
-
-@dataclass(slots=True)
-class Given(Event):
-    """A take, or a fetch, has brought an object from this producer."""
-
-    take: str
-    producer: str
-    grant: str
-
-
-@dataclass(slots=True)
-class Pointed(Event):
-    """A take has brought the address of an object at this producer."""
-
-    take: str
-    producer: str
-    grant: str
-
-
-@dataclass(slots=True)
-class Nothing(Event):
-    """A take has brought nothing: its time is over, or the grant it led to is gone."""
-
-    take: str
-
-
-@dataclass(slots=True)
-class Unreachable(Event):
-    """The producer of a take or a fetch could not be reached, broke off, or takes no calls."""
-
-    take: str
-    producer: str
-
-
-@dataclass(slots=True)
-class Handled(Event):
-    """The handler is done with an object: well, or not."""
-
-    grant: str
-    well: bool
-
-
-@dataclass(slots=True)
-class Heard(Event):
-    """The answer to what was told of a grant: whether it was known."""
-
-    grant: str
-    what: str
-    known: bool
-
-
-@dataclass(slots=True)
-class Stopped(Event):
-    """Ask for nothing more; what is held is finished."""
-
-
-@dataclass(slots=True)
-class TimerFired(Event):
-    """The time given by next_deadline() has come."""
-
-
-@dataclass(slots=True)
-class Take(Command):
-    """Ask this producer for an object."""
-
-    take: str
-    producer: str
-    access: Mapping[str, float]
-
-
-@dataclass(slots=True)
-class Fetch(Command):
-    """Fetch the object of a grant at this producer."""
-
-    take: str
-    producer: str
-    grant: str
-
-
-@dataclass(slots=True)
-class Handle(Command):
-    """Have the object handled; `Handled` tells the end."""
-
-    grant: str
-
-
-@dataclass(slots=True)
-class Lost(Command):
-    """The grant of an object that is being handled has ended: somebody else may be given it."""
-
-    grant: str
-
-
-@dataclass(slots=True)
-class Tell(Command):
-    """Send `ack`, `nack` or `extend` for a grant; `Heard` with the answer, if one comes."""
-
-    producer: str
-    grant: str
-    what: str
 
 
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = ("end", "is_lost", "producer", "told_s", "until_s")
+    __slots__ = ("asked_s", "end", "is_lost", "producer", "until_s", "visibility_s")
 
-    def __init__(self, producer: str, until_s: float) -> None:
+    def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
-        self.until_s = until_s
+        self.visibility_s = visibility_s
+        self.until_s = now_s + visibility_s
         """The grant ends then, by what was heard."""
-        self.told_s = 0.0
-        """When something was last told of it: what is heard holds from there on."""
+        self.asked_s: float | None = None
+        """When the first extension left that has not been heard: what is heard holds from there."""
         self.is_lost = False
         self.end: str | None = None
         """How it ended, once it has: `ack` or `nack`."""
+
+    @property
+    def step_s(self) -> float:
+        """Returns how long to wait from one extension to the next."""
+        return self.visibility_s / EXTENSIONS
 
 
 class ConsumerMachine:
@@ -204,14 +122,19 @@ class ConsumerMachine:
         """Takes under way, and the producer that was asked last."""
         self._held: dict[str, _Held] = {}
         self._running = False
+        self._is_over = False
+        self._retry_s = math.inf
+        """When it asks again, while all producers are passed over."""
         self._agenda = Agenda()
         self._out: list[Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Started: self._started,
+            Paused: self._paused,
             Given: self._given,
             Pointed: self._pointed,
             Nothing: self._nothing,
             Unreachable: self._unreachable,
+            Silent: self._silent,
             Handled: self._handled,
             Heard: self._heard,
             Stopped: self._stopped,
@@ -227,6 +150,11 @@ class ConsumerMachine:
         return self._agenda.first_s()
 
     @property
+    def settled(self) -> bool:
+        """Returns whether the handler is done with all that it was given."""
+        return all(held.end is not None for held in self._held.values())
+
+    @property
     def access(self) -> Mapping[str, float]:
         """Returns the probabilities that are drawn by now."""
         return self._access
@@ -239,11 +167,17 @@ class ConsumerMachine:
     # --- asking -------------------------------------------------------------------------------
 
     def _started(self, event: Started, now_s: float) -> None:
-        self._running = True
+        self._running = not self._is_over
         self._ask(now_s)
 
-    def _stopped(self, event: Stopped, now_s: float) -> None:
+    def _paused(self, event: Paused, now_s: float) -> None:
         self._running = False
+
+    def _stopped(self, event: Stopped, now_s: float) -> None:
+        self._running, self._is_over = False, True
+        for take in self._takes:
+            self._out.append(Abandon(take))
+        self._takes.clear()
 
     def _ask(self, now_s: float) -> None:
         """Begin as many takes as there are hands free."""
@@ -252,24 +186,36 @@ class ConsumerMachine:
         while self._running and len(self._takes) + handling < settings.at_once:
             producer = self._draw(now_s)
             if producer is None:
-                next_s = min(until_s for _, until_s in self._failed.values())
-                self._agenda.at(next_s, self._ask)
+                self._ask_later(now_s)
                 return
             take = f"{settings.name}-{self._random.getrandbits(64):016x}"
             self._takes[take] = producer
+            self._agenda.at(now_s + CHECK_S, self._check_there, take)
             self._out.append(Take(take, producer, dict(self._access)))
+
+    def _ask_later(self, now_s: float) -> None:
+        """All are passed over: ask when that ends for the first of them."""
+        ends_s = (self._failed[name][1] for name, share in self._access.items() if share > 0.0)
+        next_s = min(ends_s)
+        if not now_s < self._retry_s <= next_s:
+            self._retry_s = next_s
+            self._agenda.at(next_s, self._ask)
 
     def _draw(self, now_s: float) -> str | None:
         """A producer that can be asked; None while all are passed over."""
         names = [
             name
             for name, share in self._access.items()
-            if share > 0.0 and self._failed.get(name, (0, now_s))[1] <= now_s
+            if share > 0.0 and not self._is_passed_over(name, now_s)
         ]
         if not names:
             return None
         reached = list(accumulate(self._access[name] for name in names))
         return names[pick_producer(reached, self._random.random())]
+
+    def _is_passed_over(self, name: str, now_s: float) -> bool:
+        failed = self._failed.get(name)
+        return failed is not None and now_s < failed[1]
 
     def _pointed(self, event: Pointed, now_s: float) -> None:
         if event.take in self._takes:
@@ -278,47 +224,70 @@ class ConsumerMachine:
 
     def _given(self, event: Given, now_s: float) -> None:
         if self._takes.pop(event.take, None) is None:
-            return  # it comes back when its grant ends
+            self._out.append(Tell(event.producer, event.grant, "nack"))
+            return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
-        held = _Held(event.producer, now_s + self.settings.visibility_s)
+        held = _Held(event.producer, event.visibility_s, now_s)
         self._held[event.grant] = held
-        self._agenda.at(now_s + self.settings.visibility_s / EXTENSIONS, self._extend, event.grant)
+        self._agenda.at(now_s + held.step_s, self._extend, event.grant)
         self._out.append(Handle(event.grant))
         self._ask(now_s)
 
     def _nothing(self, event: Nothing, now_s: float) -> None:
-        self._takes.pop(event.take, None)
+        producer = self._takes.pop(event.take, None)
+        if producer is not None:
+            self._failed.pop(producer, None)
         self._ask(now_s)
 
+    def _check_there(self, take: str, now_s: float) -> None:
+        producer = self._takes.get(take)
+        if producer is not None:
+            self._out.append(Check(producer))
+            self._agenda.at(now_s + CHECK_S, self._check_there, take)
+
+    def _silent(self, event: Silent, now_s: float) -> None:
+        silent = [take for take, producer in self._takes.items() if producer == event.producer]
+        for take in silent:
+            self._out.append(Abandon(take))
+            self._unreachable(Unreachable(take, event.producer), now_s)
+
     def _unreachable(self, event: Unreachable, now_s: float) -> None:
+        """What fails for several takes at once is one failure."""
         self._takes.pop(event.take, None)
-        row = self._failed.get(event.producer, (0, 0.0))[0] + 1
-        pause_s = min(PASSED_OVER_S * 2.0 ** (row - 1), PASSED_OVER_S_MAX)
-        self._failed[event.producer] = (row, now_s + pause_s * (0.5 + 0.5 * self._random.random()))
+        if not self._is_passed_over(event.producer, now_s):
+            row = self._failed.get(event.producer, (0, 0.0))[0] + 1
+            draw = self._random.random()
+            pause_s = backoff_s(row - 1, PASSED_OVER_S, PASSED_OVER_S_MAX, draw)
+            self._failed[event.producer] = (row, now_s + pause_s)
         self._ask(now_s)
 
     # --- objects ------------------------------------------------------------------------------
 
     def _handled(self, event: Handled, now_s: float) -> None:
         held = self._held[event.grant]
+        held.end = "ack" if event.well else "nack"
         if held.is_lost:
-            del self._held[event.grant]
+            self._settle(event.grant, known=False)
         else:
-            held.end = "ack" if event.well else "nack"
-            self._tell_end(event.grant, now_s)
+            self._tell_end(event.grant, AGAIN_S, now_s)
         self._ask(now_s)
 
-    def _tell_end(self, grant: str, now_s: float) -> None:
+    def _settle(self, grant: str, *, known: bool | None) -> None:
+        del self._held[grant]
+        self._out.append(Settled(grant, known))
+
+    def _tell_end(self, grant: str, pause_s: float, now_s: float) -> None:
         """Tell how it ended until that is heard, or the grant must have ended anyway."""
         held = self._held.get(grant)
-        if held is None:
+        if held is None or held.end is None:
             return
         if now_s >= held.until_s:
-            del self._held[grant]
+            self._settle(grant, known=None)
             return
-        self._out.append(Tell(held.producer, grant, held.end or "nack"))
-        self._agenda.at(now_s + AGAIN_S, self._tell_end, grant)
+        self._out.append(Tell(held.producer, grant, held.end))
+        again_s = min(now_s + pause_s, held.until_s)
+        self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 
     def _extend(self, grant: str, now_s: float) -> None:
         held = self._held.get(grant)
@@ -327,10 +296,10 @@ class ConsumerMachine:
         if now_s >= held.until_s:
             self._lose(held, grant)
             return
-        held.told_s = now_s
+        if held.asked_s is None:
+            held.asked_s = now_s
         self._out.append(Tell(held.producer, grant, "extend"))
-        pause_s = self.settings.visibility_s / EXTENSIONS
-        self._agenda.at(min(now_s + pause_s, held.until_s), self._extend, grant)
+        self._agenda.at(min(now_s + held.step_s, held.until_s), self._extend, grant)
 
     def _heard(self, event: Heard, now_s: float) -> None:
         held = self._held.get(event.grant)
@@ -338,11 +307,11 @@ class ConsumerMachine:
             return
         if held.end is not None:
             if event.what == held.end:
-                del self._held[event.grant]
-        elif event.known:
-            held.until_s = held.told_s + self.settings.visibility_s
-        else:
+                self._settle(event.grant, known=event.known)
+        elif not event.known:
             self._lose(held, event.grant)
+        elif held.asked_s is not None:
+            held.until_s, held.asked_s = held.asked_s + held.visibility_s, None
 
     def _lose(self, held: _Held, grant: str) -> None:
         """Its handler may go on: its hand is free when it has ended."""
@@ -368,4 +337,5 @@ class ConsumerMachine:
         """Raise AssertionError if the state contradicts itself."""
         handling = sum(held.end is None for held in self._held.values())
         assert len(self._takes) + handling <= self.settings.at_once, "more hands than there are"
+        assert not (self._is_over and self._takes), "asks although it was stopped"
         assert abs(sum(self._access.values()) - 1.0) < 1e-6, "access"

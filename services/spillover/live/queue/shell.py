@@ -34,20 +34,24 @@ _log.addFilter(OncePerPeriod())
 
 
 class QueueShell:
-    """The running producer. `peers` are the base URLs of the others, by id. Must be made inside a
-    running loop. `journal`, if given, hears of each event and its instant."""
+    """The running producer. `peers` are the base URLs of the others, by id, and `own_url` is where
+    consumers reach this one. Must be made inside a running loop. `journal`, if given, hears of each
+    event and its instant."""
 
     def __init__(
         self,
         settings: ProducerSettings,
         peers: Mapping[str, str],
         store: ObjectStore | None,
+        own_url: str,
         *,
         random: Random | None = None,
         journal: Callable[[ev.Event, float], None] | None = None,
     ) -> None:
         self.settings = settings
         self.peers = dict(peers)
+        self.public_urls = {**peers, settings.id: own_url}
+        """Where consumers reach each producer."""
         self.epoch = time.time_ns() // 1_000_000
         self.machine = ProducerMachine(settings, tuple(peers), random or SystemRandom())
         self.bodies = Bodies(store)
@@ -75,6 +79,10 @@ class QueueShell:
     def now_s(self) -> float:
         """Returns the producer's clock: monotonic, of this machine alone."""
         return self.timers.clock()
+
+    def object_id(self, number: int) -> str:
+        """Returns how users know an object."""
+        return f"{self.settings.id}-{number}"
 
     def feed(self, event: ev.Event) -> None:
         self._driver.feed(event)

@@ -1,0 +1,177 @@
+"""Puts objects into a queue in open loop, at their intended instants, and has consumers take them.
+
+What one consumer does is in `queue_consumer`, what is counted in `queue_record`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from spillover.live.http.client import HttpClient
+from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.ids import ClusterId
+from spillover_loadgen.queue_consumer import Consumer
+from spillover_loadgen.queue_record import Put, QueueRecord, encode_object
+
+LEAD_S = 0.1
+"""From the end of the preparations to time 0 of the schedule."""
+IDLE_S_MAX = 4.0
+"""Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_EXTRA_S = 5.0
+"""The producer's own deadline comes first."""
+DRAIN_S_MAX = 60.0
+"""After the duration, for what is in the queue to be consumed."""
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLoad:
+    """What is asked for. Rates are of each target; times between objects, and those that consumers
+    are busy, are exponential."""
+
+    produce_rate_per_s: float
+    consumers: int
+    consume_s: float
+    object_bytes: int
+    duration_s: float
+    max_hops: int
+    deadline_s: float
+    seed: int
+
+
+async def run(
+    targets: Mapping[ClusterId, str], load: QueueLoad, stop: asyncio.Event
+) -> QueueRecord:
+    """Put and take; `stop` ends it early. Consumers go on until all that was taken in has been
+    acknowledged, for `DRAIN_S_MAX` at most."""
+    clients: dict[str, HttpClient] = {
+        name: HttpClient(url, idle_s_max=IDLE_S_MAX, connect_timeout_s=CONNECT_TIMEOUT_S)
+        for name, url in targets.items()
+    }
+    record, name = QueueRecord(), os.urandom(8)
+    start_s = time.monotonic() + LEAD_S
+    loop = asyncio.get_running_loop()
+    consumers = [
+        Consumer(
+            index,
+            clients,
+            record,
+            name,
+            start_s=start_s,
+            consume_s=load.consume_s,
+            max_hops=load.max_hops,
+            random=Random(f"{load.seed} consumer {index}"),
+        )
+        for index in range(load.consumers)
+    ]
+    producers = [
+        _Producer(index, client, record, name, load, start_s)
+        for index, client in enumerate(clients.values())
+    ]
+    consuming = [loop.create_task(one.consume()) for one in consumers]
+    producing = [loop.create_task(one.produce()) for one in producers]
+    stopping = loop.create_task(stop.wait())
+    finishing = loop.create_task(_finish(record, producing, consuming))
+    try:
+        over = [finishing, stopping, *consuming]
+        done, _ = await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()  # a consumer ends only by a fault of its own
+    finally:
+        tasks = [finishing, stopping, *producing, *consuming]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(client.close() for client in clients.values()))
+    return record
+
+
+async def _finish(
+    record: QueueRecord, producing: list[asyncio.Task[None]], consuming: list[asyncio.Task[None]]
+) -> None:
+    """Return when all was put, and all that was kept was acknowledged."""
+    await asyncio.gather(*producing)
+    until_s = time.monotonic() + DRAIN_S_MAX
+    left = set(record.kept) if consuming else set()
+    while left and time.monotonic() < until_s:
+        await asyncio.sleep(LOOK_S)
+        left = {one for one in left if one not in record.acknowledged}
+
+
+class _Producer:
+    """Puts objects at one target."""
+
+    def __init__(
+        self,
+        index: int,
+        client: HttpClient,
+        record: QueueRecord,
+        run: bytes,
+        load: QueueLoad,
+        start_s: float,
+    ) -> None:
+        self._index = index
+        self._client = client
+        self._record = record
+        self._run = run
+        self._load = load
+        self._start_s = start_s
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def produce(self) -> None:
+        """Until the duration is over, and all answers are there."""
+        load, random = self._load, Random(f"{self._load.seed} producer {self._index}")
+        number, at_s = 0, 0.0
+        while load.produce_rate_per_s > 0.0:
+            at_s += random.expovariate(load.produce_rate_per_s)
+            if at_s >= load.duration_s:
+                break
+            # A loop may wake up to its timer's grain early, so ask the clock again.
+            while (wait_s := self._start_s + at_s - time.monotonic()) > 0.0:  # noqa: ASYNC110
+                await asyncio.sleep(wait_s)
+            number += 1
+            task = asyncio.get_running_loop().create_task(self._put(number, at_s))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        # The rest of the time is idle: throughput is of the whole of it.
+        await asyncio.sleep(max(0.0, self._start_s + load.duration_s - time.monotonic()))
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _put(self, number: int, at_s: float) -> None:
+        record, load = self._record, self._load
+        record.offered += 1
+        sent_s = time.monotonic()
+        record.lag_ms.append((sent_s - self._start_s - at_s) * 1e3)
+        outcome = Put.UNKNOWN
+        try:
+            response = await self._client.request(
+                "POST",
+                "/objects",
+                headers=[(b"spillover-deadline-ms", b"%.3f" % (load.deadline_s * 1e3))],
+                body=encode_object(self._run, self._index, number, load.object_bytes),
+                timeout_s=load.deadline_s + ANSWER_EXTRA_S,
+            )
+        except PeerError as error:
+            outcome = Put.UNREACHABLE if isinstance(error, NotDelivered) else Put.UNKNOWN
+            record.reasons[f"put: {type(error).__name__}"] += 1
+        else:
+            outcome = _outcome_of(response.status)
+            if outcome is Put.OK:
+                record.kept.add((self._index, number))
+                record.put_ms.append((response.received_s - self._start_s - at_s) * 1e3)
+            else:
+                record.reasons[f"put: status {response.status}"] += 1
+        record.puts[outcome] += 1
+
+
+def _outcome_of(status: int) -> Put:
+    if status == 201:
+        return Put.OK
+    return Put.REFUSED if status in (429, 503) else Put.FAILED

@@ -1,0 +1,138 @@
+"""`spillover queue work`: a handler fed by the distributed queue, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import uvloop
+
+from spillover.cli.parsing import add_log_format
+from spillover.live.process.line_writer import LineWriter
+from spillover.live.process.logs import configure_logs
+from spillover.live.queue.consuming import Consumer, consume
+from spillover.live.queue.work import QueueWork
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster
+from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
+
+SUMMARY = "feed a handler with the objects of a queue, until SIGTERM or Ctrl-C"
+DESCRIPTION = """\
+Have a handler work on the objects of a queue. What it has done is acknowledged, what failed goes
+back to its producer. SIGTERM or Ctrl-C takes no object any more, finishes those under way, and
+exits 0; a second signal ends at once (130), and the objects return by themselves.
+"""
+INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--handler", required=True, metavar="HANDLER",
+        help="python:MODULE:FUNCTION, http:URL, or what else a node can have; it gets an object's "
+        "JSON, other types as content_type and body_base64",
+    )  # fmt: skip
+    parser.add_argument(
+        "--producer", action="append", required=True, metavar="URL",
+        help="a producer of the queue; one is enough, more are asked if it is down",
+    )  # fmt: skip
+    parser.add_argument(
+        "--at-once", type=whole_number, default=1, metavar="N",
+        help="how many objects are handled at the same time",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", choices=("thread", "process"), default="thread",
+        help="where a synchronous python handler runs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--deadline-ms", type=above_zero, default=3_600_000.0, metavar="MS",
+        help="an object that takes longer goes back",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-hops", type=whole_number, default=3, metavar="N",
+        help="how many producers one probe visits",
+    )  # fmt: skip
+    parser.add_argument(
+        "--access", choices=("uniform", "learned"), default="learned",
+        help="which producers are asked: all alike, or those from which objects came",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
+        help="how long SIGTERM waits for objects under way; then they go back",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", help="as without it: one JSON line on stdout, at the end"
+    )
+    add_log_format(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    if options.at_once < 1:
+        raise InputError("--at-once", "", f"expected a number of at least 1, got {options.at_once}")
+    configure_logs("work", as_json=options.log_format == "json", log_requests=False, role="node")
+    try:
+        consumer = consume(
+            options.producer,
+            max_hops=options.max_hops,
+            at_once=options.at_once,
+            access=options.access,
+        )
+    except InputError as error:
+        raise InputError(_OPTIONS.get(error.source, "--producer"), "", error.expected) from None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(_work(consumer, options))
+    lines = LineWriter(sys.stdout.fileno())
+    lines.write(json.dumps(told))
+    lines.close()
+    return 0
+
+
+_OPTIONS = {"max_hops": "--max-hops", "at_once": "--at-once", "access": "--access"}
+
+
+async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, Any]:
+    """What became of the objects."""
+    pool = Cluster(
+        id=ClusterId("work"),
+        servers=options.at_once,
+        handler=options.handler,
+        workers=options.workers,
+    )
+    try:
+        work = QueueWork(consumer, pool, "--handler", options.deadline_ms / 1e3)
+    except InputError as error:
+        raise InputError("--handler", "", error.expected) from None
+    stopped = asyncio.Event()
+    _on_signals(stopped)
+    running = asyncio.create_task(work.run())
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            work.stop()
+            await asyncio.wait([running], timeout=options.drain_timeout_s)
+    finally:
+        stopping.cancel()
+        await work.close()
+    await running
+    return {"done": work.done, "given_back": work.given_back}
+
+
+def _on_signals(stopped: asyncio.Event) -> None:
+    """A second one ends the process here and now."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            os._exit(INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)

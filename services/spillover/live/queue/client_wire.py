@@ -1,0 +1,201 @@
+"""What clients say to producers over HTTP, and what the answers mean (contract, section 5). What
+follows from an answer is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import msgspec
+
+from spillover.core.queue.consumer import ConsumerSettings
+from spillover.core.queue.consumer_events import Take
+from spillover.live.http.client import HttpClient, Response
+from spillover.model.errors import NotDelivered, PeerError, QueueFull, Refused, Rejected
+
+CONNECT_S = 2.0
+
+IDLE_S_MAX = 4.0
+"""Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
+
+OBJECT_LIMIT_BYTES = 1 << 30
+"""Producers bound their objects; this is for what is none."""
+
+CONTENT_TYPE = "application/octet-stream"
+
+SAID_LENGTH_MAX = 300
+"""Of why a producer does not take a call."""
+
+NO_FAULT_STATUSES = frozenset({408, 409, 429})
+"""Of those that begin with 4: another time the same call may be taken."""
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """An object as it came, and the grant that goes with it."""
+
+    body: bytes
+    content_type: str
+    id: str
+    grant: str
+    producer: str
+    deliveries: int
+    """How often it has been given to anybody, this time included."""
+    probes: int
+    """How many producers were asked for it."""
+    visibility_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an object is that was found elsewhere."""
+
+    producer: str
+    base_url: str
+    grant: str
+    probes: int
+
+
+class _TakeBody(msgspec.Struct):
+    consumer: str
+    probe_id: str
+    max_hops: int
+    access: dict[str, float]
+    avoid_visited: bool
+
+
+class _ProblemBody(msgspec.Struct):
+    reason: str = ""
+    detail: str = ""
+
+
+class _CreatedBody(msgspec.Struct):
+    id: str
+
+
+_encode = msgspec.json.Encoder().encode
+_problem = msgspec.json.Decoder(_ProblemBody)
+_created = msgspec.json.Decoder(_CreatedBody)
+
+
+class NoProducer(PeerError):
+    """What answers there does not answer as producers do."""
+
+
+def client_of(url: str) -> HttpClient:
+    """Returns what calls this producer. Raises InputError for what is no base URL."""
+    return HttpClient(
+        url,
+        connect_timeout_s=CONNECT_S,
+        idle_s_max=IDLE_S_MAX,
+        body_limit_bytes=OBJECT_LIMIT_BYTES,
+        user_timeout_s=2 * CONNECT_S,
+    )
+
+
+def encode_take(command: Take, settings: ConsumerSettings) -> bytes:
+    """Returns the body of POST /take."""
+    return _encode(
+        _TakeBody(
+            consumer=settings.name,
+            probe_id=command.take,
+            max_hops=settings.max_hops,
+            access=dict(command.access),
+            avoid_visited=settings.avoid_visited,
+        )
+    )
+
+
+def deadline(wait_s: float) -> tuple[bytes, bytes]:
+    """Returns the header that says how long a call may wait."""
+    return (b"spillover-deadline-ms", b"%.3f" % (wait_s * 1e3))
+
+
+def object_path(grant: str) -> str:
+    """Returns where an object is fetched."""
+    return f"/objects/{quote(grant, safe='')}"
+
+
+def grant_path(grant: str, what: str) -> str:
+    """Returns where `ack`, `nack` and `extend` go."""
+    return f"/grants/{quote(grant, safe='')}/{what}"
+
+
+def read_object(response: Response, probes: int | None = None) -> Received:
+    """Returns the object of a 200. Raises NoProducer for one without a grant."""
+    try:
+        headers = {name: value.decode("ascii") for name, value in response.headers.items()}
+        return Received(
+            body=response.body,
+            content_type=headers.get(b"content-type", CONTENT_TYPE),
+            id=headers[b"spillover-object"],
+            grant=headers[b"spillover-grant"],
+            producer=headers[b"spillover-producer"],
+            deliveries=int(headers[b"spillover-deliveries"]),
+            probes=int(headers[b"spillover-probes"]) if probes is None else probes,
+            visibility_s=float(headers[b"spillover-visibility-ms"]) / 1e3,
+        )
+    except (KeyError, ValueError) as error:
+        raise NoProducer(f"expected an object with its grant, got none: {error}") from None
+
+
+def read_address(response: Response) -> Address:
+    """Returns what a 303 says. Raises NoProducer for one that says nothing."""
+    try:
+        headers = {name: value.decode("ascii") for name, value in response.headers.items()}
+        base_url, _, _ = headers[b"location"].rpartition("/objects/")
+        return Address(
+            producer=headers[b"spillover-producer"],
+            base_url=base_url,
+            grant=headers[b"spillover-grant"],
+            probes=int(headers[b"spillover-probes"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise NoProducer(f"expected the address of an object, got none: {error}") from None
+
+
+def read_created(response: Response) -> str:
+    """Returns the id of an object that was taken in. Raises NoProducer."""
+    try:
+        return _created.decode(response.body).id
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NoProducer("expected the id of an object, got another body") from None
+
+
+def is_rejected(response: Response) -> bool:
+    """Returns whether the same call would never be taken."""
+    return 400 <= response.status <= 499 and response.status not in NO_FAULT_STATUSES
+
+
+def error_of(url: str, response: Response) -> NotDelivered | None:
+    """Returns why a call was not taken; None where the answer does not say so for sure."""
+    problem = _problem_of(response)
+    said = " ".join(f"{problem.reason} {problem.detail}".split())[:SAID_LENGTH_MAX]
+    message = f"{url}: status {response.status} {said or 'without a reason'}"
+    if is_rejected(response):
+        return Rejected(message, response.status, problem.reason)
+    if response.status == 429:
+        return QueueFull(message, problem.reason, _retry_after_s(response))
+    if response.status in (409, 503):
+        return Refused(message, problem.reason, _retry_after_s(response))
+    return None
+
+
+def is_unknown_grant(response: Response) -> bool:
+    """Returns whether the producer says that the grant has ended."""
+    return response.status == 404 and _problem_of(response).reason == "unknown_grant"
+
+
+def _problem_of(response: Response) -> _ProblemBody:
+    try:
+        return _problem.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _ProblemBody()
+
+
+def _retry_after_s(response: Response) -> float | None:
+    told = response.headers.get(b"retry-after", b"")
+    return float(told) if told.isdigit() else None

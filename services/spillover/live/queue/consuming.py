@@ -1,0 +1,295 @@
+"""Consumers of a queue as users see them: `async for` and `for` over the same `consume(...)`.
+
+How objects are got and kept is in `consumer_shell`; here is what people type.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import math
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from spillover.core.queue.consumer import ConsumerSettings
+from spillover.live.queue.consumer_shell import ConsumerShell, Held
+from spillover.live.queue.directory import checked_urls, find_producers
+from spillover.live.queue.loop_thread import LoopThread
+from spillover.live.queue.wire import PRODUCERS_MAX
+from spillover.model.errors import InputError
+
+Access: TypeAlias = Mapping[str, float] | Literal["uniform", "learned"]
+
+ACCESS_ERROR_MAX = 1e-6
+"""By which probabilities may miss 1, as producers have it."""
+
+
+class _Object:
+    """What an object is, however it is settled."""
+
+    def __init__(self, held: Held) -> None:
+        received = held.received
+        self.body = received.body
+        self.content_type = received.content_type
+        self.id = received.id
+        """Its name, such as p1-17: the producer that has it, and its number there."""
+        self.grant = received.grant
+        self.producer = received.producer
+        self.deliveries = received.deliveries
+        """How often it has been given to anybody, this time included."""
+        self.probes = received.probes
+        """How many producers were asked for it."""
+        self._held = held
+
+    def __repr__(self) -> str:
+        size = f"{len(self.body)} bytes of {self.content_type}"
+        return f"<object {self.id}, {size}{', lost' if self.lost else ''}>"
+
+    @property
+    def lost(self) -> bool:
+        """Returns whether its grant has ended while it was handled: it goes to somebody else, and
+        acknowledging it will fail."""
+        return self._held.lost.is_set()
+
+
+class AsyncQueueObject(_Object):
+    """One object. `async with` acknowledges it at the end, and gives it back on an exception. Until
+    then its grant is extended by itself."""
+
+    async def ack(self) -> None:
+        """It has been handled. Raises GrantLost if its grant had ended before, OutcomeUnknown if
+        its producer did not answer as long as the grant lasted."""
+        await self._held.acknowledge()
+
+    async def nack(self) -> None:
+        """It has not been handled: it returns to the front of its buffer."""
+        await self._held.give_back()
+
+    async def until_lost(self) -> None:
+        """Return when its grant has ended."""
+        await self._held.lost.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._held.is_settled:
+            return
+        await (self.ack() if kind is None else self.nack())
+
+
+class QueueObject(_Object):
+    """As AsyncQueueObject, for code that never awaits."""
+
+    def __init__(self, held: Held, thread: LoopThread) -> None:
+        super().__init__(held)
+        self._thread = thread
+
+    def ack(self) -> None:
+        """As `AsyncQueueObject.ack`."""
+        self._thread.run(self._held.acknowledge())
+
+    def nack(self) -> None:
+        """As `AsyncQueueObject.nack`."""
+        self._thread.run(self._held.give_back())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._held.is_settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+
+class Consumer:
+    """Objects of a queue, as they come: `async for` them, or `for`.
+
+    It begins with the loop, or with `async with` (`with`) around it, and ends with the same; then
+    what it holds is given back. `stop` ends the loop once what was given out is settled.
+    """
+
+    def __init__(self, urls: tuple[str, ...], settings: ConsumerSettings) -> None:
+        self._urls = urls
+        self._settings = settings
+        self._shell: ConsumerShell | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Take no object any more; the loop ends when those given out are settled. May be called
+        from any thread, and from a signal handler."""
+        self._stopped = True
+        if self._loop is not None and self._shell is not None:
+            self._loop.call_soon_threadsafe(self._shell.stop)
+
+    @property
+    def access(self) -> Mapping[str, float]:
+        """Returns with which probability each producer is asked now; nothing before the start."""
+        return {} if self._shell is None else dict(self._shell.machine.access)
+
+    # --- for code that awaits -----------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    def __aiter__(self) -> AsyncIterator[AsyncQueueObject]:
+        return self._objects()
+
+    async def _objects(self) -> AsyncGenerator[AsyncQueueObject, None]:
+        """A generator, since leaving a loop over it runs its end."""
+        begins_here = self._shell is None
+        shell = self._shell or await self._open()
+        try:
+            while (held := await shell.next()) is not None:
+                yield AsyncQueueObject(held)
+        finally:
+            if begins_here:
+                await self._close()
+
+    # --- for code that does not ---------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        thread = LoopThread("queue-consumer")
+        try:
+            thread.run(self._open())
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        thread, self._thread = self._thread, None
+        atexit.unregister(self.__exit__)
+        if thread is not None:
+            try:
+                thread.run(self._close())
+            finally:
+                thread.close()
+
+    def __iter__(self) -> Iterator[QueueObject]:
+        if self._thread is not None:
+            yield from self._iterate(self._thread)
+            return
+        with self:
+            assert self._thread is not None  # noqa: S101 - it was just started
+            yield from self._iterate(self._thread)
+
+    def _iterate(self, thread: LoopThread) -> Iterator[QueueObject]:
+        assert self._shell is not None  # noqa: S101 - its thread runs
+        while (held := thread.run(self._shell.next())) is not None:
+            yield QueueObject(held, thread)
+
+    # --- both ---------------------------------------------------------------------------------
+
+    async def _open(self) -> ConsumerShell:
+        if self._shell is not None:
+            raise RuntimeError("expected a consumer that has not begun, this one has")
+        urls = await find_producers(self._urls)
+        for name in self._settings.access or ():
+            if name not in urls:
+                known = ", ".join(sorted(urls)[:8])
+                raise InputError("access", "", f"expected producers ({known}), got {name!r}")
+        settings = replace(self._settings, producers=tuple(urls))
+        self._loop = asyncio.get_running_loop()
+        self._shell = ConsumerShell(settings, urls)
+        if self._stopped:
+            self._shell.stop()
+        return self._shell
+
+    async def _close(self) -> None:
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            await shell.close()
+
+
+def consume(
+    urls: Sequence[str] | str,
+    *,
+    max_hops: int = 3,
+    at_once: int = 1,
+    access: Access = "uniform",
+    avoid_visited: bool = False,
+    name: str | None = None,
+    take_s: float = 30.0,
+) -> Consumer:
+    """Returns what gives the objects of a queue, for `async for` and for `for`.
+
+    `urls` are those of one producer or more; these know the others. `max_hops` is how many
+    producers one probe visits, `at_once` how many objects may be held at the same time. `access`
+    says which producers are asked: all alike, by given probabilities, or as objects were seen to
+    come ("learned"). With `avoid_visited` a probe visits no producer twice. One call to a producer
+    lasts `take_s` at most; then the next one begins.
+
+    Raises InputError for what cannot be meant; the loop raises Unreachable where no producer
+    answers at its start.
+    """
+    if not 1 <= max_hops <= PRODUCERS_MAX:
+        expected = f"expected a number from 1 to {PRODUCERS_MAX}, got {max_hops}"
+        raise InputError("max_hops", "", expected)
+    if at_once < 1:
+        raise InputError("at_once", "", f"expected a number of at least 1, got {at_once}")
+    if not 0.0 < take_s < math.inf:
+        raise InputError("take_s", "", f"expected seconds above 0, got {take_s}")
+    settings = ConsumerSettings(
+        name=name or f"consumer-{secrets.token_hex(4)}",
+        producers=(),
+        access=_checked_access(access),
+        learns=access == "learned",
+        max_hops=max_hops,
+        avoid_visited=avoid_visited,
+        at_once=at_once,
+        take_s=take_s,
+    )
+    return Consumer(checked_urls(urls), settings)
+
+
+def _checked_access(access: Access) -> dict[str, float] | None:
+    """None: all alike, at first."""
+    if not isinstance(access, Mapping):
+        if access not in ("uniform", "learned"):
+            expected = f"expected uniform, learned or probabilities by producer, got {access!r}"
+            raise InputError("access", "", expected)
+        return None
+    shares = dict(access)
+    for name, share in shares.items():
+        if not 0.0 <= share <= 1.0:
+            raise InputError("access", name, f"expected a probability, got {share}")
+    total = math.fsum(shares.values())
+    if abs(total - 1.0) > ACCESS_ERROR_MAX:
+        expected = f"expected probabilities that sum to 1, got {total:.9g}"
+        raise InputError("access", "", expected)
+    return shares

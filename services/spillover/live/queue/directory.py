@@ -1,0 +1,72 @@
+"""Which producers a queue has, and where: any of them that can be reached knows the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from spillover.live.http.client import Response
+from spillover.live.queue.client_wire import client_of
+from spillover.model.errors import InputError, PeerError, Unreachable
+
+ANSWER_S = 5.0
+
+
+class _StateBody(msgspec.Struct):
+    """What matters here of a producer's GET /state."""
+
+    producer: str
+    producers: dict[str, str]
+
+
+_decode = msgspec.json.Decoder(_StateBody).decode
+
+
+def checked_urls(urls: Sequence[str] | str) -> tuple[str, ...]:
+    """Returns the base URLs that a client was told. Raises InputError for what is none."""
+    found = (urls,) if isinstance(urls, str) else tuple(urls)
+    if not found:
+        raise InputError("urls", "", "expected the URL of at least one producer, got none")
+    for url in found:
+        client_of(url)
+    return found
+
+
+async def find_producers(urls: Sequence[str]) -> dict[str, str]:
+    """Returns the base URLs of all producers, by id. One that was told holds for the producer that
+    answers there, whatever that calls itself to others.
+
+    Raises Unreachable if none answers, InputError if one that does is no producer.
+    """
+    answers = await asyncio.gather(*(_ask(url) for url in urls))
+    found: dict[str, str] = {}
+    for state in answers:
+        if isinstance(state, _StateBody):
+            found.update(state.producers)
+    for url, state in zip(urls, answers, strict=True):
+        if isinstance(state, _StateBody):
+            found[state.producer] = url.rstrip("/")
+    if not found:
+        reasons = "; ".join(str(one) for one in answers)
+        raise Unreachable(f"none of the producers can be reached: {reasons}")
+    return found
+
+
+async def _ask(url: str) -> _StateBody | PeerError:
+    client = client_of(url)
+    try:
+        response = await client.request("GET", "/state", timeout_s=ANSWER_S)
+        return _state_of(url, response)
+    except PeerError as error:
+        return error
+    finally:
+        await client.close()
+
+
+def _state_of(url: str, response: Response) -> _StateBody:
+    try:
+        return _decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InputError(url, "", "expected a producer of a queue, found none there") from None

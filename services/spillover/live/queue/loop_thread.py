@@ -1,0 +1,47 @@
+"""An event loop in a thread of its own, for code that never awaits. What runs there is not known
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from spillover.live.process.own_threads import start_own
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A loop that runs until `close`, which must come before Python itself ends. Calls may come
+    from any other thread."""
+
+    def __init__(self, name: str) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        start_own(self._thread)
+        self._ready.wait()
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run it there, and return what it returns. Ctrl-C ends the wait, and what runs."""
+        future = asyncio.run_coroutine_threadsafe(main, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the loop, and wait until it has."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._live())
+
+    async def _live(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._end.wait()

@@ -1,0 +1,199 @@
+"""Whoever puts objects into a queue, as users see it: `async with produce(...)` and `with`."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TypeAlias
+
+from spillover.live.http.client import HttpClient
+from spillover.live.queue import client_wire as wire
+from spillover.live.queue.directory import checked_urls
+from spillover.live.queue.loop_thread import LoopThread
+from spillover.model.errors import (
+    InputError,
+    NotDelivered,
+    OutcomeUnknown,
+    Refused,
+    Rejected,
+    Unreachable,
+)
+
+BODY_S = 60.0
+"""For an object to get to its producer, beyond the time that it may wait for a place there."""
+
+PASSED_OVER_S = 1.0
+"""A producer that could not be reached is asked last for so long."""
+
+Content: TypeAlias = bytes | bytearray | memoryview
+
+
+class AsyncQueue:
+    """Puts objects into a queue, by the producers that it was told. Made in a running loop."""
+
+    def __init__(self, urls: Sequence[str], deadline_s: float) -> None:
+        self._clients = {url: wire.client_of(url) for url in urls}
+        self._deadline_s = deadline_s
+        self._failed_s: dict[str, float] = {}
+
+    async def put(
+        self,
+        body: Content,
+        *,
+        content_type: str = wire.CONTENT_TYPE,
+        deadline_s: float | None = None,
+    ) -> str:
+        """Have an object kept, and return its name once it is. The first producer that can be
+        reached takes it, and has it wait for a place until the deadline.
+
+        Raises QueueFull if there was no place until then, Refused where producers are draining,
+        Unreachable if none can be reached, Rejected if it is too large: then the object surely is
+        not in the queue. Raises OutcomeUnknown if an answer was lost: it may be.
+        """
+        content = _checked_content(body)
+        usual_s = self._deadline_s if deadline_s is None else _checked(deadline_s)
+        until_s = time.monotonic() + usual_s
+        headers = [(b"content-type", _header_value(content_type))]
+        refused: Refused | None = None
+        unreached: list[NotDelivered] = []
+        for url in self._in_turn():
+            left_s = until_s - time.monotonic()
+            if left_s <= 0.0:
+                break
+            try:
+                return await self._put_at(url, content, headers, left_s)
+            except Refused as error:
+                refused = error
+            except Rejected:
+                raise
+            except NotDelivered as error:
+                self._failed_s[url] = time.monotonic()
+                unreached.append(error)
+        if refused is not None:
+            raise refused
+        reasons = "; ".join(str(one) for one in unreached)
+        raise Unreachable(f"none of the producers can be reached: {reasons}")
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        for client in self._clients.values():
+            await client.close()
+
+    async def _put_at(
+        self, url: str, content: bytes, headers: list[tuple[bytes, bytes]], left_s: float
+    ) -> str:
+        client: HttpClient = self._clients[url]
+        response = await client.request(
+            "POST",
+            "/objects",
+            headers=[*headers, wire.deadline(left_s)],
+            body=content,
+            timeout_s=left_s + BODY_S,
+        )
+        if response.status == 201:
+            return wire.read_created(response)
+        error = wire.error_of(url, response)
+        if error is None:
+            raise OutcomeUnknown(f"{url}: status {response.status} is no answer of a producer")
+        raise error
+
+    def _in_turn(self) -> list[str]:
+        """As they were told, those that could not be reached lately behind the others."""
+        now_s = time.monotonic()
+        return sorted(
+            self._clients,
+            key=lambda url: now_s < self._failed_s.get(url, -math.inf) + PASSED_OVER_S,
+        )
+
+
+class Queue:
+    """As AsyncQueue, for code that never awaits; from any number of threads."""
+
+    def __init__(self, queue: AsyncQueue, thread: LoopThread) -> None:
+        self._queue = queue
+        self._thread = thread
+
+    def put(
+        self,
+        body: Content,
+        *,
+        content_type: str = wire.CONTENT_TYPE,
+        deadline_s: float | None = None,
+    ) -> str:
+        """As `AsyncQueue.put`."""
+        putting = self._queue.put(body, content_type=content_type, deadline_s=deadline_s)
+        return self._thread.run(putting)
+
+
+class Producer:
+    """Where objects go in: `async with` gives an AsyncQueue, `with` a Queue."""
+
+    def __init__(self, urls: Sequence[str], deadline_s: float) -> None:
+        self._urls = urls
+        self._deadline_s = deadline_s
+        self._queue: AsyncQueue | None = None
+        self._thread: LoopThread | None = None
+
+    async def __aenter__(self) -> AsyncQueue:
+        self._queue = AsyncQueue(self._urls, self._deadline_s)
+        return self._queue
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            await queue.close()
+
+    def __enter__(self) -> Queue:
+        self._thread = LoopThread("queue-producer")
+        atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
+        return Queue(self._thread.run(self.__aenter__()), self._thread)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        thread, self._thread = self._thread, None
+        atexit.unregister(self.__exit__)
+        if thread is not None:
+            try:
+                thread.run(self.__aexit__(None, None, None))
+            finally:
+                thread.close()
+
+
+def produce(urls: Sequence[str] | str, *, deadline_s: float = 30.0) -> Producer:
+    """Returns what objects are put into a queue with, for `async with` and for `with`.
+
+    `urls` are those of producers, the one to be used first in front. An object waits for a place
+    until its deadline. Raises InputError for what cannot be meant.
+    """
+    return Producer(checked_urls(urls), _checked(deadline_s))
+
+
+def _checked(deadline_s: float) -> float:
+    if not 0.0 < deadline_s < math.inf:
+        raise InputError("deadline_s", "", f"expected seconds above 0, got {deadline_s}")
+    return deadline_s
+
+
+def _checked_content(body: Content) -> bytes:
+    if not isinstance(body, Content):
+        raise InputError("body", "", f"expected bytes, got {type(body).__name__}")
+    return bytes(body)  # no copy of what is bytes already
+
+
+def _header_value(content_type: str) -> bytes:
+    if not (content_type.isascii() and content_type.isprintable()):
+        expected = f"expected printable ASCII characters, got {content_type!r}"
+        raise InputError("content_type", "", expected)
+    return content_type.encode()

@@ -1,0 +1,275 @@
+"""`produce` and `consume` with producers on real sockets, in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from spillover.client import (
+    GrantLost,
+    InputError,
+    QueueFull,
+    Refused,
+    Rejected,
+    Unreachable,
+    consume,
+    produce,
+)
+from spillover.core.queue import events as ev
+from support.loop import until
+from support.queue_producers import producers
+
+
+def test_objects_come_in_order_with_all_that_is_known_of_them(run):
+    async def main():
+        async with producers(1, buffers=20) as (one,), produce([one.url]) as queue:
+            for k in range(10):
+                name = await queue.put(b"object %d" % k, content_type="text/plain")
+                assert name == f"p1-{k + 1}"
+            seen = []
+            async for obj in consume([one.url]):
+                async with obj:
+                    seen.append(obj)
+                if len(seen) == 10:
+                    break
+            assert [obj.body for obj in seen] == [b"object %d" % k for k in range(10)]
+            first = seen[0]
+            told = (first.id, first.producer, first.content_type, first.deliveries, first.probes)
+            assert told == ("p1-1", "p1", "text/plain", 1, 1)
+            assert not first.lost
+            await until(lambda: one.objects.acknowledged == 10)
+
+    run(main())
+
+
+def test_one_url_leads_to_all_producers_and_to_objects_elsewhere(run):
+    async def main():
+        async with producers(4) as them, produce([them[3].url]) as queue:
+            await queue.put(b"far away")
+            async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
+                async for obj in consumer:
+                    async with obj:
+                        assert (obj.producer, obj.body) == ("p4", b"far away")
+                        assert obj.probes >= 2
+                    consumer.stop()
+            await until(lambda: them[3].objects.acknowledged == 1)
+
+    run(main())
+
+
+def test_an_exception_gives_the_object_back_to_the_front(run):
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            await queue.put(b"first")
+            await queue.put(b"second")
+            with suppress(ZeroDivisionError):
+                async for obj in consume([one.url]):
+                    async with obj:
+                        raise ZeroDivisionError
+            assert one.objects.buffered == 2, "nothing more was asked for meanwhile"
+            async with consume([one.url]) as consumer:
+                async for obj in consumer:
+                    async with obj:
+                        assert (obj.body, obj.deliveries) == (b"first", 2)
+                    consumer.stop()
+
+    run(main())
+
+
+def test_a_slow_handler_keeps_its_object(run):
+    async def main():
+        async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
+            await queue.put(b"slow")
+            started_s = asyncio.get_running_loop().time()
+            async with consume([one.url]) as consumer:
+                async for obj in consumer:
+                    async with obj:
+                        await until(lambda: one.shell.now_s and _passed(started_s, 1.0))
+                        assert not obj.lost
+                    consumer.stop()
+            assert (one.objects.acknowledged, one.shell.machine.returned) == (1, 0)
+
+    run(main())
+
+
+def _passed(since_s, time_s):
+    return asyncio.get_running_loop().time() >= since_s + time_s
+
+
+def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
+    async def main():
+        async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
+            await queue.put(b"taken away")
+            async with consume([one.url]) as consumer:
+                async for obj in consumer:
+                    one.shell.feed(ev.Nacked(0, obj.grant))
+                    await asyncio.wait_for(obj.until_lost(), 5.0)
+                    assert obj.lost
+                    with pytest.raises(GrantLost, match="p1-1 had ended before"):
+                        await obj.ack()
+                    consumer.stop()
+            assert one.objects.acknowledged == 0
+
+    run(main())
+
+
+def test_leaving_the_loop_gives_back_what_is_held(run):
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            for _ in range(3):
+                await queue.put(b"x")
+            async for _ in consume([one.url], at_once=3):
+                break
+            await until(lambda: one.objects.buffered == 3)
+            assert not one.objects.granted
+
+    run(main())
+
+
+def test_a_stop_waits_for_what_is_being_handled(run):
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            for _ in range(2):
+                await queue.put(b"x")
+            handling = []
+            release = asyncio.Event()
+
+            async def handle(obj):
+                async with obj:
+                    await release.wait()
+
+            async def look():
+                async for obj in consumer:
+                    task = asyncio.create_task(handle(obj))
+                    handling.append(task)
+
+            consumer = consume([one.url], at_once=3)
+            looking = asyncio.create_task(look())
+            await until(lambda: len(handling) == 2)
+            consumer.stop()
+            await until(lambda: not one.shell.machine.takes)
+            assert not looking.done()
+            release.set()
+            await looking
+            assert one.objects.acknowledged == 2
+
+    run(main())
+
+
+def test_an_object_that_is_never_settled_is_told_to_whoever_forgot_it(run):
+    async def main():
+        async with producers(1) as (one,), produce([one.url]) as queue:
+            await queue.put(b"x")
+            with pytest.raises(RuntimeError, match="expected the last object to be settled"):
+                async for _ in consume([one.url]):
+                    pass
+            await until(lambda: one.objects.buffered == 1)
+
+    run(main())
+
+
+def test_a_put_tells_what_surely_did_not_happen(run):
+    async def main():
+        async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
+            queue_of_one = produce([one.url], deadline_s=0.1)
+            async with queue_of_one as queue:
+                with pytest.raises(Rejected) as too_large:
+                    await queue.put(bytes(101))
+                assert (too_large.value.status, too_large.value.reason) == (413, "too_large")
+                await queue.put(b"x")
+                with pytest.raises(QueueFull) as full:
+                    await queue.put(b"y")
+                assert full.value.surely_did_not_run
+                with pytest.raises(InputError, match="body: expected bytes, got str"):
+                    await queue.put("text")
+                one.shell.feed(ev.Drain())
+                with pytest.raises(Refused) as draining:
+                    await queue.put(b"z")
+                assert draining.value.reason == "draining"
+                await one.end()
+                with pytest.raises(Unreachable) as gone:
+                    await queue.put(b"z")
+                assert gone.value.surely_did_not_run
+
+    run(main())
+
+
+def test_a_put_goes_to_the_first_producer_that_can_be_reached(run):
+    async def main():
+        async with producers(2) as (one, two), produce([one.url, two.url]) as queue:
+            assert await queue.put(b"x") == "p1-1"
+            await one.end()
+            assert await queue.put(b"x") == "p2-1"
+            assert await queue.put(b"x") == "p2-2"
+
+    run(main())
+
+
+def test_a_consumer_goes_on_when_a_producer_dies(run):
+    async def main():
+        async with producers(3) as them, produce([them[2].url]) as queue:
+            consumer = consume([one.url for one in them], access="learned")
+            await queue.put(b"0")
+            seen = []
+            async with consumer:
+                async for obj in consumer:
+                    async with obj:
+                        seen.append(obj.body)
+                    if len(seen) == 1:
+                        await them[0].end()
+                    if len(seen) == 5:
+                        break
+                    await queue.put(b"%d" % len(seen))
+                assert consumer.access["p3"] > 0.5
+            assert seen == [b"0", b"1", b"2", b"3", b"4"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"access": {"p1": 0.5}}, "access: expected probabilities that sum to 1, got 0.5"),
+        ({"access": {"p1": 2.0, "p2": -1.0}}, "access: p1: expected a probability, got 2.0"),
+        ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
+        ({"max_hops": 0}, "max_hops: expected a number from 1 to 1000, got 0"),
+        ({"at_once": 0}, "at_once: expected a number of at least 1, got 0"),
+        ({"take_s": 0.0}, "take_s: expected seconds above 0, got 0.0"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_at_once(settings, complaint):
+    with pytest.raises(InputError) as told:
+        consume(["http://127.0.0.1:1"], **settings)
+    assert complaint in str(told.value)
+
+
+async def first_of(consumer):
+    """Wait for one, which stays unsettled."""
+    async for obj in consumer:
+        return obj
+    return None
+
+
+def test_what_no_producer_takes_ends_the_loop_with_its_reason(run):
+    async def main():
+        async with producers(2) as (one, _):
+            with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
+                await first_of(consume([one.url], max_hops=3, avoid_visited=True))
+            with pytest.raises(InputError, match=r"access: expected producers \(p1, p2\)"):
+                await first_of(consume([one.url], access={"p9": 1.0}))
+
+    run(main())
+
+
+def test_nobody_there_is_told(run):
+    async def main():
+        with pytest.raises(Unreachable, match="none of the producers can be reached"):
+            await first_of(consume(["http://127.0.0.1:1"]))
+
+    run(main())
+    with pytest.raises(InputError, match="expected http://"):
+        produce(["ftp://a"])
+    with pytest.raises(InputError, match="at least one producer"):
+        consume([])

@@ -1,0 +1,156 @@
+"""A handler fed by a queue: what it is given, when it is tried again, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from types import ModuleType
+
+import pytest
+
+from spillover.client import InputError, consume, produce
+from spillover.core.queue import events as ev
+from spillover.live.queue.work import QueueWork
+from spillover.model.topology import Cluster
+from support.loop import until
+from support.queue_producers import producers
+
+
+@asynccontextmanager
+async def working(url, handler, *, at_once=1, deadline_s=60.0):
+    """The work under way."""
+    pool = Cluster(id="work", servers=at_once, handler=handler)
+    work = QueueWork(consume(url, at_once=at_once), pool, "--handler", deadline_s)
+    running = asyncio.create_task(work.run())
+    try:
+        yield work
+    finally:
+        work.stop()
+        await asyncio.wait([running], timeout=0.5)
+        await work.close()
+        await running
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """A module of handlers, `python:queue_jobs:...`."""
+    module = ModuleType("queue_jobs")
+    module.seen, module.cancelled, module.release = [], [], None
+
+    def see(payload, ctx):
+        module.seen.append((payload, ctx.id))
+
+    async def wait(payload):
+        module.seen.append(payload)
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            module.cancelled.append(payload)
+            raise
+
+    module.see, module.wait = see, wait
+    monkeypatch.setitem(sys.modules, "queue_jobs", module)
+    return module
+
+
+def test_a_handler_gets_json_as_it_came_and_other_types_wrapped(run, jobs):
+    async def main():
+        async with producers(1) as (one,), produce(one.url) as queue:
+            await queue.put(b'{"n": 1}', content_type="application/json; charset=utf-8")
+            await queue.put(b"[2]", content_type="application/vnd.of.mine+json")
+            await queue.put(b"\x00\xff", content_type="image/png")
+            async with working(one.url, "python:queue_jobs:see"):
+                await until(lambda: one.objects.acknowledged == 3)
+        wrapped = {"content_type": "image/png", "body_base64": "AP8="}
+        assert jobs.seen == [({"n": 1}, "p1-1"), ([2], "p1-2"), (wrapped, "p1-3")]
+
+    run(main())
+
+
+@asynccontextmanager
+async def upstream(statuses):
+    """A service that answers with these, then with 200; and the bodies that came."""
+    came = []
+
+    async def serve(reader, writer):
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            came.append(json.loads(await reader.readexactly(length)))
+            status = statuses.pop(0) if statuses else 200
+            writer.write(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status)
+
+    async def serve_to_the_end(reader, writer):
+        try:
+            await serve(reader, writer)
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    server = await asyncio.start_server(serve_to_the_end, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/work", came
+    finally:
+        server.close()
+
+
+def test_work_that_surely_was_not_begun_is_tried_again_here(run):
+    """A service that is busy costs an object none of its deliveries."""
+
+    async def main():
+        async with producers(1) as (one,), produce(one.url) as queue, upstream([503, 429]) as there:
+            url, came = there
+            await queue.put(b"7", content_type="application/json")
+            async with working(one.url, f"http:{url}") as work:
+                await until(lambda: one.objects.acknowledged == 1)
+            assert came == [7, 7, 7]
+            assert (work.done, work.given_back, one.shell.machine.returned) == (1, 0, 0)
+
+    run(main())
+
+
+def test_a_stop_gives_back_what_waits_to_be_tried_again(run):
+    async def main():
+        async with producers(1) as (one,), produce(one.url) as queue, upstream([503] * 99) as there:
+            url, came = there
+            await queue.put(b"7", content_type="application/json")
+            async with working(one.url, f"http:{url}") as work:
+                await until(lambda: came)
+            assert (work.done, work.given_back, one.objects.buffered) == (0, 1, 1)
+
+    run(main())
+
+
+def test_a_handler_whose_grant_has_ended_is_stopped(run, jobs):
+    async def main():
+        async with producers(1, visibility_s=0.5) as (one,), produce(one.url) as queue:
+            await queue.put(b"7", content_type="application/json")
+            async with working(one.url, "python:queue_jobs:wait"):
+                await until(lambda: jobs.seen == [7])
+                (grant,) = one.shell.machine.grants
+                one.shell.feed(ev.Nacked(0, grant.id))
+                await until(lambda: jobs.cancelled == [7])
+                await until(lambda: jobs.seen == [7, 7])
+
+    run(main())
+
+
+def test_work_that_takes_too_long_is_stopped_and_goes_back(run, jobs):
+    async def main():
+        async with producers(1, deliveries_max=2) as (one,), produce(one.url) as queue:
+            await queue.put(b"7", content_type="application/json")
+            async with working(one.url, "python:queue_jobs:wait", deadline_s=0.1) as work:
+                await until(lambda: one.objects.dead)
+            assert (jobs.cancelled, work.given_back) == ([7, 7], 2)
+
+    run(main())
+
+
+def test_a_handler_that_cannot_be_had_is_told_before_anything_is_taken(run):
+    async def main():
+        pool = Cluster(id="work", servers=1, handler="python:not_there:run")
+        with pytest.raises(InputError, match="cannot import 'not_there'"):
+            QueueWork(consume("http://127.0.0.1:1"), pool, "--handler", 1.0)
+
+    run(main())

@@ -1,0 +1,133 @@
+"""The load on a queue: what is asked for, what comes of it, and that faults of a queue are seen."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from spillover_loadgen import queue_driver
+from spillover_loadgen.cli import main
+from spillover_loadgen.queue_command import print_summary
+from spillover_loadgen.queue_driver import QueueLoad
+from spillover_loadgen.queue_record import Put, QueueRecord, decode_object, encode_object
+from support.queue_producers import producers
+
+LOAD = QueueLoad(
+    produce_rate_per_s=30.0,
+    consumers=2,
+    consume_s=0.002,
+    object_bytes=100,
+    duration_s=1.0,
+    max_hops=3,
+    deadline_s=10.0,
+    seed=1,
+)
+
+
+async def run_on(load, **settings):
+    """The result of a run on two producers."""
+    async with producers(2, **settings) as them:
+        targets = {one.id: one.url for one in them}
+        record = await queue_driver.run(targets, load, asyncio.Event())
+        states = [one.objects for one in them]
+        return record.summary(duration_s=load.duration_s, seed=1, interrupted=False), states
+
+
+def test_all_that_is_put_is_acknowledged_once():
+    result, states = asyncio.run(run_on(LOAD))
+    assert result["offered"] == result["produced"] == result["acknowledged"] > 30
+    assert sum(one.acknowledged for one in states) == result["produced"]
+    faults = ("missing", "duplicates", "out_of_order", "strangers")
+    assert [result[name] for name in faults] == [0, 0, 0, 0]
+    assert result["put_ms"]["mean"] > 0.0
+    assert 1.0 <= result["probes_mean"] <= 8.0
+
+
+def test_the_schedule_follows_from_the_seed():
+    idle = replace(LOAD, consumers=0, produce_rate_per_s=20.0, duration_s=0.5)
+    offered = {
+        seed: [asyncio.run(run_on(replace(idle, seed=seed), buffers=100))[0] for _ in range(2)]
+        for seed in (1, 2)
+    }
+    assert offered[1][0]["offered"] == offered[1][1]["offered"]
+    assert offered[1][0]["missing"] == offered[1][0]["produced"] > 0, "nobody took them"
+
+
+def test_an_object_keeps_its_grant_while_its_consumer_is_busy():
+    load = replace(LOAD, produce_rate_per_s=2.0, consume_s=1.0, consumers=8)
+    result, _ = asyncio.run(run_on(load, visibility_s=0.4))
+    assert (result["redelivered"], result["missing"]) == (0, 0)
+
+
+def test_faults_of_a_queue_are_counted():
+    record = QueueRecord()
+    record.kept = {(0, 1), (0, 2), (0, 3)}
+    record.puts[Put.OK] = 3
+    for number in (1, 1, 2):
+        record.acknowledged[0, number] += 1
+    for name, deliveries in (("p1-1", 1), ("p1-3", 1), ("p1-2", 1), ("p2-1", 1), ("p1-1", 2)):
+        record.came(0, name, deliveries)
+    record.came(1, "p1-1", 1)
+    result = record.summary(duration_s=1.0, seed=1, interrupted=False)
+    assert (result["missing"], result["duplicates"], result["out_of_order"]) == (1, 1, 1)
+    assert result["redelivered"] == 1
+
+
+def test_an_object_is_known_again_and_a_strangers_is_not():
+    body = encode_object(b"12345678", 3, 77, 50)
+    assert len(body) == 50
+    assert decode_object(b"12345678", body) == (3, 77)
+    assert decode_object(b"87654321", body) is None
+    assert decode_object(b"12345678", b"short") is None
+
+
+BRIEF = {
+    "--target": "p1=http://127.0.0.1:1",
+    "--produce-rate": "1",
+    "--consumers": "1",
+    "--duration-s": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--target": "p1"}, "--target: expected PRODUCER=URL, got 'p1'"),
+        ({"--target": "p1=ftp://a"}, "--target: expected http://HOST"),
+        ({}, "--target: expected producer p1 at http://127.0.0.1:1, got no answer"),
+        ({"--produce-rate": "-1"}, "--produce-rate: expected a number of at least 0, got '-1'"),
+        ({"--consumers": "-1"}, "--consumers: expected a number of at least 0, got -1"),
+        ({"--consumers": "many"}, "--consumers: expected a whole number, got 'many'"),
+        ({"--object-bytes": "3"}, "--object-bytes: expected a number of at least 20, got 3"),
+        ({"--max-hops": "0"}, "--max-hops: expected a number of at least 1, got 0"),
+        ({"--duration-s": "0"}, "--duration-s: expected a number above 0, got '0'"),
+        ({"--consumer": "1"}, "unknown option --consumer, did you mean --consumers?"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(capfd, changed, message):
+    options = [word for option in ({**BRIEF, **changed}).items() for word in option]
+    assert main(["queue", *options, "--json"]) == 2
+    told = capfd.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert message in told.err
+
+
+def test_a_target_that_is_no_producer_is_told(node, capfd):
+    options = [
+        word for option in {**BRIEF, "--target": f"p1={node.url}"}.items() for word in option
+    ]
+    assert main(["queue", *options]) == 2
+    said = capfd.readouterr().err
+    assert said.endswith(
+        f"expected producer p1 at {node.url}, found no producer of a queue there\n"
+    )
+
+
+def test_without_json_there_is_a_table(capfd):
+    result, _ = asyncio.run(run_on(replace(LOAD, duration_s=0.3)))
+    print_summary(result)
+    said = capfd.readouterr().err
+    assert f"acknowledged: {result['acknowledged']}" in said
+    assert "until one is taken" in said

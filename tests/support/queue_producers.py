@@ -1,0 +1,65 @@
+"""Producers of a queue on sockets of loopback, in the loop of the test: `async with producers(3)`.
+
+No rule of the product lives here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.queue.app import QueueApp
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.process.listening import bind_socket
+from spillover.live.queue.shell import QueueShell
+
+
+@dataclass
+class RunningProducer:
+    """One of them."""
+
+    id: str
+    url: str
+    shell: QueueShell
+    server: HttpServer
+    serving: asyncio.Task[None]
+
+    @property
+    def objects(self) -> Any:
+        return self.shell.machine.objects
+
+    async def end(self) -> None:
+        """It goes, and its objects with it."""
+        if not self.serving.done():
+            await self.shell.close()
+            self.server.stop()
+            await self.serving
+
+
+@asynccontextmanager
+async def producers(
+    count: int, *, object_limit_bytes: int = 1 << 24, **changed: Any
+) -> AsyncIterator[list[RunningProducer]]:
+    """p1, p2, ..., which know each other. `changed` are settings of all of them."""
+    told = {"buffers": 5, "visibility_s": 3.0, "probe_expiry_s": 1.0, **changed}
+    with ExitStack() as ends:
+        sockets = [ends.enter_context(bind_socket("127.0.0.1", 0)) for _ in range(count)]
+        urls = {f"p{k + 1}": url_of(one) for k, one in enumerate(sockets)}
+        running = []
+        for (name, url), listening in zip(urls.items(), sockets, strict=True):
+            peers = {other: its for other, its in urls.items() if other != name}
+            shell = QueueShell(ProducerSettings(id=name, **told), peers, None, url)
+            server = HttpServer(QueueApp(shell, object_limit_bytes=object_limit_bytes))
+            serving = asyncio.create_task(server.serve([listening]))
+            running.append(RunningProducer(name, url, shell, server, serving))
+        try:
+            for one in running:
+                await one.server.ready.wait()
+            yield running
+        finally:
+            for one in running:
+                await one.end()
