@@ -126,6 +126,7 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("lines", [3, 40, 97])
 def test_what_was_told_to_be_stored_survives_sigkill(tmp_path: Path, lines: int) -> None:
     there: set[int] = set()
