@@ -51,7 +51,7 @@ class QueueWork:
         )
         self._deadline_s = deadline_s
         self._random = SystemRandom()
-        self._hands = asyncio.Semaphore(pool.servers)
+        self._hands = asyncio.Semaphore(pool.server_count)
         self._refs = 0
         self._running: dict[int, asyncio.Future[ServiceEnded | NotStarted]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
