@@ -242,27 +242,38 @@ def test_what_cools_keeps_its_token_for_a_while():
 
 def test_a_server_that_fails_more_than_others_is_left_alone():
     """Its tokens are out; it is tried again after a while, with one job at first."""
-    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "B"})
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"x": "A B"})
     ref = 0
     while pool.servers.servers[0].state == "up":
-        ref += 2
+        ref += 1
         assert ref < 20
+        pool.at(ref / 10)
+        if pool.arrive(ref, "x") == "A":
+            pool.end(ref, "failed")
+        else:
+            pool.end(ref)
+    assert [pool.arrive(100 + k, "x") for k in range(4)] == ["B", "B", "B", "blocked"]
+    again_s = pool.servers.next_s
+    assert pool.wake(again_s) == [103]
+    pool.end(103, "failed")
+    assert pool.servers.servers[0].state == "degraded"
+    assert pool.servers.next_s - again_s > 1.5
+    pool.wake(pool.servers.next_s)
+    for ref in range(200, 220):
+        assert pool.arrive(ref, "x") == "A", "B is full"
+        pool.end(ref)
+    assert pool.counts("A")["available"] == 3
+
+
+def test_the_only_server_of_a_type_goes_on_however_well_others_do():
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "A B"})
+    for ref in range(0, 100, 2):
         pool.at(ref / 10)
         pool.arrive(ref, "a")
         pool.arrive(ref + 1, "b")
         pool.end(ref, "failed")
         pool.end(ref + 1)
-    assert pool.arrive(100, "a") == "blocked"
-    again_s = pool.servers.next_s
-    assert pool.wake(again_s) == [100]
-    pool.end(100, "failed")
-    assert pool.servers.servers[0].state == "degraded"
-    assert pool.servers.next_s - again_s > 1.5
-    pool.wake(pool.servers.next_s)
-    for ref in range(200, 220):
-        pool.arrive(ref, "a")
-        pool.end(ref)
-    assert pool.counts("A")["available"] == 3
+        assert pool.servers.servers[0].state == "up"
 
 
 def test_where_all_fail_none_is_left_alone():

@@ -67,6 +67,13 @@ class Fitting(Generic[V]):
         """Of the jobs of the group."""
         self.refresh()
 
+    def __contains__(self, server: UnlikeServer[V]) -> bool:
+        return server in self._servers
+
+    def others(self, server: UnlikeServer[V]) -> list[UnlikeServer[V]]:
+        """Returns those that could do what this one does for the group."""
+        return [each for each in self._servers if each is not server]
+
     def refresh(self) -> None:
         """Look again which servers take jobs, and whose. Where none does, all count for how fast
         they are, and for who waits."""

@@ -191,15 +191,17 @@ class TokenServers(TokenFacts[V]):
                 self._settle(server)
 
     def _learn_failure(self, server: UnlikeServer[V]) -> None:
-        """The last one that takes jobs goes on, whatever it does: whether the cluster fails is not
-        for the pool to say."""
-        others = [each for each in self.servers if each is not server]
-        if not others:
+        """The last one that takes jobs of some type goes on, whatever it does: whether the cluster
+        fails is not for the pool to say."""
+        others_by_group = [each.others(server) for each in self._fitting if server in each]
+        rivals = {each.number: each for others in others_by_group for each in others}.values()
+        if not rivals:
             return
         now_s = self.now_s
-        usual = sum(each.health.failed_share(now_s) for each in others) / len(others)
+        usual = sum(each.health.failed_share(now_s) for each in rivals) / len(rivals)
         fails = server.health.ended(now_s, True, usual)
-        if fails and not server.is_closed and not all(each.is_closed for each in others):
+        is_spared = all(any(not each.is_closed for each in others) for others in others_by_group)
+        if fails and not server.is_closed and is_spared:
             server.health.degrade(now_s)
             self._settle(server)
 
