@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Answer:
     """Simulate."""
     system = read_system(options)
-    from spillover.sim.queue import simulate
+    from spillover.sim.queue.compiled import simulate
 
     avoid_visited = options.avoid_visited
     with progress_bar("objects", options.objects) as on_progress:
