@@ -18,7 +18,7 @@ A checker knows events, commands, and what machines show of their objects; none 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from spillover.core.queue import events as ev
@@ -87,7 +87,7 @@ class Checker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._seen: dict[str, _Seen] = {}
+        self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self.events: Counter[str] = Counter()
         """How often each kind of event and command was seen."""
 
@@ -96,7 +96,7 @@ class Checker:
         raise Broken(f"{self._name}: {problem} ({at})")
 
     def _of(self, producer: SimProducer) -> _Seen:
-        return self._seen.setdefault(producer.name, _Seen())
+        return self._seen[producer.name]
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Checker:
         self.events[type(event).__name__] += 1
         self._note(producer, life, event)
         usual_s = now_s + producer.settings.visibility_s
-        self._note_grant(life, event, usual_s, commands)
+        self._note_grant(life, event, now_s, usual_s, commands)
         granted: list[int] = []
         for command in commands:
             self.events[type(command).__name__] += 1
@@ -172,7 +172,12 @@ class Checker:
                     del life.admitted[ref]
 
     def _note_grant(
-        self, life: _Life, event: ev.Event, usual_s: float, commands: list[ev.Command]
+        self,
+        life: _Life,
+        event: ev.Event,
+        now_s: float,
+        usual_s: float,
+        commands: list[ev.Command],
     ) -> None:
         """What the event says of a grant, which lasts until `usual_s` if it begins anew."""
         is_known = any(isinstance(one, ev.Told) and one.known for one in commands)
@@ -183,10 +188,10 @@ class Checker:
                 else:
                     del life.offers[grant]
             case ev.Sent(grant, whole) if grant in life.holds:
-                if whole:
-                    life.holds[grant].until_s = usual_s
-                else:
+                if not whole:
                     del life.holds[grant]
+                elif life.holds[grant].until_s > now_s:  # else it has ended before
+                    life.holds[grant].until_s = usual_s
             case ev.Acked(ref, grant) if is_known and grant in life.numbers:
                 life.acks[ref] = life.numbers[grant]
                 life.holds.pop(grant, None)
@@ -295,11 +300,11 @@ class Checker:
         `calm_s`, when the last trouble ended. A hop takes `hop_s` at most."""
         since_s = calm_s + SETTLE_S
         for holder in producers.values():
-            seen = self._seen.get(holder.name)
-            if seen is None or not seen.life.takes or not holder.alive:
+            takes = self._of(holder).life.takes
+            if not takes or not holder.alive:
                 continue
             expiry_s = holder.settings.probe_expiry_s / holder.clock.rate
-            for ref, (begun_s, access) in seen.life.takes.items():
+            for ref, (begun_s, access) in takes.items():
                 reached = {name for name, share in access.items() if share > 0.0} | {holder.name}
                 limit_s = expiry_s + (len(reached) + 2) * hop_s + ROUNDING_S
                 for name in reached:
