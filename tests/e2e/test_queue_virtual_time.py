@@ -8,6 +8,7 @@ the simulator has f places, `--buffers` is f - 1. What one message takes is meas
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -187,6 +188,7 @@ def test_live_waits_and_probes_agree_with_virtual_time(load, producers):
         "per_s": (len(probes) / MEASURED_S, simulated.throughput),
         "statuses": dict(seen.statuses),
     }
+    sys.stdout.write(f"load {load} %, live beside simulated: {told}\n")
     assert set(seen.statuses) <= {200, 303}, told
     wait_s = fmean(seen.waits_s)
     assert abs(wait_s - simulated.wait_mean) < (

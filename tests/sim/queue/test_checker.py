@@ -8,6 +8,7 @@ import heapq
 import pytest
 
 from spillover.core.queue import events as ev
+from spillover.core.queue.consumer import ConsumerMachine
 from spillover.core.queue.objects import Objects
 from spillover.core.queue.probing import Ways
 from spillover.core.queue.producer import ProducerMachine
@@ -165,6 +166,18 @@ def test_more_objects_than_places(monkeypatch):
     """The buffer's bound is not looked at."""
     monkeypatch.setattr(ProducerMachine, "_places", property(lambda _: 1))
     assert "places are taken" in what_breaks()
+
+
+def test_a_consumer_with_more_hands_than_it_has(monkeypatch):
+    """Whatever is being handled, it asks for more."""
+
+    def ask(machine, now_s):
+        for _ in range(machine.settings.at_once + 1):
+            take = f"{machine.settings.name}-{machine._random.random()}"
+            machine._takes[take] = machine.settings.producers[0]
+
+    monkeypatch.setattr(ConsumerMachine, "_ask", ask)
+    assert "more hands than there are" in what_breaks()
 
 
 def test_grants_that_never_end(monkeypatch):

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 
 from spillover.core.queue import events as ev
 from spillover.model.errors import RunError
+from spillover.sim.queue.consumer import SimConsumer
 from spillover.sim.queue.producer import SimProducer
 from spillover.sim.queue.wires import TIMEOUT_S
 
@@ -157,6 +158,13 @@ class Checker:
         if any(isinstance(one, ev.Admit) for one in commands):
             self._check_places(producer, life, event)
         self._note_available(producer, life)
+
+    def consumer_handled(self, consumer: SimConsumer) -> None:
+        """Of a consumer, after each of its events."""
+        try:
+            consumer.machine.check()
+        except AssertionError as error:
+            raise Broken(f"{self._name}: {consumer.name}: {error!r}") from error
 
     def _note(self, producer: SimProducer, life: _Life, event: ev.Event) -> None:
         """What the event says of takes and offers."""

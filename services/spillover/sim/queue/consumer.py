@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from spillover.core.driver import Driver
+from spillover.core.machine import Machine
 from spillover.core.queue import consumer as cn
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import stream
 from spillover.sim.queue import wires as kinds
-from spillover.sim.queue.process import Process
+from spillover.sim.queue.process import Process, Watched
 from spillover.sim.queue.producer import SimProducer
 from spillover.sim.queue.wires import Wires
 
@@ -44,7 +45,7 @@ class Call:
 
 class SimConsumer(Process):
     """One consumer. `work()` gives how long the handler takes for an object, and whether it does
-    well. `begun(take)`, `came(take, probes)` and `done()` look on."""
+    well. `begun(take)`, `came(take, probes)` and `done()` look on, and `watch` after each event."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class SimConsumer(Process):
         seed: int,
         *,
         work: Callable[[], tuple[float, bool]],
+        watch: Callable[[SimConsumer], None] | None = None,
     ) -> None:
         super().__init__(settings.name, wires.world, clock)
         self.settings = settings
@@ -67,6 +69,7 @@ class SimConsumer(Process):
         self._wires = wires
         self._seed = seed
         self._work = work
+        self._watch = watch
         self._random = stream(seed, f"wire/{self.name}")
         self._calls: dict[Call, None] = {}
         self._probes: dict[str, int] = {}
@@ -87,7 +90,10 @@ class SimConsumer(Process):
         super().boot()
         random = stream(self._seed, f"{self.name}/{self.life}")
         self.machine = ConsumerMachine(self.settings, random)
-        self._driver = Driver(self.machine, self.timers, self._interpreters, _nothing)
+        machine: Machine[cn.Event, cn.Command] = self.machine
+        if (watch := self._watch) is not None:
+            machine = Watched(machine, lambda *_: watch(self))
+        self._driver = Driver(machine, self.timers, self._interpreters, _nothing)
         self._driver.start(cn.TimerFired())
         self.feed(cn.Started())
 

@@ -134,7 +134,13 @@ class History:
             take_s=TAKE_S,
         )
         return SimConsumer(
-            settings, self.producers, self.wires, self._clock(), seed, work=self._work
+            settings,
+            self.producers,
+            self.wires,
+            self._clock(),
+            seed,
+            work=self._work,
+            watch=self.checker.consumer_handled,
         )
 
     def _work(self) -> tuple[float, bool]:

@@ -1,15 +1,16 @@
 """What a simulated process is, whatever its machine: it lives or not, it may stand still, and it
 has a clock of its own. What reaches it while it stands still waits in its kernel.
 
-No machine and no message is known here.
+Which machine it runs, and what a message is, is not known here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from spillover.core.machine import Machine
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World
 
@@ -72,6 +73,20 @@ class Process:
     def _in_life(self, life: int, happen: Callable[..., None], args: tuple[Any, ...]) -> None:
         if life == self.life:
             self.deliver(happen, *args)
+
+
+class Watched:
+    """A machine with somebody who looks on: `look(event, now_s, commands)` after each event."""
+
+    def __init__(self, machine: Machine[Any, Any], look: Callable[..., None]) -> None:
+        self._machine, self._look = machine, look
+        self.next_deadline = machine.next_deadline
+        self.check = machine.check
+
+    def handle(self, event: Any, now_s: float) -> Sequence[Any]:
+        commands = self._machine.handle(event, now_s)
+        self._look(event, now_s, commands)
+        return commands
 
 
 class Timers:

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from spillover.core.driver import Driver
+from spillover.core.machine import Machine
 from spillover.core.queue import events as ev
 from spillover.core.queue.producer import ProducerMachine
 from spillover.core.queue.settings import ProducerSettings
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import stream
 from spillover.sim.queue import wires as kinds
-from spillover.sim.queue.process import Process
+from spillover.sim.queue.process import Process, Watched
 from spillover.sim.queue.wires import Wires
 
 Reply: TypeAlias = Callable[[ev.Command | None], None]
@@ -49,21 +50,6 @@ class Disk:
         self.full = False
         self.objects: dict[int, tuple[int, bool]] = {}
         """How often each was granted as far as that was noted, and whether it is dead."""
-
-
-class _Watched:
-    """The machine, with somebody who looks on."""
-
-    def __init__(self, producer: SimProducer, watch: Watch) -> None:
-        self._producer, self._watch = producer, watch
-        self._machine = producer.machine
-        self.next_deadline = self._machine.next_deadline
-        self.check = self._machine.check
-
-    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
-        commands = self._machine.handle(event, now_s)
-        self._watch.handled(self._producer, event, now_s, commands)
-        return commands
 
 
 class SimProducer(Process):
@@ -104,8 +90,10 @@ class SimProducer(Process):
         peers = tuple(name for name in self._others if name != self.name)
         random = stream(self._seed, f"{self.name}/{self.life}")
         self.machine = ProducerMachine(self.settings, peers, random)
-        watched = self.machine if self._watch is None else _Watched(self, self._watch)
-        self._driver = Driver(watched, self.timers, self._interpreters, _raise)
+        machine: Machine[ev.Event, ev.Command] = self.machine
+        if self._watch is not None:
+            machine = Watched(machine, partial(self._watch.handled, self))
+        self._driver = Driver(machine, self.timers, self._interpreters, _raise)
         if self.disk is not None:
             for number, (deliveries, dead) in sorted(self.disk.objects.items()):
                 self.machine.handle(ev.Recovered(number, deliveries, dead), self.clock.now_s())
