@@ -167,6 +167,15 @@ def test_what_makes_no_sense_gets_one_line(model, changes, message, capsys):
     assert err.count("\n") == 1
 
 
+def test_the_full_engine_gives_the_same_object(told):
+    """It needs nothing compiled; its figures are compared in tests/sim/queue."""
+    changes = {"producers": "5", "consumers": "8", "objects": "500"}
+    measured = told(*line("sim", **changes), "--engine", "full")
+    assert list(measured) == [*NAMES, "ci95", "objects"]
+    assert measured["objects"] == 500
+    assert 0.9 < measured["producer_utilization"] <= 1.0
+
+
 def test_too_few_objects_get_one_line(numba, capsys):
     """The option is named."""
     assert main(line("sim", objects="10")) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from spillover.cli.models import Answer
 from spillover.cli.models.exact_probing import LABELS, add_system_options, read_system
 from spillover.cli.models.progress import progress_bar
 from spillover.model.errors import InputError
+from spillover.sim.queue.measuring import ProbingRun
 from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.terminal import open_console, say
 
@@ -25,14 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--avoid-visited", action="store_true", help="probe no producer twice for one object"
     )
+    parser.add_argument(
+        "--engine", choices=("full", "fast"), default="fast",
+        help="fast: Johnson's pseudo-code, compiled; full: the machines of the service (default "
+        "fast)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
 
 
 def run(options: argparse.Namespace) -> Answer:
     """Simulate."""
     system = read_system(options)
-    from spillover.sim.queue import simulate
-
+    simulate = _engine(options.engine)
     avoid_visited = options.avoid_visited
     with progress_bar("objects", options.objects) as on_progress:
         try:
@@ -44,6 +50,16 @@ def run(options: argparse.Namespace) -> Answer:
             raise InputError(option, "", error.expected) from None
     result = measured.as_dict()
     return Answer(result, partial(_print, result))
+
+
+def _engine(name: str) -> Callable[..., ProbingRun]:
+    if name == "fast":
+        from spillover.sim.queue.compiled import simulate as fast
+
+        return fast
+    from spillover.sim.queue.full import simulate as full
+
+    return full
 
 
 def _print(result: dict[str, Any]) -> None:

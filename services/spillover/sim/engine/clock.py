@@ -13,15 +13,16 @@ EPOCH_AT_START = 1_000_000_000_000
 
 
 class Clock:
-    """Times are in seconds. A clock that was never tampered with shows the world's time exactly."""
+    """Times are in seconds. A clock that was never tampered with, and that began with the world,
+    shows the world's time exactly; `begun_s` is what it shows then."""
 
     __slots__ = ("_mark_s", "_mark_true_s", "_wall_ahead_s", "_world", "is_true", "rate")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, begun_s: float = 0.0) -> None:
         self._world = world
         self.rate = 1.0
-        self.is_true = True
-        self._mark_s = self._mark_true_s = 0.0
+        self.is_true = begun_s == 0.0
+        self._mark_s, self._mark_true_s = begun_s, 0.0
         self._wall_ahead_s = 0.0
 
     def now_s(self) -> float:

@@ -2,10 +2,10 @@
 
 Every producer and every consumer has at most one event to come: the object in production; the end
 of consumption, a probe or a reply under way. A parked consumer and a blocked producer have none.
-What is decided is in `policy/probing`. Message, production and consumption times are exponential;
+What is decided is in `policy/queue`. Message, production and consumption times are exponential;
 the time d to process a message is 0, since neither the model nor an experiment gives it a value.
 
-Batches, intervals and who probes whom are made in `spillover.sim.queue`.
+Batches, intervals and who probes whom are made in `spillover.sim.queue.compiled`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Johnson, "Designing a Distributed Queue": figures 2 to 9.
 
-What is measured: the model (`sim.theory.queue.chain`) and the simulation (`sim.queue`) at the same
-points. What the document says of it is in `probing_claims`, drawing in `probing_drawing`.
+What is measured: the model (`sim.theory.queue.chain`) and the simulation (`sim.queue.compiled`) at
+the same points. What the document says of it is in `probing_claims`, drawing in `probing_drawing`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def measure(
         for x, system in along.items():
             point: dict[str, Any] = {"x": x, "model": solve(system).as_dict()}
             if objects is not None:
-                from spillover.sim.queue import simulate  # noqa: PLC0415 - needs numba
+                from spillover.sim.queue.compiled import simulate  # noqa: PLC0415 - needs numba
 
                 # Seeds of their own: with one for all, the points would be wrong together.
                 run = simulate(system, objects, seed * 1000 + done, **options)

@@ -41,7 +41,7 @@ def paper(consumers=100, max_hops=3, **changes):
 
 
 def run(system, objects=100_000, seed=1, **options):
-    from spillover.sim.queue import simulate
+    from spillover.sim.queue.compiled import simulate
 
     return simulate(system, objects, seed, **options)
 
@@ -140,7 +140,7 @@ def test_the_same_seed_gives_the_same_numbers():
 
 def test_pauses_change_nothing(monkeypatch):
     """Between two of them Ctrl-C is heard, and progress told, of what is measured alone."""
-    from spillover.sim import queue as probing
+    from spillover.sim.queue import compiled as probing
 
     whole = run(paper(), 6000)
     monkeypatch.setattr(probing, "EVENTS_AT_ONCE", 101)
@@ -180,7 +180,7 @@ def test_ctrl_c_is_heard_at_once():
 
 LONG_RUN = """
 import sys
-from spillover.sim.queue import simulate
+from spillover.sim.queue.compiled import simulate
 from spillover.sim.theory.queue.system import ProbingSystem, alike
 system = ProbingSystem(kinds=alike(100, 0.01), consumers=100, consumption_rate=0.01,
                        message_time=1.0, buffers=5, max_hops=3)
@@ -211,7 +211,7 @@ def test_uniform_production_times_shorten_waits():
 @pytest.mark.parametrize(("consumers", "width"), [(100, 1), (100, 7), (37, 10), (250, 99), (3, 2)])
 def test_restricted_access_is_spread_evenly(consumers, width):
     """Each consumer has so many different producers, each producer as many consumers as others."""
-    from spillover.sim.queue import access_rows
+    from spillover.sim.queue.measuring import access_rows
 
     rows = access_rows(paper(consumers, producers_per_consumer=width), stream(1, "rows"))
     assert len(rows) == consumers

@@ -1,0 +1,234 @@
+"""`spillover sim probing --engine full`: the machines of the service under the conditions of
+Johnson's document, with nothing that goes wrong. What is measured is as in `compiled`.
+
+A producing client asks for a place before it makes an object, as the document's producer does.
+Messages that the document does not have (an offer to the producer that holds the call, the address
+of an object, its fetching) take no time with `wire` IN_PAPER, and time as all others with OF_WIRE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from spillover.core.queue import events as ev
+from spillover.core.queue.consumer import ConsumerSettings
+from spillover.core.queue.producer import PARKED
+from spillover.core.queue.settings import ProducerSettings
+from spillover.sim.engine.clock import Clock
+from spillover.sim.engine.world import World, rare_collections, stream
+from spillover.sim.queue import wires as kinds
+from spillover.sim.queue.consumer import SimConsumer
+from spillover.sim.queue.measuring import (
+    BATCHES,
+    ProbingRun,
+    Sums,
+    access_rows,
+    check_objects,
+    sum_up,
+    warm_up,
+)
+from spillover.sim.queue.producer import SimProducer
+from spillover.sim.queue.wires import IN_PAPER, Wires
+from spillover.sim.theory.queue.system import ProbingSystem
+
+OF_WIRE = frozenset((*IN_PAPER, kinds.OFFER, kinds.POINTER, kinds.FETCH))
+"""Where all messages take time that a consumer waits for."""
+
+LIMIT = 1_000_000
+"""Of all that a producer of the service bounds and one of the document does not."""
+
+PROGRESS_EVERY = 1000
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What has happened since the beginning."""
+
+    objects: int = 0
+    waits: float = 0.0
+    hops: int = 0
+    producing: float = 0.0
+    consumed: float = 0.0
+    rate: float = 0.0
+    """Of all producers that make an object now."""
+    consuming: int = 0
+    since_s: float = 0.0
+    """Up to when `producing` and `consumed` are summed up."""
+
+
+class _Queue:
+    """All producers and consumers, in one world."""
+
+    def __init__(
+        self,
+        system: ProbingSystem,
+        seed: int,
+        *,
+        avoid_visited: bool,
+        probe_expiry_s: float,
+        wire: Collection[str],
+    ) -> None:
+        self.world = World()
+        self._clock = Clock(self.world)
+        self._random = stream(seed, "probing/full")
+        self._wires = Wires(self.world, self._random, self._way_s, reliable=True)
+        self._system = system
+        self._wire = wire
+        self.counts = _Counts()
+        self._begun: dict[str, float] = {}
+        """Takes under way, and when they began."""
+        self.producers: dict[str, SimProducer] = {}
+        rates = [kind.rate for kind in system.kinds for _ in range(kind.count)]
+        self._rates = {f"p{j}": rate for j, rate in enumerate(rates)}
+        for name in self._rates:
+            told = ProducerSettings(
+                id=name,
+                buffers=system.buffers,
+                visibility_s=math.inf,
+                probe_expiry_s=probe_expiry_s,
+                unacked_limit=LIMIT,
+                waiting_limit=LIMIT,
+            )
+            self.producers[name] = SimProducer(told, self.producers, self._wires, self._clock, seed)
+        rows = access_rows(system, stream(seed, "probing/access"))
+        self._consumers = [
+            self._consumer(f"c{i}", rows[i % len(rows)], seed, avoid_visited=avoid_visited)
+            for i in range(system.consumers)
+        ]
+
+    def _consumer(
+        self, name: str, row: list[tuple[int, float]], seed: int, *, avoid_visited: bool
+    ) -> SimConsumer:
+        settings = ConsumerSettings(
+            name=name,
+            producers=tuple(f"p{j}" for j, _ in row),
+            access={f"p{j}": share for j, share in row},
+            learns=False,
+            max_hops=self._system.max_hops,
+            avoid_visited=avoid_visited,
+            at_once=1,
+            take_s=math.inf,
+        )
+        consumer = SimConsumer(
+            settings, self.producers, self._wires, self._clock, seed, work=self._work
+        )
+        consumer.begun, consumer.came, consumer.done = self._take_begun, self._came, self._done
+        return consumer
+
+    def start(self) -> None:
+        for producer in self.producers.values():
+            producer.boot()
+        for producer in self.producers.values():
+            self._offer(producer)
+        for consumer in self._consumers:
+            consumer.boot()
+
+    def until(self, objects: int) -> None:
+        """Let time go by until so many have come."""
+        counts = self.counts
+        self.world.run(lambda: counts.objects >= objects)
+
+    # --- draws --------------------------------------------------------------------------------
+
+    def _way_s(self, kind: str) -> float:
+        if kind not in self._wire or not self._system.message_time:
+            return 0.0
+        return self._random.expovariate(1.0) * self._system.message_time
+
+    def _work(self) -> tuple[float, bool]:
+        self._pass()
+        self.counts.consuming += 1
+        return self._random.expovariate(self._system.consumption_rate), True
+
+    # --- making objects -----------------------------------------------------------------------
+
+    def _offer(self, producer: SimProducer) -> None:
+        def admitted(command: ev.Command | None) -> None:
+            assert isinstance(command, ev.Admit)  # noqa: S101 - nothing is refused here
+            self._pass()
+            rate = self._rates[producer.name]
+            self.counts.rate += rate
+            self.world.at(
+                self.world.now_s + self._random.expovariate(rate), self._made, producer, command.ref
+            )
+
+        producer.ask(lambda ref: ev.Offered(ref, math.inf), admitted)
+
+    def _made(self, producer: SimProducer, ref: int) -> None:
+        self._pass()
+        self.counts.rate -= self._rates[producer.name]
+        producer.read(ref, lambda _: self._offer(producer))
+
+    # --- measuring ----------------------------------------------------------------------------
+
+    def _pass(self) -> None:
+        """Sum up the time since the last change."""
+        counts, now_s = self.counts, self.world.now_s
+        counts.producing += (now_s - counts.since_s) * counts.rate
+        counts.consumed += (now_s - counts.since_s) * counts.consuming
+        counts.since_s = now_s
+
+    def _take_begun(self, take: str) -> None:
+        self._begun[take] = self.world.now_s
+
+    def _came(self, take: str, probes: int) -> None:
+        counts = self.counts
+        counts.objects += 1
+        counts.hops += probes
+        counts.waits += self.world.now_s - self._begun.pop(take)
+
+    def _done(self) -> None:
+        self._pass()
+        self.counts.consuming -= 1
+
+    def sums(self) -> Sums:
+        """Returns what has happened up to now. A probe of a request found nothing unless it is its
+        last one and did not park."""
+        self._pass()
+        counts = self.counts
+        parked = sum(producer.machine.probes[PARKED] for producer in self.producers.values())
+        return Sums(
+            waits=counts.waits,
+            hops=counts.hops,
+            probes=counts.hops,
+            empty=counts.hops - counts.objects + parked,
+            time=self.world.now_s,
+            producing=counts.producing,
+            consumed=counts.consumed,
+        )
+
+
+def simulate(
+    system: ProbingSystem,
+    objects: int,
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    avoid_visited: bool = False,
+    probe_expiry_s: float = math.inf,
+    wire: Collection[str] = IN_PAPER,
+) -> ProbingRun:
+    """As `compiled.simulate`. With `probe_expiry_s` consumers that wait are looked after as live;
+    the document has them wait where they are."""
+    check_objects(objects)
+    queue = _Queue(
+        system, seed, avoid_visited=avoid_visited, probe_expiry_s=probe_expiry_s, wire=wire
+    )
+    counts = queue.counts
+    with rare_collections():
+        queue.start()
+        warm = warm_up(system, objects)
+        queue.until(warm)
+        batches, before, done = [], queue.sums(), 0
+        for batch in range(BATCHES):
+            until = objects * (batch + 1) // BATCHES
+            while counts.objects < warm + until:
+                queue.until(min(warm + until, counts.objects + PROGRESS_EVERY))
+                if on_progress is not None:
+                    on_progress(counts.objects - warm)
+            now = queue.sums()
+            batches.append((until - done, Sums(*(b - a for a, b in zip(before, now, strict=True)))))
+            before, done = now, until
+    return sum_up(system, objects, batches)

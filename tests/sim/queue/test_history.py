@@ -1,0 +1,63 @@
+"""Random histories of the distributed queue with faults, each checked after every event.
+
+`SPILLOVER_SOAK_S` in the environment makes the long test go on for about so long: 100 000 histories
+take a core 12 minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from spillover.sim.queue.history import History
+
+SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
+SHORT = 200
+LONG = 2000
+
+TROUBLES = {
+    *("killed", "stands still", "vanishes", "cut off", "loss", "delay", "disk full", "clock"),
+    "drains",
+}
+
+
+def play(count, soak_s=0.0):
+    """So many histories, or as many as there is time for. They are eventful, or they would prove
+    little."""
+    troubles, seen, offered, accepted, handled = Counter(), Counter(), 0, 0, 0
+    seed, until_s = 0, time.monotonic() + soak_s
+    while seed < count or time.monotonic() < until_s:
+        told = History(seed).play()
+        troubles += told.troubles
+        seen += told.seen
+        offered += told.offered
+        accepted += told.accepted
+        handled += told.handled
+        seed += 1
+    assert troubles.keys() == TROUBLES
+    assert min(troubles.values()) > 0.1 * seed
+    assert 0.6 * offered < accepted < handled
+    for kind in ("OfferAnswered", "ProbeNotSent", "Extended", "Nacked", "NotStored", "TakeGone"):
+        assert seen[kind] > 0.1 * seed, kind
+    assert seen["Bury"] > 0.02 * seed
+
+
+def test_nothing_breaks_in_short():
+    """As many as a check has time for."""
+    play(SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_nothing_breaks():
+    """Conservation, order, no double grant, nothing lost, nobody stranded."""
+    play(LONG, SOAK_S)
+
+
+def test_the_same_seed_gives_the_same_history():
+    """What is told of a broken one can be looked at again."""
+    assert History(7).play() == History(7).play()
+    assert History(7).play() != History(8).play()
