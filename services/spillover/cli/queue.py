@@ -15,6 +15,7 @@ from spillover.cli.parsing import add_log_format, address
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
+from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.live.queue.store import ObjectStore
 from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
 from spillover.model.addresses import is_plain_url
@@ -48,6 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"larger objects get 413 (default {OBJECT_LIMIT_BYTES})",
     )  # fmt: skip
     parser.add_argument(
+        "--held-limit-bytes", type=whole_number, metavar="BYTES",
+        help="with so many bytes of objects in memory producers wait (default: a quarter of the "
+        "memory at hand)",
+    )  # fmt: skip
+    parser.add_argument(
         "--visibility-ms", type=above_zero, default=30_000.0, metavar="MS",
         help="an object that is not acknowledged within so long returns (default 30000)",
     )  # fmt: skip
@@ -76,10 +82,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
     _check_id("--id", options.id)
-    for name in ("buffers", "deliveries_max", "object_limit_bytes"):
-        if getattr(options, name) < 1:
+    for name in ("buffers", "deliveries_max", "object_limit_bytes", "held_limit_bytes"):
+        if (value := getattr(options, name)) is not None and value < 1:
             option = f"--{name.replace('_', '-')}"
-            raise InputError(option, "", "expected a number of at least 1, got 0")
+            raise InputError(option, "", f"expected a number of at least 1, got {value}")
     if options.url is not None and not is_plain_url(options.url):
         raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
     peers = _peers(options.peer, options.id)
@@ -89,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
         visibility_s=options.visibility_ms / 1e3,
         probe_expiry_s=options.probe_expiry_ms / 1e3,
         deliveries_max=options.deliveries_max,
+        held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
     )
     configure_logs(
         options.id, as_json=options.log_format == "json", log_requests=False, role="producer"

@@ -78,6 +78,13 @@ def check_take(take: TakeBody, producers: Collection[str]) -> dict[str, float]:
     return access
 
 
+def size_bytes_at_most(exchange: Exchange, limit_bytes: int) -> int:
+    """Returns how large a body can be: as it tells, or as large as any if it does not."""
+    if _header(exchange, b"transfer-encoding") is not None:
+        return limit_bytes
+    return exchange.length_bytes
+
+
 def deadline_s(exchange: Exchange, usual_s: float = DEADLINE_S) -> float:
     """Returns how long the caller waits, by `Spillover-Deadline-Ms`. Raises Problem `invalid`."""
     told = _header(exchange, b"spillover-deadline-ms")

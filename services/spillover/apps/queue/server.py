@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import resource
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.service import Bounds
 from spillover.apps.queue.app import QueueApp
+from spillover.apps.queue.asked import DEADLINE_S_MAX
+from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.listening import bind_socket
+from spillover.live.process.logs import Message
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
+
+OUTLIVE = "objects outlive this process: they are on the disk"
+LOST_WITH_IT = "objects are lost with this process: they are in memory alone, without --store"
+
+_log = logging.getLogger(__name__)
 
 
 async def serve_producer(
@@ -37,7 +48,8 @@ async def serve_producer(
         shell = QueueShell(settings, peers, store)
         urls = {**peers, settings.id: own_url}
         app = QueueApp(shell, object_limit_bytes=object_limit_bytes, public_urls=urls)
-        server = HttpServer(app)
+        _raise_file_limit()
+        server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S))
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
         serving = asyncio.create_task(server.serve([listening]))
@@ -47,6 +59,7 @@ async def serve_producer(
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 on_ready(own_url)
+                _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
             over: list[asyncio.Future[Any]] = [stopped, serving, shell.failed]
             await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
             if stopped.done() and not shell.failed.done():
@@ -62,6 +75,13 @@ async def serve_producer(
             await shell.close()
             server.stop()
             await serving
+
+
+def _raise_file_limit() -> None:
+    """Each call that waits holds a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
