@@ -12,13 +12,12 @@ from fastapi.responses import Response, StreamingResponse
 
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.cold import complete, new_app
-from spillover.apps.http.console.console import Console
-from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import describe, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.queue.calls import Call, QueueCalls
+from spillover.apps.queue.console_view import queue_console
 from spillover.apps.queue.openapi_told import tell_calls
 from spillover.apps.queue.views import (
     About,
@@ -35,8 +34,6 @@ from spillover.live.queue.shell import QueueShell
 
 SITE = Site()
 """A producer has no name in its configuration."""
-
-CONSOLE_PERIOD_S = 0.5
 
 _OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?")
 
@@ -149,7 +146,7 @@ def create_cold_app(shell: QueueShell, about: About) -> FastAPI:
         shell.feed(ev.Resume())
         return queue_state(shell, about)
 
-    complete(app, _console(shell, about), "/objects", "/take", "/grants/{grant}/ack")
+    complete(app, queue_console(shell, about), "/objects", "/take", "/grants/{grant}/ack")
     describe(app, tell_calls)
     return app
 
@@ -179,20 +176,3 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
         if not answer.known:
             raise Problem("not_found", f"expected the number of a dead object, got {number}")
         return queue_state(shell, about)
-
-
-def _console(shell: QueueShell, about: About) -> Console:
-    async def look() -> bytes:
-        return queue_state(shell, about).model_dump_json().encode()
-
-    return Console(
-        "queue",
-        {"name": shell.settings.id, "testbed": False},
-        look,
-        period_s=CONSOLE_PERIOD_S,
-        actions={
-            "drain": lambda: shell.feed(ev.Drain()),
-            "resume": lambda: shell.feed(ev.Resume()),
-        },
-        operators=Operators(),
-    )

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import islice
 from random import Random, SystemRandom
 from typing import Any
 
@@ -29,6 +30,9 @@ from spillover.model.errors import PeerError
 
 PEER_TIMEOUT_S = 2.0
 """For a probe or an offer to be answered. An offer that is not counts as declined."""
+
+LOOK_S = 0.4
+"""For a peer to tell its state to people who look."""
 
 ENDING = "the producer ends: it"
 
@@ -124,6 +128,20 @@ class QueueShell:
             return await answer
         finally:
             self._calls.pop(ref, None)
+
+    async def ask_peers(self, path: str, count_max: int) -> dict[str, bytes | None]:
+        """Returns what peers answer to GET; None of those that do not."""
+
+        async def ask(client: HttpClient) -> bytes | None:
+            try:
+                response = await client.request("GET", path, timeout_s=LOOK_S)
+            except PeerError:
+                return None
+            return response.body if response.status == 200 else None
+
+        asked = dict(islice(self._clients.items(), count_max))
+        bodies = await asyncio.gather(*(ask(client) for client in asked.values()))
+        return dict(zip(asked, bodies, strict=True))
 
     def object_read(
         self, ref: int, content_type: str, content: bytes
