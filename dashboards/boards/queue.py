@@ -28,6 +28,10 @@ AT_A_GLANCE = Row(
         largest(NODE.of(signals.OLDEST, OBJECTS)), unit="s", limits=[(60, WARNING), (300, ALARM)],
     ),
     now(
+        "Producers that wait", "Calls of producers that wait for a place.",
+        total(NODE.of(signals.OFFERS_WAITING)), limits=[(1, WARNING)],
+    ),
+    now(
         "In memory alone", "Producers whose objects are lost with their process.",
         number(f"{NODE.of(signals.DURABLE)} == 0"), limits=[(1, WARNING)],
     ),

@@ -28,6 +28,7 @@ from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.testbed.supervisor import Testbed
 from support import waiting
+from support.queue_service import Producer
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "dashboards" / "grafana"
@@ -42,7 +43,6 @@ PORT_TRIES = 5
 WITHOUT_PANEL = {
     "spillover_tokens_available": "unlike servers are to come; they get a row in One cluster",
     "spillover_blocked_total": "as the tokens",
-    "spillover_probes_total": "the distributed queue is to come, with a board of its own",
     "spillover_client_moves_total": "connected clients are to come, with a board of their own",
 }
 """Metrics of the contract that no panel shows yet, and why. They are struck out once they have
@@ -214,12 +214,13 @@ class World:
         self.testbed = self._nodes()
         addresses = [url.removeprefix("http://") for url in self.testbed.urls.values()]
         members = [f"127.0.0.1:{port}" for port in ports.values()]
-        jobs = {"spillover": addresses, "spillover-leases": members}
+        producers = self._producers([redis_servers.free_port() for _ in range(2)])
+        jobs = {"spillover": addresses, "spillover-leases": members, "spillover-queue": producers}
         self.prometheus = Prometheus(directory, jobs, redis_servers.free_port)
         stack.callback(self.prometheus.stop)
         ask = self.prometheus.number
         until(
-            lambda: ask("sum(up)") == len(CLUSTERS) + 1, what="Prometheus reaches all that is there"
+            lambda: ask("sum(up)") == len(CLUSTERS) + 3, what="Prometheus reaches all that is there"
         )
         self._load()
         # Watched from its start, so that Prometheus sees partitions come to it.
@@ -252,6 +253,22 @@ class World:
             command += [f"--{name}-ms", str(value_ms)]
         return self._run(node, command)
 
+    def _producers(self, ports):
+        """Two producers of the queue; each has an object, and one has been given out."""
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        for number, address in enumerate(addresses):
+            command = ["spillover", "queue", "--id", f"p{number}", "--bind", address]
+            for other, peer in enumerate(addresses):
+                command += ["--peer", f"p{other}=http://{peer}"]
+            self._run(f"p{number}", command)
+        for address in addresses:
+            producer = Producer(f"http://{address}")
+            until(lambda one=producer: _is_up(one), what="a producer")
+            producer.put(b"an object")
+            producer.put(b"another")
+            producer.take()
+        return addresses
+
     def _load(self):
         target = f"a={self.testbed.urls['a']}"
         command = ["spillover_loadgen", "run", "--target", target, "--workload", "poisson"]
@@ -266,6 +283,13 @@ class World:
         self._stack.callback(process.wait, LIMIT_S)
         self._stack.callback(process.kill)
         return process
+
+
+def _is_up(producer):
+    try:
+        return bool(producer.state)
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--peer", "p1=http://127.0.0.1:1"], "--peer: expected ids that differ, got 'p1' twice"),
+        (["--peer", "p2=http://a:1"] * 2, "--peer: expected ids that differ, got 'p2' twice"),
         (["--peer", "p2"], "--peer: expected ID=http://HOST[:PORT], got 'p2'"),
         (["--buffers", "0"], "--buffers: expected a number of at least 1, got 0"),
         (["--held-limit-bytes", "-1"], "--held-limit-bytes: expected a number of at least 1"),
@@ -247,7 +247,7 @@ def test_sigkill_at_random_instants_loses_nothing_that_was_answered(tmp_path: Pa
     with running(2, tmp_path, *more) as processes:
         load = Load(processes)
         try:
-            for _ in range(6):
+            for _ in range(4):
                 count = len(load.accepted) + draws.randrange(5, 60)
                 until(lambda at_least=count: len(load.accepted) >= at_least)
                 victim = draws.choice(processes)
@@ -255,7 +255,7 @@ def test_sigkill_at_random_instants_loses_nothing_that_was_answered(tmp_path: Pa
                 victim.start()
         finally:
             load.settle()
-        assert len(load.accepted) > 30
+        assert len(load.accepted) > 20
         until(lambda: all(one.producer.state["buffered"] == 0 for one in processes))
 
 
@@ -263,11 +263,11 @@ def test_one_of_several_killed_leaves_the_others_alone(tmp_path: Path) -> None:
     with running(4, tmp_path, "--visibility-ms", "2000") as processes:
         load = Load(processes)
         try:
-            until(lambda: len(load.delivered) >= 50)
+            until(lambda: len(load.delivered) >= 30)
             victim = processes[0]
             victim.end(signal.SIGKILL)
             before, load.waits_s = len(load.delivered), []
-            until(lambda: len(load.delivered) >= before + 100)
+            until(lambda: len(load.delivered) >= before + 60)
             waits_s = sorted(load.waits_s)
             assert waits_s[len(waits_s) // 2] < 1.0, "without an expiry, and without a timeout"
             victim.start()

@@ -35,11 +35,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--peer", action="append", default=[], metavar="ID=URL",
-        help="another producer of the queue; give it for each of them",
+        help="another producer of the queue; give it for each of them. The own one may be among "
+        "them: its URL is where consumers reach it then, unless --url says",
     )  # fmt: skip
     parser.add_argument(
         "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
     )
+    _add_limits(parser)
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR",
+        help="keep objects there, so that they outlive this process (default: in memory only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
+        help="how long SIGTERM waits for objects to be taken (default 30)",
+    )  # fmt: skip
+    parser.add_argument("--end-with-stdin", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
+    )
+    add_log_format(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffers", type=whole_number, default=5, metavar="N",
         help="places for objects that nobody has been granted (default 5)",
@@ -65,18 +83,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--deliveries-max", type=whole_number, default=10, metavar="N",
         help="an object that was granted so often in vain goes to /dead (default 10)",
     )  # fmt: skip
-    parser.add_argument(
-        "--store", type=Path, metavar="DIR",
-        help="keep objects there, so that they outlive this process (default: in memory only)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
-        help="how long SIGTERM waits for objects to be taken (default 30)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
-    )
-    add_log_format(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
             raise InputError(option, "", f"expected a number of at least 1, got {value}")
     if options.url is not None and not is_plain_url(options.url):
         raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
-    peers = _peers(options.peer, options.id)
+    peers = _peers(options.peer)
+    own_url = peers.pop(options.id, None)
     settings = ProducerSettings(
         id=options.id,
         buffers=options.buffers,
@@ -111,7 +118,8 @@ def run(options: argparse.Namespace) -> int:
         store,
         bind=options.bind,
         object_limit_bytes=options.object_limit_bytes,
-        url=options.url,
+        url=options.url or own_url,
+        end_with_stdin=options.end_with_stdin,
         drain_timeout_s=options.drain_timeout_s,
         on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
     )
@@ -123,14 +131,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _peers(told: list[str], own: str) -> dict[str, str]:
+def _peers(told: list[str]) -> dict[str, str]:
     peers: dict[str, str] = {}
     for one in told:
         name, equals, url = one.partition("=")
         if not equals or not is_plain_url(url):
             raise InputError("--peer", "", f"expected ID=http://HOST[:PORT], got {one!r}")
         _check_id("--peer", name)
-        if name == own or name in peers:
+        if name in peers:
             raise InputError("--peer", "", f"expected ids that differ, got {name!r} twice")
         peers[name] = url.rstrip("/")
     if len(peers) >= PRODUCERS_MAX:

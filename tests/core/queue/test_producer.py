@@ -101,7 +101,7 @@ def test_a_probe_hops_on_until_its_hops_are_used_up() -> None:
     assert isinstance(sent, ev.SendProbe)
     assert (sent.peer, sent.probe.hop, sent.probe.visited) == ("p2", 2, ("p1",))
     assert machine.handle(ev.ProbeCame(sent.probe), 0.0) == []
-    assert machine.parked == 1
+    assert len(machine.parked_probes) == 1
 
 
 def test_an_object_for_a_take_held_elsewhere_is_offered_to_its_holder() -> None:
@@ -168,7 +168,7 @@ def test_a_peer_that_cannot_be_reached_is_passed_over() -> None:
     assert {sent.peer, again.peer} == {"p2", "p3"}
     assert again.probe == sent.probe
     assert machine.handle(ev.ProbeNotSent(again.probe, again.peer), 0.2) == []
-    assert machine.parked == 1, "nobody else is left"
+    assert len(machine.parked_probes) == 1, "nobody else is left"
 
 
 @pytest.mark.parametrize("how", ["nack", "late", "broken"])
@@ -334,4 +334,4 @@ def test_two_holders_may_have_probes_of_the_same_name() -> None:
     machine = producer(peers=("p2", "p3"))
     for holder in ("p2", "p3"):
         machine.handle(ev.ProbeCame(ev.Probe("t", holder, "c", 1, 1, EVEN, False, (), 5.0)), 0.0)
-    assert machine.parked == 2
+    assert len(machine.parked_probes) == 2

@@ -18,6 +18,7 @@ from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
+from spillover.live.process.stdin_end import on_stdin_end
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
 
@@ -36,11 +37,13 @@ async def serve_producer(
     object_limit_bytes: int,
     url: str | None = None,
     drain_timeout_s: float = 30.0,
+    end_with_stdin: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve one producer until SIGTERM or SIGINT, then drain for up to `drain_timeout_s` and
-    return. A second signal ends it at once. `url` is where consumers reach it, if not where it
-    listens; `on_ready` is told where that is. Raises InputError if the address cannot be bound.
+    return. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
+    `url` is where consumers reach it, if not where it listens; `on_ready` is told where that is.
+    Raises InputError if the address cannot be bound.
     """
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bind_socket(*bind))
@@ -52,6 +55,8 @@ async def serve_producer(
         server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S))
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
+        if end_with_stdin:
+            on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
         waits = [asyncio.create_task(one.wait()) for one in (server.ready, stop, end)]
         ready, stopped, ended = waits
@@ -60,14 +65,7 @@ async def serve_producer(
             if ready.done():
                 on_ready(own_url)
                 _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
-            over: list[asyncio.Future[Any]] = [stopped, serving, shell.failed]
-            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done() and not shell.failed.done():
-                draining = asyncio.create_task(shell.drain(drain_timeout_s))
-                await asyncio.wait([draining, ended], return_when=asyncio.FIRST_COMPLETED)
-                draining.cancel()
-            if shell.failed.done():
-                shell.failed.result()
+            await _until_over(shell, serving, stopped, ended, drain_timeout_s)
         finally:
             for wait in waits:
                 wait.cancel()
@@ -75,6 +73,24 @@ async def serve_producer(
             await shell.close()
             server.stop()
             await serving
+
+
+async def _until_over(
+    shell: QueueShell,
+    serving: asyncio.Future[Any],
+    stopped: asyncio.Future[Any],
+    ended: asyncio.Future[Any],
+    drain_timeout_s: float,
+) -> None:
+    """Return when it is drained, or must end at once. Raises what has made the producer fail."""
+    over: list[asyncio.Future[Any]] = [stopped, ended, serving, shell.failed]
+    await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done() and not shell.failed.done():
+        draining = asyncio.create_task(shell.drain(drain_timeout_s))
+        await asyncio.wait([draining, ended], return_when=asyncio.FIRST_COMPLETED)
+        draining.cancel()
+    if shell.failed.done():
+        shell.failed.result()
 
 
 def _raise_file_limit() -> None:

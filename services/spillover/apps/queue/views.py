@@ -147,7 +147,7 @@ def queue_state(shell: QueueShell, about: About) -> QueueState:
         returned=machine.returned,
         waiting=machine.waiting,
         takes=len(machine.takes),
-        parked=machine.parked,
+        parked=len(machine.parked_probes),
         probes=machine.probes,
         oldest_ms={what: round(wait_s * 1e3, 1) for what, wait_s in shell.oldest_s().items()},
         waiting_takes=_waiting_takes(shell),

@@ -95,11 +95,6 @@ class ProducerMachine:
         return self._agenda.first_s()
 
     @property
-    def parked(self) -> int:
-        """Returns how many probes wait here."""
-        return len(self.parked_probes)
-
-    @property
     def waiting(self) -> int:
         """Returns how many offers wait for a place."""
         return len(self.offers)
@@ -131,7 +126,7 @@ class ProducerMachine:
     def _offer_late(self, ref: int, _: float) -> None:
         if self.offers.pop(ref, None) is not None:
             self._out.append(ev.RefuseOffer(ref, ev.Reason.QUEUE_FULL))
-            self._admit_next()  # a smaller one may fit
+            self._admit_next()
 
     def _offer_gone(self, event: ev.OfferGone, now_s: float) -> None:
         self.offers.pop(event.ref, None)

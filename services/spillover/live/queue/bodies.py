@@ -61,7 +61,10 @@ class Bodies:
 
     def held_bytes(self, size_bytes: int) -> int:
         """Returns how much memory an object of that size takes once it is stored."""
-        return 0 if self._store is not None and size_bytes > FILE_BYTES_MIN else size_bytes
+        return 0 if self._is_file(size_bytes) else size_bytes
+
+    def _is_file(self, size_bytes: int) -> bool:
+        return self._store is not None and size_bytes > FILE_BYTES_MIN
 
     def recover(self) -> list[StoredObject]:
         """Returns what was stored before, in its order. To be called once, first."""
@@ -102,7 +105,7 @@ class Bodies:
         body = self._bodies[number]
         if error is not None:
             self._drop(number)
-        elif not self.held_bytes(body.size_bytes):
+        elif self._is_file(body.size_bytes):
             self.memory_bytes -= body.size_bytes
             body.content = None
         on_stored(error)

@@ -49,7 +49,8 @@ class QueueHistory:
             ev.Acked: lambda event: self._of_grant(event.grant, "acknowledged: done"),
             ev.Nacked: lambda event: self._of_grant(event.grant, "given back by its consumer"),
             ev.Extended: lambda event: self._of_grant(
-                event.grant, "its consumer has asked for more time"
+                event.grant,
+                "its consumer has asked for more time" if event.ref else "its consumer still reads",
             ),
         }
         self._did: dict[type, Callable[[Any], None]] = {

@@ -76,7 +76,7 @@ class QueueMetrics(Collector):
             signals.GRANTED: len(objects.granted),
             signals.DEAD: len(objects.dead),
             signals.BUFFERS: machine.settings.buffers,
-            signals.PARKED: machine.parked,
+            signals.PARKED: len(machine.parked_probes),
             signals.TAKES: len(machine.takes),
             signals.OFFERS_WAITING: machine.waiting,
             signals.HELD_BYTES: self._bodies.memory_bytes,

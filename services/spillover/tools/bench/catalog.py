@@ -20,6 +20,7 @@ BENCHES = {
     "leases": "spillover.tools.bench.leases",
     "node": "spillover.tools.bench.node",
     "peers": "spillover.tools.bench.peers",
+    "queue": "spillover.tools.bench.queue",
     "sim": "spillover.tools.bench.sim",
 }
 """Name to module, loaded only when it is run."""
@@ -28,6 +29,7 @@ _MEASURED = {
     "leases": ("redis", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),
+    "queue": ("httptools", "redis", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
 }
 """Packages whose versions a reader of the figures wants to know."""
@@ -35,6 +37,7 @@ _MEASURED = {
 _PACKAGES = ("aiohttp", "psutil")
 _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "leases": {"leases": ("redis",)},
+    "queue": {"leases": ("redis",)},
     "sim": {"sim": ("numba", "numpy")},
 }
 """By benchmark and extra. Peers that are missing are left out of the comparison."""
