@@ -129,7 +129,7 @@ ONE_SERVER: Final[dict[str, Any]] = {
 
 OPTION = "in the option's help (cli/), or for the reason in services/docs/option_reasons.py"
 
-COMMANDS_SHOWN = ("node", "up", "lease run")
+COMMANDS_SHOWN = ("node", "up", "lease run", "queue")
 
 FILE_NAME = "the name of the file"
 

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from functools import partial
 from itertools import combinations
@@ -254,7 +255,7 @@ class World:
         return self._run(node, command)
 
     def _producers(self, ports):
-        """Two producers of the queue; each has an object, and one has been given out."""
+        """Two producers of the queue; each has an object, and others come and go."""
         addresses = [f"127.0.0.1:{port}" for port in ports]
         for number, address in enumerate(addresses):
             command = ["spillover", "queue", "--id", f"p{number}", "--bind", address]
@@ -265,8 +266,11 @@ class World:
             producer = Producer(f"http://{address}")
             until(lambda one=producer: _is_up(one), what="a producer")
             producer.put(b"an object")
-            producer.put(b"another")
-            producer.take()
+        stop = threading.Event()
+        busy = threading.Thread(target=_pass_objects, args=(producer, stop))
+        busy.start()
+        self._stack.callback(busy.join)
+        self._stack.callback(stop.set)
         return addresses
 
     def _load(self):
@@ -283,6 +287,14 @@ class World:
         self._stack.callback(process.wait, LIMIT_S)
         self._stack.callback(process.kill)
         return process
+
+
+def _pass_objects(producer, stop):
+    """In and out again, until the end."""
+    while not stop.wait(0.2):
+        producer.put(b"another")
+        given = producer.take(access={"p1": 1.0})
+        producer.tell(given.headers["spillover-grant"], "ack")
 
 
 def _is_up(producer):

@@ -13,8 +13,8 @@ from spillover.cli.node_calls import NodeCalls, Refused
 from spillover.model.errors import InputError, RunError
 
 TITLES = (
-    *("producer", "buffered", "granted", "dead", "offers wait", "takes", "probes", "produced"),
-    *("acknowledged", "objects", "state"),
+    *("producer", "buffered", "granted", "dead", "offers", "takes", "probes", "produced"),
+    *("done", "objects", "state"),
 )
 _COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
 _NO_SUCH_PATH = ("not_found", "method_not_allowed")
