@@ -50,7 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
         help="how long SIGTERM waits for objects to be taken (default 30)",
     )  # fmt: skip
-    parser.add_argument("--end-with-stdin", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--end-with-stdin", action="store_true",
+        help="end at once when standard input ends: whoever started the producer has died",
+    )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
     )

@@ -27,9 +27,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(state), flush=True)
     told_to = sys.stderr if options.json else sys.stdout
-    told = f"cluster {state['cluster']} accepts requests"
     if is_producer(state):
         told = f"producer {state['producer']} takes objects"
+    else:
+        told = f"cluster {state['cluster']} accepts requests"
     print(told, file=told_to)
     return 0
 
