@@ -51,7 +51,7 @@ def read_body(body: bytes, model: type[T]) -> T:
     """Returns the body as such a model. Raises Problem `invalid` with the field."""
     try:
         return msgspec.json.decode(body or b"{}", type=model)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("invalid", f"body: {error}") from None
 
 
