@@ -173,7 +173,7 @@ IN_TOPOLOGY = "in the docstring below the field in model/topology.py or unlike_s
 
 OPTION = "in the option's help (cli/), or for the reason in services/docs/option_reasons.py"
 
-COMMANDS_SHOWN = ("node", "up", "lease run")
+COMMANDS_SHOWN = ("node", "up", "lease run", "queue")
 
 FILE_NAME = "the name of the file"
 

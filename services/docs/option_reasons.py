@@ -29,6 +29,24 @@ REASONS = {
     "up --port": "The examples use these ports. They are seldom taken.",
     "up --no-restart": "A testbed should stay whole while one looks at other things. Tests of what "
     "neighbors do without a node leave it down.",
+    "up --queue": "A testbed is of clusters unless you ask for producers.",
+    "--store": "Nothing is left behind on the disk by a look. Give a directory where objects must "
+    "outlive the process.",
+    "queue --bind": "Several producers may run on one machine. The first line on standard output "
+    "tells which port was taken.",
+    "queue --peer": "A producer alone is a queue, too.",
+    "queue --url": "Where it listens is mostly where it is reached. In a container it is not.",
+    "--buffers": "The paper's figures show that few places suffice where consumers ask producers "
+    "as often as they produce.",
+    "--object-limit-bytes": "An object is read into memory before it is stored. What is larger "
+    "belongs in a store of files, and its name in the queue.",
+    "--held-limit-bytes": "As of a node: the rest is for the process itself, and for copies.",
+    "--visibility-ms": "Clients extend it while a handler works: it covers their silence, not the "
+    "longest handler.",
+    "--probe-expiry-ms": "It bounds how long a consumer waits beside an object elsewhere, and "
+    "costs a round of small messages for each one that waits.",
+    "--deliveries-max": "Consumers die of other things too. What has failed ten of them will fail "
+    "the next.",
     "--policy": "The topology names the policy. The option compares policies on one file.",
     "--json": "People read tables, programs ask for JSON.",
     "--redis": "All members of a group share one Redis. The environment that starts them knows it, "

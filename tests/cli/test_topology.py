@@ -91,7 +91,9 @@ def test_old_and_new_compose_take_the_file(tmp_path):
     """Nothing at the top that docker-compose 1.29 refuses, or that v2 warns of."""
     write(tmp_path / "compose.yaml", "ring5")
     compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
-    assert {key for key in compose if not key.startswith("x-")} == {"services", "networks"}
+    assert {key for key in compose if not key.startswith("x-")} == {
+        *("services", "networks", "volumes"),
+    }
     build = [name for name, service in compose["services"].items() if "build" in service]
     assert build == ["node-a"]
 

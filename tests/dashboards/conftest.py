@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from functools import partial
 from itertools import combinations
@@ -29,6 +30,7 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import Server
 from spillover.testbed.supervisor import Testbed
 from support import waiting
+from support.queue_service import Producer
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "dashboards" / "grafana"
@@ -41,7 +43,6 @@ PORT_TRIES = 5
 
 
 WITHOUT_PANEL = {
-    "spillover_probes_total": "the distributed queue is to come, with a board of its own",
     "spillover_client_moves_total": "connected clients are to come, with a board of their own",
 }
 """Metrics of the contract that no panel shows yet, and why. They are struck out once they have
@@ -214,12 +215,13 @@ class World:
         self.testbed = self._nodes()
         addresses = [url.removeprefix("http://") for url in self.testbed.urls.values()]
         members = [f"127.0.0.1:{port}" for port in ports.values()]
-        jobs = {"spillover": addresses, "spillover-leases": members}
+        producers = self._producers([redis_servers.free_port() for _ in range(2)])
+        jobs = {"spillover": addresses, "spillover-leases": members, "spillover-queue": producers}
         self.prometheus = Prometheus(directory, jobs, redis_servers.free_port)
         stack.callback(self.prometheus.stop)
         ask = self.prometheus.number
         until(
-            lambda: ask("sum(up)") == len(CLUSTERS) + 1, what="Prometheus reaches all that is there"
+            lambda: ask("sum(up)") == len(CLUSTERS) + 3, what="Prometheus reaches all that is there"
         )
         self._load()
         # Watched from its start, so that Prometheus sees partitions come to it.
@@ -254,6 +256,25 @@ class World:
             command += [f"--{name}-ms", str(value_ms)]
         return self._run(node, command)
 
+    def _producers(self, ports):
+        """Two producers of the queue; each has an object, and others come and go."""
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        for number, address in enumerate(addresses):
+            command = ["spillover", "queue", "--id", f"p{number}", "--bind", address]
+            for other, peer in enumerate(addresses):
+                command += ["--peer", f"p{other}=http://{peer}"]
+            self._run(f"p{number}", command)
+        for address in addresses:
+            producer = Producer(f"http://{address}")
+            until(lambda one=producer: _is_up(one), what="a producer")
+            producer.put(b"an object")
+        stop = threading.Event()
+        busy = threading.Thread(target=_pass_objects, args=(producer, stop))
+        busy.start()
+        self._stack.callback(busy.join)
+        self._stack.callback(stop.set)
+        return addresses
+
     def _load(self):
         target = f"a={self.testbed.urls['a']}"
         command = ["spillover_loadgen", "run", "--target", target, "--workload", "poisson"]
@@ -268,6 +289,21 @@ class World:
         self._stack.callback(process.wait, LIMIT_S)
         self._stack.callback(process.kill)
         return process
+
+
+def _pass_objects(producer, stop):
+    """In and out again, until the end."""
+    while not stop.wait(0.2):
+        producer.put(b"another")
+        given = producer.take(access={"p1": 1.0})
+        producer.tell(given.headers["spillover-grant"], "ack")
+
+
+def _is_up(producer):
+    try:
+        return bool(producer.state)
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="module")

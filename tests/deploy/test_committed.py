@@ -59,14 +59,15 @@ def test_manifests_are_valid(name, version, tmp_path, require):
     require(importlib.util.find_spec("kubernetes_validate"), "kubernetes-validate")
     import kubernetes_validate
 
-    assert main(["topology", "kubernetes", name, "--out", str(tmp_path)]) == 0
+    more = ["--queue", "3"] if name == "ring5" else []
+    assert main(["topology", "kubernetes", name, "--out", str(tmp_path), *more]) == 0
     kinds = []
     for file, document in manifests(tmp_path):
         kinds.append(document["kind"])
         if file == "kustomization.yaml":
             continue
         kubernetes_validate.validate(document, version, strict=True)
-    assert kinds.count("StatefulSet") == (5 if name == "ring5" else 20)
+    assert kinds.count("StatefulSet") == (6 if name == "ring5" else 20)
     assert {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service"} < set(kinds)
 
 
@@ -216,3 +217,16 @@ def test_no_key_of_a_mapping_is_written_twice():
     for name, text in files_under(DEPLOY).items():
         if name.endswith((".yaml", ".yml")):
             assert list(yaml.load_all(text, Strict)), name
+
+
+def test_producers_know_each_other_and_each_has_a_volume(tmp_path):
+    out = str(tmp_path)
+    assert main(["topology", "kubernetes", "ring5", "--out", out, "--queue", "3"]) == 0
+    documents = list(yaml.safe_load_all((tmp_path / "queue.yaml").read_text(encoding="utf-8")))
+    (found,) = [one["spec"] for one in documents if one["kind"] == "StatefulSet"]
+    words = found["template"]["spec"]["containers"][0]["args"]
+    peers = [word for word in words if word.startswith("queue-")]
+    assert peers == [f"queue-{k}=http://queue-{k}.queue-peers:8080" for k in range(3)]
+    assert found["volumeClaimTemplates"][0]["metadata"]["name"] == "objects"
+    assert main(["topology", "kubernetes", "ring5", "--out", out]) == 0
+    assert not (tmp_path / "queue.yaml").exists()

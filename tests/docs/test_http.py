@@ -17,9 +17,9 @@ def rows(heading):
 
 
 def test_each_reason_stands_there_once_with_its_status():
-    """Among those of nodes, of members, or both."""
+    """Among those of nodes, of members, of producers, or of several."""
     found = {}
-    for heading in ("reason", "reason of a member"):
+    for heading in ("reason", "reason of a member", "reason of a producer"):
         told = [(row[0].strip("`"), int(row[1])) for row in rows(heading)]
         assert len(dict(told)) == len(told)
         assert set(told) <= set(STATUS_BY_REASON.items())

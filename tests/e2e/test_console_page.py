@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,8 @@ import psutil
 import pytest
 
 from support import told_console as consoles
+from support.commands import free_ports
+from support.queue_service import Producer
 
 LIMIT_MS = 40_000
 THREE = """
@@ -462,3 +465,34 @@ def test_twenty_clusters_cost_the_node_little_and_move_smoothly(up, opened, expe
     print(f"\n  console: {told}")  # noqa: T201
     assert more < MORE_CORES_MAX * slack()
     assert rate > FRAMES_PER_S_MIN / slack()
+
+
+def test_a_producer_shows_its_buffer_and_who_waits(start, until, opened, expect):
+    """And how the others stand, whether they answer or not."""
+    ports = free_ports(2)
+    urls = [f"127.0.0.1:{port}" for port in ports]
+    command = [sys.executable, "-m", "spillover", "queue", "--buffers", "3"]
+    told = (("p1", 0, "p2", 1), ("p2", 1, "p1", 0))
+    members = [
+        start(*command, "--id", own, "--bind", urls[k], "--peer", f"{peer}=http://{urls[other]}")
+        for own, k, peer, other in told
+    ]
+    until(lambda: all("ready" in one.stdout for one in members), 30.0)
+    first, second = (Producer(f"http://{url}") for url in urls)
+    with ThreadPoolExecutor() as pool, opened(first.url) as page:
+        waiting = pool.submit(first.take, consumer="me", access={"p1": 1.0})
+        expect(page.locator("#parked tbody")).to_contain_text("me")
+        expect(page.locator("#takes tbody")).to_contain_text("me")
+        for _ in range(3):
+            first.put(b"x")
+        assert waiting.result().status == 200
+        expect(tile(page, "buffered")).to_have_text("2 of 3")
+        expect(page.locator('#buffer [data-state="held"]')).to_have_count(2)
+        expect(page.locator("#grants tbody")).to_contain_text("given")
+        expect(page.locator("#durable")).to_contain_text("lost with the process")
+        second.put(b"y")
+        expect(page.locator("#producers tbody tr").nth(1)).to_contain_text("1 of 3")
+        members[1].process.kill()
+        expect(page.locator("#producers tbody tr").nth(1)).to_contain_text("does not answer")
+        page.set_viewport_size({"width": 360, "height": 740})
+        until(lambda: has_no_sideways_scroll(page), 10.0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
+from spillover.cli.producers import is_producer
 from spillover.model.errors import RunError
 from spillover_loadgen.option_types import above_zero
 
@@ -41,21 +42,21 @@ def run(options: argparse.Namespace) -> int:
     # The sentence is the result, for those who did not ask for the other one.
     told_to = sys.stderr if options.json else sys.stdout
     if state["drained"]:
-        print(f"cluster {state['cluster']} is drained", file=told_to)
+        print(f"{_name(state)} is drained", file=told_to)
         return 0
-    line = f"cluster {state['cluster']} is draining: {_left(state)}"
+    line = f"{_name(state)} is draining: {_left(state)}"
     if options.no_wait:
         print(line, file=told_to)
         return 0
     if not state["draining"]:
-        raise RunError(f"cluster {state['cluster']} accepts again: somebody resumed it")
+        raise RunError(f"{_name(state)} accepts again: somebody resumed it")
     raise RunError(f"{line}, after {options.timeout_s:g} s")
 
 
 async def _drain(options: argparse.Namespace) -> dict[str, Any]:
     """The state at the end of the wait."""
     async with NodeCalls(options.url) as node:
-        state = await node.call("POST", "/admin/drain", is_state)
+        state = await node.call("POST", "/admin/drain", _is_state)
         if options.no_wait:
             return state
         looks = 0
@@ -65,17 +66,29 @@ async def _drain(options: argparse.Namespace) -> dict[str, Any]:
                 while state["draining"] and not state["drained"]:
                     if looks % LOOKS_PER_LINE == 0 and _left(state) != told:
                         told = _left(state)
-                        print(f"cluster {state['cluster']}: {told}", file=sys.stderr)
+                        print(f"{_name(state)}: {told}", file=sys.stderr)
                     looks += 1
                     await asyncio.sleep(LOOK_EVERY_S)
-                    state = await node.state()
+                    state = await node.call("GET", "/state", _is_state)
         except TimeoutError:
             pass
         return state
 
 
+def _is_state(told: dict[str, Any]) -> bool:
+    return is_state(told) or is_producer(told)
+
+
+def _name(state: dict[str, Any]) -> str:
+    if is_producer(state):
+        return f"producer {state['producer']}"
+    return f"cluster {state['cluster']}"
+
+
 def _left(state: dict[str, Any]) -> str:
-    """What keeps a cluster from being drained."""
+    """What keeps it from being drained."""
+    if is_producer(state):
+        return f"{state['buffered']} objects buffered, {state['granted']} granted"
     home, foreign = state["ledger"]["home"], state["ledger"]["foreign"]
     away = home["away"] + foreign["handed_on"]
     running = home["running"] + foreign["running"]

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
+from spillover.cli.producers import explain_there, explained
 from spillover.model.errors import InputError, RunError
 from spillover_loadgen.terminal import open_console, table_of
 
@@ -50,6 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
+    told = asyncio.run(explain_there(options.url, options.id))
+    if told is not None:
+        shown = json.dumps(told) if options.json else explained(told).plain
+        print(shown, flush=True)
+        return 0
     clusters = asyncio.run(_follow(options.url, options.id))
     if options.json:
         print(json.dumps({"id": options.id, "clusters": clusters}), flush=True)

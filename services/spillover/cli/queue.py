@@ -17,6 +17,7 @@ from spillover.cli.parsing import add_log_format, address
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
+from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.live.queue.store import ObjectStore
 from spillover.live.queue.wire import ID_LENGTH_MAX, PRODUCERS_MAX
 from spillover.model.addresses import is_plain_url
@@ -36,12 +37,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--peer", action="append", default=[], metavar="ID=URL",
-        help="another producer of the queue; give it for each of them",
+        help="another producer of the queue; give it for each of them. The own one may be among "
+        "them: its URL is where consumers reach it then, unless --url says",
     )  # fmt: skip
     parser.add_argument(
         "--url", metavar="URL", help="where consumers reach this one, if not at --bind"
     )
     _add_limits(parser)
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR",
+        help="keep objects there, so that they outlive this process (default: in memory only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
+        help="how long SIGTERM waits for objects to be taken (default 30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--end-with-stdin", action="store_true",
+        help="end at once when standard input ends: whoever started the producer has died",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
+    )
+    add_log_format(parser)
     parser.set_defaults(command=_run_producer)
     commands = parser.add_subparsers(metavar="COMMAND", required=False)
     worker = commands.add_parser(
@@ -61,6 +79,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help=f"larger objects get 413 (default {OBJECT_LIMIT_BYTES})",
     )  # fmt: skip
     parser.add_argument(
+        "--held-limit-bytes", type=whole_number, metavar="BYTES",
+        help="with so many bytes of objects in memory producers wait (default: a quarter of the "
+        "memory at hand)",
+    )  # fmt: skip
+    parser.add_argument(
         "--visibility-ms", type=above_zero, default=30_000.0, metavar="MS",
         help="an object that is not acknowledged within so long returns (default 30000)",
     )  # fmt: skip
@@ -72,18 +95,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--deliveries-max", type=whole_number, default=10, metavar="N",
         help="an object that was granted so often in vain goes to /dead (default 10)",
     )  # fmt: skip
-    parser.add_argument(
-        "--store", type=Path, metavar="DIR",
-        help="keep objects there, so that they outlive this process (default: in memory only)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
-        help="how long SIGTERM waits for objects to be taken (default 30)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true", help="as without it: one JSON line on stdout, once ready"
-    )
-    add_log_format(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,19 +107,21 @@ def _run_producer(options: argparse.Namespace) -> int:
     if options.id is None:
         raise InputError("usage", "", "the following arguments are required: --id")
     _check_id("--id", options.id)
-    for name in ("buffers", "deliveries_max", "object_limit_bytes"):
-        if getattr(options, name) < 1:
+    for name in ("buffers", "deliveries_max", "object_limit_bytes", "held_limit_bytes"):
+        if (value := getattr(options, name)) is not None and value < 1:
             option = f"--{name.replace('_', '-')}"
-            raise InputError(option, "", "expected a number of at least 1, got 0")
+            raise InputError(option, "", f"expected a number of at least 1, got {value}")
     if options.url is not None and not is_plain_url(options.url):
         raise InputError("--url", "", f"expected http://HOST[:PORT], got {options.url!r}")
-    peers = _peers(options.peer, options.id)
+    peers = _peers(options.peer)
+    own_url = peers.pop(options.id, None)
     settings = ProducerSettings(
         id=options.id,
         buffers=options.buffers,
         visibility_s=options.visibility_ms / 1e3,
         probe_expiry_s=options.probe_expiry_ms / 1e3,
         deliveries_max=options.deliveries_max,
+        held_limit_bytes=options.held_limit_bytes or default_held_limit_bytes(),
     )
     configure_logs(
         options.id, as_json=options.log_format == "json", log_requests=False, role="producer"
@@ -124,7 +137,8 @@ def _run_producer(options: argparse.Namespace) -> int:
         store,
         bind=options.bind,
         object_limit_bytes=options.object_limit_bytes,
-        url=options.url,
+        url=options.url or own_url,
+        end_with_stdin=options.end_with_stdin,
         drain_timeout_s=options.drain_timeout_s,
         on_ready=lambda url: lines.write(json.dumps({"ready": True, **ready, "url": url})),
     )
@@ -136,14 +150,14 @@ def _run_producer(options: argparse.Namespace) -> int:
     return 0
 
 
-def _peers(told: list[str], own: str) -> dict[str, str]:
+def _peers(told: list[str]) -> dict[str, str]:
     peers: dict[str, str] = {}
     for one in told:
         name, equals, url = one.partition("=")
         if not equals or not is_plain_url(url):
             raise InputError("--peer", "", f"expected ID=http://HOST[:PORT], got {one!r}")
         _check_id("--peer", name)
-        if name == own or name in peers:
+        if name in peers:
             raise InputError("--peer", "", f"expected ids that differ, got {name!r} twice")
         peers[name] = url.rstrip("/")
     if len(peers) >= PRODUCERS_MAX:

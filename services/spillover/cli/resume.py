@@ -10,6 +10,7 @@ from typing import Any
 
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
+from spillover.cli.producers import is_producer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +27,18 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(state), flush=True)
     told_to = sys.stderr if options.json else sys.stdout
-    print(f"cluster {state['cluster']} accepts requests", file=told_to)
+    if is_producer(state):
+        told = f"producer {state['producer']} takes objects"
+    else:
+        told = f"cluster {state['cluster']} accepts requests"
+    print(told, file=told_to)
     return 0
 
 
 async def _resume(url: str) -> dict[str, Any]:
     async with NodeCalls(url) as node:
-        return await node.call("POST", "/admin/resume", is_state)
+        return await node.call("POST", "/admin/resume", _is_state)
+
+
+def _is_state(told: dict[str, Any]) -> bool:
+    return is_state(told) or is_producer(told)

@@ -1,4 +1,5 @@
-"""`spillover status URL`: the federation that the node at URL belongs to."""
+"""`spillover status URL`: the federation that the node at URL belongs to, or the producers that
+the one at URL knows."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import NodeCalls, is_state
+from spillover.cli.node_calls import NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
+from spillover.cli.producers import ask_producers, producers_table, says_no_such_path
 from spillover.policy.overflow.choosers import BY_LOAD
 from spillover_loadgen.terminal import open_console, show_table
 
@@ -39,13 +41,20 @@ def run(options: argparse.Namespace) -> int:
         json.dump(federation, sys.stdout)
         print()
     else:
-        show_table(open_console(stderr=False), _table(federation["clusters"]))
+        told = federation.get("producers")
+        table = _table(federation["clusters"]) if told is None else producers_table(told)
+        show_table(open_console(stderr=False), table)
     return 0
 
 
 async def _ask(url: str) -> dict[str, Any]:
     async with NodeCalls(url) as node:
-        return await node.call("GET", "/federation", _is_federation)
+        try:
+            return await node.call("GET", "/federation", _is_federation)
+        except Refused as refused:
+            if not says_no_such_path(refused):
+                raise
+    return {"producers": await ask_producers(url)}
 
 
 def _is_federation(told: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import spillover
+from spillover.cli.parsing import whole_number_in
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
@@ -27,6 +28,7 @@ from spillover.tools.deployment.containers import (
 )
 from spillover.tools.deployment.files import drop_stale, put_files
 from spillover.tools.deployment.kubernetes import SITE_FILES, KubernetesSettings, kubernetes_files
+from spillover.tools.deployment.kubernetes_queue import FILE as QUEUE_FILE
 from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, publish
 from spillover_loadgen.option_types import above_zero, whole_number
 
@@ -34,6 +36,8 @@ NETWORKS_COMFORTABLE = 28
 """Docker hands out some thirty networks, unless it is told to make them smaller."""
 
 MEMORY_MB_MIN = 96
+
+PRODUCERS_MAX = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +66,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kubernetes", help=summary, description=summary, allow_abbrev=False
     )
     _add_shared(kubernetes, out="kubernetes", metavar="DIR")
+    kubernetes.add_argument(
+        "--queue", type=whole_number_in(0, PRODUCERS_MAX), default=0, metavar="N",
+        help="N producers of the distributed queue too, each with a volume (default 0)",
+    )  # fmt: skip
     kubernetes.set_defaults(command=_kubernetes)
 
 
@@ -142,10 +150,14 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
     if out.exists() and not out.is_dir():
         raise InputError("--out", "", f"expected a directory, got the file {options.out}")
     settings = KubernetesSettings(
-        image=options.image, cpus=options.cpus, memory_mb=options.memory_mb
+        image=options.image,
+        cpus=options.cpus,
+        memory_mb=options.memory_mb,
+        producers=options.queue,
     )
     written = put_files(out, kubernetes_files(topology, settings), force=options.force)
     drop_stale(out, SITE_FILES, written)
+    drop_stale(out, QUEUE_FILE, written)
     _tell(topology, options, written, {"clusters": list(topology.cluster_ids)})
     if has_python_handler(topology):
         _say("python handlers: the image must hold their modules, in its working directory")

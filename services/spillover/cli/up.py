@@ -1,5 +1,6 @@
 """`spillover up`: a whole topology as processes on this machine, until Ctrl-C or SIGTERM. What
 becomes of them is told in lines on stderr; stdout has the one line of --json, and nothing else.
+With --queue it is producers of the distributed queue: `up_queue`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from spillover.cli import up_queue
 from spillover.cli.parsing import add_allow_origin, whole_number_in
 from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.topology_file import load_topology
@@ -29,6 +31,9 @@ REVIVE = "r"
 """What is typed to have dead nodes back."""
 
 PORTS_NAMED = 3
+
+PRODUCERS_MAX = 100
+"""Of the queue, on one machine."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,11 +65,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )  # fmt: skip
+    parser.add_argument(
+        "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
+        help="N producers of the distributed queue that know each other, in place of clusters",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", metavar="DIR", help="with --queue: keep objects there (default: in memory only)"
+    )
     add_allow_origin(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
+    if options.queue is not None:
+        return up_queue.run(options)
+    if options.store is not None:
+        raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)

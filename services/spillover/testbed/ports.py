@@ -48,6 +48,17 @@ def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT
     return topology.with_urls(urls)
 
 
+def free_urls(count: int, first_port: int) -> list[str]:
+    """Returns so many urls on loopback, of the first free ports from `first_port` up."""
+    urls: list[str] = []
+    port = first_port
+    for _ in range(count):
+        port = _next_free(port, set(), first_port)
+        urls.append(f"http://127.0.0.1:{port}")
+        port += 1
+    return urls
+
+
 @asynccontextmanager
 async def start_lock(timeout_s: float) -> AsyncIterator[None]:
     """Between looking for free ports and having bound them, one testbed at a time on a machine:

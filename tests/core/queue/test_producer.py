@@ -101,7 +101,7 @@ def test_a_probe_hops_on_until_its_hops_are_used_up() -> None:
     assert isinstance(sent, ev.SendProbe)
     assert (sent.peer, sent.probe.hop, sent.probe.visited) == ("p2", 2, ("p1",))
     assert machine.handle(ev.ProbeCame(sent.probe), 0.0) == []
-    assert machine.parked == 1
+    assert len(machine.parked_probes) == 1
 
 
 def test_an_object_for_a_take_held_elsewhere_is_offered_to_its_holder() -> None:
@@ -168,7 +168,7 @@ def test_a_peer_that_cannot_be_reached_is_passed_over() -> None:
     assert {sent.peer, again.peer} == {"p2", "p3"}
     assert again.probe == sent.probe
     assert machine.handle(ev.ProbeNotSent(again.probe, again.peer), 0.2) == []
-    assert machine.parked == 1, "nobody else is left"
+    assert len(machine.parked_probes) == 1, "nobody else is left"
 
 
 @pytest.mark.parametrize("how", ["nack", "late", "broken"])
@@ -252,10 +252,10 @@ def test_a_drain_gives_away_and_takes_nothing() -> None:
     machine.handle(ev.Offered(2, 50.0), 0.0)
     assert machine.handle(ev.Drain(), 1.0) == [ev.RefuseOffer(2, ev.Reason.DRAINING)]
     assert machine.handle(ev.Offered(3, 50.0), 1.0) == [ev.RefuseOffer(3, ev.Reason.DRAINING)]
-    assert machine.handle(taken(7, EVEN), 1.0) == [ev.RefuseTake(7, ev.Reason.DRAINING)]
     probe = ev.Probe("t", "p2", "c", 1, 1, EVEN, False, (), 5.0)
     (offer,) = machine.handle(ev.ProbeCame(probe), 1.0)
     assert isinstance(offer, ev.SendOffer)
+    assert machine.handle(taken(7, EVEN), 1.0) == [ev.RefuseTake(7, ev.Reason.DRAINING)]
     assert not machine.drained
     machine.handle(ev.OfferAnswered(offer.offer.grant, taken=True), 1.0)
     machine.handle(ev.Acked(8, offer.offer.grant), 2.0)
@@ -288,3 +288,50 @@ def test_with_as_many_grants_as_there_can_be_an_object_waits() -> None:
     assert machine.handle(taken(8, ONLY_HERE), 0.0) == []
     machine.check()
     assert given(machine.handle(ev.Acked(9, grant), 1.0)).ref == 8
+
+
+def test_a_drain_gives_what_is_here_to_whoever_asks_here() -> None:
+    machine = producer()
+    put(machine, 1)
+    machine.handle(ev.Drain(), 1.0)
+    assert given(machine.handle(taken(7, ONLY_HERE), 1.0)).number == 1
+    assert machine.handle(taken(8, ONLY_HERE), 1.0) == [ev.RefuseTake(8, ev.Reason.DRAINING)]
+
+
+def test_an_offer_waits_until_there_is_memory_for_its_object() -> None:
+    machine = producer(buffers=9, held_limit_bytes=100)
+    assert machine.handle(ev.Offered(1, 50.0, 150), 0.0) == [ev.Admit(1)], "else it never would"
+    assert machine.handle(ev.Offered(2, 50.0, 60), 0.0) == []
+    assert machine.handle(ev.Offered(3, 50.0, 10), 0.0) == [], "behind those that came before"
+    commands = machine.handle(ev.Read(1, 1, 50), 0.0) + machine.handle(ev.Stored(1), 0.0)
+    assert commands == [ev.Store(1), ev.Accept(1, 1)]
+    assert machine.room.held_bytes == 50
+    machine.check()
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    commands = machine.handle(ev.Acked(8, grant), 0.0)
+    assert [one for one in commands if isinstance(one, ev.Admit)] == [ev.Admit(2), ev.Admit(3)]
+    assert machine.room.held_bytes == 70
+
+
+def test_whoever_leaves_lets_a_smaller_one_in() -> None:
+    machine = producer(buffers=9, held_limit_bytes=100)
+    machine.handle(ev.Offered(1, 50.0, 60), 0.0)
+    machine.handle(ev.Offered(2, 5.0, 60), 0.0)
+    machine.handle(ev.Offered(3, 50.0, 10), 0.0)
+    commands = machine.handle(ev.TimerFired(), 5.0)
+    assert commands == [ev.RefuseOffer(2, ev.Reason.QUEUE_FULL), ev.Admit(3)]
+    machine.check()
+
+
+def test_an_object_that_was_given_cannot_be_fetched_again() -> None:
+    machine = producer()
+    put(machine, 1)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    assert machine.handle(ev.Fetched(8, grant), 0.0) == [ev.Told(8, known=False)]
+
+
+def test_two_holders_may_have_probes_of_the_same_name() -> None:
+    machine = producer(peers=("p2", "p3"))
+    for holder in ("p2", "p3"):
+        machine.handle(ev.ProbeCame(ev.Probe("t", holder, "c", 1, 1, EVEN, False, (), 5.0)), 0.0)
+    assert len(machine.parked_probes) == 2

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import signal
 import socket
-import threading
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
@@ -24,14 +22,12 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
-from spillover.live.process.own_threads import start_own
+from spillover.live.process.stdin_end import on_stdin_end
 from spillover.model.topology import Topology
 
 LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
 not heard of the end decides again. A connection that is just closed would leave it in doubt."""
-
-STDIN = 0
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +61,7 @@ async def serve_node(
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
         if end_with_stdin:
-            _on_stdin_end(end)
+            on_stdin_end(end)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
         servers = [HttpServer(app) for app in apps]
@@ -133,21 +129,6 @@ def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-
-
-def _on_stdin_end(end: asyncio.Event) -> None:
-    """Set `end` when standard input ends. A thread waits for it, since an event loop can watch
-    pipes but not files or devices, which standard input may be just as well."""
-    loop = asyncio.get_running_loop()
-
-    def wait() -> None:
-        with contextlib.suppress(OSError):  # closed or unreadable: nobody holds it open
-            while os.read(STDIN, 4096):
-                pass
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the node has ended before
-            loop.call_soon_threadsafe(end.set)
-
-    start_own(threading.Thread(target=wait, name="stdin", daemon=True))
 
 
 def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:

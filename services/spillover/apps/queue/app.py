@@ -12,22 +12,28 @@ from fastapi.responses import Response, StreamingResponse
 
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.cold import complete, new_app
-from spillover.apps.http.console.console import Console
-from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange
 from spillover.apps.http.openapi import describe, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
 from spillover.apps.queue.calls import Call, QueueCalls
-from spillover.apps.queue.views import DeadObject, QueueState, dead_objects, queue_state
+from spillover.apps.queue.console_view import queue_console
+from spillover.apps.queue.openapi_told import tell_calls
+from spillover.apps.queue.views import (
+    About,
+    DeadObject,
+    Explanation,
+    QueueState,
+    dead_objects,
+    explanation,
+    queue_state,
+)
 from spillover.core.queue import events as ev
 from spillover.live.queue import wire
 from spillover.live.queue.shell import QueueShell
 
 SITE = Site()
 """A producer has no name in its configuration."""
-
-CONSOLE_PERIOD_S = 0.5
 
 _OF_GRANT = re.compile(r"/(objects|grants)/([^/]{1,200})(?:/(ack|nack|extend))?")
 
@@ -37,24 +43,25 @@ class QueueApp:
 
     def __init__(self, shell: QueueShell, *, object_limit_bytes: int) -> None:
         calls = QueueCalls(shell, object_limit_bytes)
-        self._by_path: dict[tuple[str, str], Call] = {
-            ("POST", "/objects"): calls.offer,
-            ("POST", "/take"): calls.take,
-            ("POST", wire.PROBE_PATH): calls.probe,
-            ("POST", wire.OFFER_PATH): calls.peer_offer,
+        self._by_path: dict[str, dict[str, Call]] = {
+            "/objects": {"POST": calls.offer},
+            "/take": {"POST": calls.take},
+            wire.PROBE_PATH: {"POST": calls.probe},
+            wire.OFFER_PATH: {"POST": calls.peer_offer},
         }
-        self._of_grant: dict[tuple[str, str, str | None], Call] = {
-            ("GET", "objects", None): calls.fetch,
-            ("POST", "grants", "ack"): calls.acknowledge,
-            ("POST", "grants", "nack"): calls.give_back,
-            ("POST", "grants", "extend"): calls.extend,
+        self._of_grant: dict[tuple[str, str | None], dict[str, Call]] = {
+            ("objects", None): {"GET": calls.fetch},
+            ("grants", "ack"): {"POST": calls.acknowledge},
+            ("grants", "nack"): {"POST": calls.give_back},
+            ("grants", "extend"): {"POST": calls.extend},
         }
-        self.cold = create_cold_app(shell)
+        about = About(shell.public_urls[shell.settings.id], object_limit_bytes)
+        self.cold = create_cold_app(shell, about)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Of ASGI."""
-        call, grant = self._find(scope["method"], scope["path"])
-        if call is None:
+        by_method, grant = self._find(scope["path"])
+        if not by_method:
             await self.cold(scope, receive, send)
             return
         exchange: Exchange = scope[EXCHANGE]
@@ -62,7 +69,10 @@ class QueueApp:
         if (reason := SITE.why_not_use(exchange.method, headers)) is not None:
             exchange.refuse(Problem("another_site", reason))
             return
+        call = by_method.get(exchange.method)
         try:
+            if call is None:
+                raise _wrong_method(exchange, by_method)
             await call(exchange, send, grant)
         except Problem as problem:
             if exchange.response_started:
@@ -72,23 +82,30 @@ class QueueApp:
             with suppress(Exception):
                 exchange.break_off()
 
-    def _find(self, method: str, path: str) -> tuple[Call | None, str]:
-        if (call := self._by_path.get((method, path))) is not None:
-            return call, ""
+    def _find(self, path: str) -> tuple[dict[str, Call], str]:
+        """The calls of a path, by method, and the grant that it names; none of a cold path."""
+        if (calls := self._by_path.get(path)) is not None:
+            return calls, ""
         if (found := _OF_GRANT.fullmatch(path)) is not None:
             kind, grant, what = found.groups()
-            return self._of_grant.get((method, kind, what)), grant
-        return None, ""
+            return self._of_grant.get((kind, what), {}), grant
+        return {}, ""
 
 
-def create_cold_app(shell: QueueShell) -> FastAPI:
+def _wrong_method(exchange: Exchange, by_method: dict[str, Call]) -> Problem:
+    allowed = ", ".join(by_method)
+    detail = f"{exchange.method} {exchange.path}: Method Not Allowed, expected {allowed}"
+    return Problem("method_not_allowed", detail, headers=[(b"allow", allowed.encode())])
+
+
+def create_cold_app(shell: QueueShell, about: About) -> FastAPI:
     """Returns everything that carries no object."""
     app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)
 
     @app.get("/state")
     async def state() -> QueueState:
         """Returns the producer as it is now."""
-        return queue_state(shell)
+        return queue_state(shell, about)
 
     @app.get("/readyz", responses=problems("draining"))
     async def readyz() -> dict[str, str]:
@@ -97,7 +114,16 @@ def create_cold_app(shell: QueueShell) -> FastAPI:
             raise Problem("draining", "the producer is draining")
         return {"status": "ready"}
 
-    _add_dead_routes(app, shell)
+    @app.get("/explain/{name}", responses=problems("not_found"))
+    async def explain(name: str) -> Explanation:
+        """Returns what happened here to an object or to a probe, as long as it is remembered."""
+        found = explanation(shell, name)
+        if found is None:
+            expected = "expected the id of an object, or of a probe, that was here lately"
+            raise Problem("not_found", f"{expected}, got {name[:200]!r}")
+        return found
+
+    _add_dead_routes(app, shell, about)
 
     def operate(request: Request) -> None:
         reason = SITE.why_not_operate(request.headers)
@@ -109,21 +135,21 @@ def create_cold_app(shell: QueueShell) -> FastAPI:
         """Take no object any more, and give away those that are here."""
         operate(request)
         shell.feed(ev.Drain())
-        return queue_state(shell)
+        return queue_state(shell, about)
 
     @app.post("/admin/resume", responses=problems("another_site"))
     async def resume(request: Request) -> QueueState:
         """Take objects again."""
         operate(request)
         shell.feed(ev.Resume())
-        return queue_state(shell)
+        return queue_state(shell, about)
 
-    complete(app, _console(shell), "/objects", "/take", "/grants/{grant}/ack")
-    describe(app)
+    complete(app, queue_console(shell, about), "/objects", "/take", "/grants/{grant}/ack")
+    describe(app, tell_calls)
     return app
 
 
-def _add_dead_routes(app: FastAPI, shell: QueueShell) -> None:
+def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
     @app.get("/dead")
     async def dead() -> list[DeadObject]:
         """Returns the objects that were granted too often in vain."""
@@ -147,21 +173,4 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell) -> None:
         answer = await shell.ask(lambda ref: ev.PutBack(ref, number))
         if not answer.known:
             raise Problem("not_found", f"expected the number of a dead object, got {number}")
-        return queue_state(shell)
-
-
-def _console(shell: QueueShell) -> Console:
-    async def look() -> bytes:
-        return queue_state(shell).model_dump_json().encode()
-
-    return Console(
-        "queue",
-        {"name": shell.settings.id, "testbed": False},
-        look,
-        period_s=CONSOLE_PERIOD_S,
-        actions={
-            "drain": lambda: shell.feed(ev.Drain()),
-            "resume": lambda: shell.feed(ev.Resume()),
-        },
-        operators=Operators(),
-    )
+        return queue_state(shell, about)

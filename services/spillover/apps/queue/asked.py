@@ -51,7 +51,7 @@ def read_body(body: bytes, model: type[T]) -> T:
     """Returns the body as such a model. Raises Problem `invalid` with the field."""
     try:
         return msgspec.json.decode(body or b"{}", type=model)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("invalid", f"body: {error}") from None
 
 
@@ -76,6 +76,13 @@ def check_take(take: TakeBody, producers: Collection[str]) -> dict[str, float]:
         )
         raise Problem("invalid", f"body.max_hops: {expected}")
     return access
+
+
+def size_bytes_at_most(exchange: Exchange, limit_bytes: int) -> int:
+    """Returns how large a body can be: as it tells, or as large as any if it does not."""
+    if _header(exchange, b"transfer-encoding") is not None:
+        return limit_bytes
+    return exchange.length_bytes
 
 
 def deadline_s(exchange: Exchange, usual_s: float = DEADLINE_S) -> float:

@@ -4,12 +4,11 @@ that sees one exchange through. Which call is which, and the rest, is in `app`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from spillover.apps.http.asgi import Message, Send
-from spillover.apps.http.exchange import ClientGone, Exchange, too_large
+from spillover.apps.http.exchange import ClientGone, Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue.asked import (
     ExtendBody,
@@ -18,10 +17,12 @@ from spillover.apps.queue.asked import (
     content_type,
     deadline_s,
     read_body,
+    size_bytes_at_most,
 )
 from spillover.core.queue import events as ev
 from spillover.live.queue import wire
 from spillover.live.queue.shell import QueueShell
+from spillover.live.queue.store import FILE_BYTES_MIN
 
 BODY_S = 60.0
 """For an object to come once it is admitted: a place is held for it."""
@@ -30,6 +31,9 @@ MESSAGE_LIMIT_BYTES = 262_144
 """Of everything that is no object."""
 
 RETRY_AFTER_S = 1.0
+
+NOBODY = 0
+"""The ref of no call: nobody waits for the answer."""
 
 Call: TypeAlias = Callable[[Exchange, Send, str], Awaitable[None]]
 
@@ -56,7 +60,8 @@ class QueueCalls:
             raise too_large(self._limit_bytes, whole=False)
         shell = self._shell
         until_s = shell.now_s + wait_s
-        answer = await self._ask(exchange, lambda ref: ev.Offered(ref, until_s))
+        size_bytes = size_bytes_at_most(exchange, self._limit_bytes)
+        answer = await self._ask(exchange, lambda ref: ev.Offered(ref, until_s, size_bytes))
         if isinstance(answer, int):  # the client has gone
             shell.feed(ev.OfferGone(answer))
             raise ClientGone
@@ -64,8 +69,10 @@ class QueueCalls:
             raise _refused(answer.reason)
         try:
             content = await exchange.read_body(self._limit_bytes, BODY_S)
-        except BaseException:
+        except BaseException as error:
             shell.feed(ev.OfferGone(answer.ref))
+            if isinstance(error, Problem) and error.reason == "deadline_exceeded":
+                raise body_too_slow(BODY_S) from None  # it was asked for late, and came later
             raise
         kept = await shell.object_read(answer.ref, kind, content)
         if isinstance(kept, ev.RefuseOffer):
@@ -133,7 +140,7 @@ class QueueCalls:
 
     async def acknowledge(self, _: Exchange, send: Send, grant: str) -> None:
         """POST /grants/{grant}/ack."""
-        await self._tell(send, grant, lambda ref: ev.Acked(ref, grant))
+        await self._tell(send, grant, lambda ref: ev.Acked(ref, grant), settled=True)
 
     async def give_back(self, _: Exchange, send: Send, grant: str) -> None:
         """POST /grants/{grant}/nack."""
@@ -173,27 +180,27 @@ class QueueCalls:
 
     async def _ask(self, exchange: Exchange, make: Callable[[int], ev.Event]) -> Any:
         """What the machine answers; the ref alone if the client goes before that."""
-        gone = asyncio.Event()
-        exchange.watch(gone.set)
         try:
-            return await self._shell.ask(make, gone)
+            return await self._shell.ask(make, exchange.watch)
         finally:
             exchange.unwatch()
 
-    async def _tell(self, send: Send, grant: str, make: Callable[[int], ev.Event]) -> None:
+    async def _tell(
+        self, send: Send, grant: str, make: Callable[[int], ev.Event], *, settled: bool = False
+    ) -> None:
         answer = await self._shell.ask(make)
         if not answer.known:
             raise _unknown(grant)
-        await self._shell.bodies.settled()
+        if settled:
+            await self._shell.bodies.settled()
         await _answer_empty(send, 204, [])
 
     async def _give(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
-        """Stream the object. Whoever does not get all of it has got nothing."""
+        """Send the object. Whoever does not get all of it has got nothing."""
         shell = self._shell
         body = shell.bodies[give.number]
         headers = [
             (b"content-type", body.content_type.encode()),
-            (b"content-length", b"%d" % body.size_bytes),
             *_of_grant(give.grant, shell.settings.id, give.probes),
             (b"spillover-object", shell.object_id(give.number).encode()),
             (b"spillover-deliveries", b"%d" % shell.machine.objects.deliveries(give.number)),
@@ -201,19 +208,33 @@ class QueueCalls:
         ]
         whole = False
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            async for piece in shell.bodies.chunks(give.number):
-                if exchange.disconnected:
-                    raise ClientGone
-                await send(_piece(piece))
-                shell.metrics.sent_bytes += len(piece)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if body.content is not None and body.size_bytes <= FILE_BYTES_MIN:
+                exchange.answer(200, headers, body.content)  # in one write
+                shell.metrics.sent_bytes += body.size_bytes
+            else:
+                headers.append((b"content-length", b"%d" % body.size_bytes))
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                await self._stream(exchange, send, give)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
             whole = not exchange.disconnected
         finally:
             shell.feed(ev.Sent(give.grant, whole))
 
+    async def _stream(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
+        """As fast as the consumer reads. Its time does not run while it does."""
+        shell = self._shell
+        extended_s = shell.now_s
+        async for piece in shell.bodies.chunks(give.number):
+            if exchange.disconnected:
+                raise ClientGone
+            await send(_piece(piece))
+            shell.metrics.sent_bytes += len(piece)
+            if shell.now_s - extended_s > shell.settings.visibility_s / 4:
+                extended_s = shell.now_s
+                shell.feed(ev.Extended(NOBODY, give.grant))
 
-def _piece(piece: bytes) -> Message:
+
+def _piece(piece: bytes | memoryview) -> Message:
     return {"type": "http.response.body", "body": piece, "more_body": True}
 
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import resource
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.apps.http.service import Bounds
 from spillover.apps.queue.app import QueueApp
+from spillover.apps.queue.asked import DEADLINE_S_MAX
+from spillover.apps.queue.calls import BODY_S
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.listening import bind_socket
+from spillover.live.process.logs import Message
+from spillover.live.process.stdin_end import on_stdin_end
 from spillover.live.queue.shell import QueueShell
 from spillover.live.queue.store import ObjectStore
+
+OUTLIVE = "objects outlive this process: they are on the disk"
+LOST_WITH_IT = "objects are lost with this process: they are in memory alone, without --store"
+
+_log = logging.getLogger(__name__)
 
 
 async def serve_producer(
@@ -25,20 +37,25 @@ async def serve_producer(
     object_limit_bytes: int,
     url: str | None = None,
     drain_timeout_s: float = 30.0,
+    end_with_stdin: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve one producer until SIGTERM or SIGINT, then drain for up to `drain_timeout_s` and
-    return. A second signal ends it at once. `url` is where consumers reach it, if not where it
-    listens; `on_ready` is told where that is. Raises InputError if the address cannot be bound.
+    return. A second signal ends it at once, and with `end_with_stdin` the end of standard input.
+    `url` is where consumers reach it, if not where it listens; `on_ready` is told where that is.
+    Raises InputError if the address cannot be bound.
     """
     with contextlib.ExitStack() as ends:
         listening = ends.enter_context(bind_socket(*bind))
         own_url = url or url_of(listening)
         shell = QueueShell(settings, peers, store, own_url)
         app = QueueApp(shell, object_limit_bytes=object_limit_bytes)
-        server = HttpServer(app)
+        _raise_file_limit()
+        server = HttpServer(app, Bounds(body_s=DEADLINE_S_MAX + BODY_S))
         stop, end = asyncio.Event(), asyncio.Event()
         _on_signals(stop, end)
+        if end_with_stdin:
+            on_stdin_end(end)
         serving = asyncio.create_task(server.serve([listening]))
         waits = [asyncio.create_task(one.wait()) for one in (server.ready, stop, end)]
         ready, stopped, ended = waits
@@ -46,14 +63,8 @@ async def serve_producer(
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 on_ready(own_url)
-            over: list[asyncio.Future[Any]] = [stopped, serving, shell.failed]
-            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done() and not shell.failed.done():
-                draining = asyncio.create_task(shell.drain(drain_timeout_s))
-                await asyncio.wait([draining, ended], return_when=asyncio.FIRST_COMPLETED)
-                draining.cancel()
-            if shell.failed.done():
-                shell.failed.result()
+                _log.info(Message(OUTLIVE if shell.bodies.is_durable else LOST_WITH_IT))
+            await _until_over(shell, serving, stopped, ended, drain_timeout_s)
         finally:
             for wait in waits:
                 wait.cancel()
@@ -61,6 +72,31 @@ async def serve_producer(
             await shell.close()
             server.stop()
             await serving
+
+
+async def _until_over(
+    shell: QueueShell,
+    serving: asyncio.Future[Any],
+    stopped: asyncio.Future[Any],
+    ended: asyncio.Future[Any],
+    drain_timeout_s: float,
+) -> None:
+    """Return when it is drained, or must end at once. Raises what has made the producer fail."""
+    over: list[asyncio.Future[Any]] = [stopped, ended, serving, shell.failed]
+    await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done() and not shell.failed.done():
+        draining = asyncio.create_task(shell.drain(drain_timeout_s))
+        await asyncio.wait([draining, ended], return_when=asyncio.FIRST_COMPLETED)
+        draining.cancel()
+    if shell.failed.done():
+        shell.failed.result()
+
+
+def _raise_file_limit() -> None:
+    """Each call that waits holds a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:

@@ -2,12 +2,81 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from itertools import islice
+
 from pydantic import BaseModel
 
 from spillover import __version__
+from spillover.core.queue.settings import ProducerSettings
+from spillover.live.queue.history import OBJECT, PROBE
 from spillover.live.queue.shell import QueueShell
 
 DEAD_SHOWN_MAX = 1000
+
+SHOWN_MAX = 20
+"""Of takes, probes and grants, those that are there longest."""
+
+_OBJECT_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a producer does not know of itself: where consumers reach it, and the largest object."""
+
+    url: str
+    object_limit_bytes: int
+
+
+class Limits(BaseModel):
+    """What bounds a producer."""
+
+    buffers: int
+    object_limit_bytes: int
+    held_limit_bytes: float
+    unacked: int
+    dead: int
+    deliveries: int
+    waiting: int
+
+
+class WaitingView(BaseModel):
+    """A consumer's call that is held here, or a probe that waits here for an object."""
+
+    probe_id: str
+    consumer: str
+    held_by: str
+    waits_ms: float
+
+
+class GrantView(BaseModel):
+    """An object that was promised to somebody."""
+
+    number: int
+    deliveries: int
+    size_bytes: int
+    state: str
+    """offered, sending, or given."""
+    ends_in_ms: float
+
+
+class Told(BaseModel):
+    """Something that happened."""
+
+    at_ms: float
+    """Since the first that is remembered."""
+    words: str
+
+
+class Explanation(BaseModel):
+    """What happened at one producer to an object or a probe."""
+
+    id: str
+    kind: str
+    producer: str
+    state: str
+    story: list[Told]
 
 
 class DeadObject(BaseModel):
@@ -23,10 +92,14 @@ class QueueState(BaseModel):
     """One producer as it is now. produced = acknowledged + granted + buffered + dead."""
 
     producer: str
+    url: str
     epoch: int
     version: str
     durable: bool
     """Whether objects outlive the process."""
+    visibility_ms: float
+    probe_expiry_ms: float
+    limits: Limits
     buffers: int
     buffered: int
     granted: int
@@ -41,24 +114,33 @@ class QueueState(BaseModel):
     parked: int
     """Probes that wait here for an object."""
     probes: dict[str, int]
+    oldest_ms: dict[str, float]
+    """How long those wait that wait longest: an object, an offer, a take, a probe."""
+    waiting_takes: list[WaitingView]
+    parked_probes: list[WaitingView]
+    open_grants: list[GrantView]
     memory_bytes: int
+    sent_bytes: int
     draining: bool
     drained: bool
     peers: dict[str, str]
     producers: dict[str, str]
     """Where consumers reach each producer, this one among them."""
-    visibility_ms: float
 
 
-def queue_state(shell: QueueShell) -> QueueState:
+def queue_state(shell: QueueShell, about: About) -> QueueState:
     """Returns the producer at this instant."""
-    machine, objects = shell.machine, shell.machine.objects
+    machine, objects, settings = shell.machine, shell.machine.objects, shell.settings
     return QueueState(
-        producer=shell.settings.id,
+        producer=settings.id,
+        url=about.url,
         epoch=shell.epoch,
         version=__version__,
         durable=shell.bodies.is_durable,
-        buffers=shell.settings.buffers,
+        visibility_ms=settings.visibility_s * 1e3,
+        probe_expiry_ms=settings.probe_expiry_s * 1e3,
+        limits=_limits(settings, about),
+        buffers=settings.buffers,
         buffered=objects.buffered,
         granted=len(objects.granted),
         dead=len(objects.dead),
@@ -67,15 +149,122 @@ def queue_state(shell: QueueShell) -> QueueState:
         returned=machine.returned,
         waiting=machine.waiting,
         takes=len(machine.takes),
-        parked=machine.parked,
+        parked=len(machine.parked_probes),
         probes=machine.probes,
+        oldest_ms={what: round(wait_s * 1e3, 1) for what, wait_s in shell.oldest_s().items()},
+        waiting_takes=_waiting_takes(shell),
+        parked_probes=_parked_probes(shell),
+        open_grants=_open_grants(shell),
         memory_bytes=shell.bodies.memory_bytes,
+        sent_bytes=shell.metrics.sent_bytes,
         draining=machine.draining,
         drained=machine.drained,
         peers=shell.peers,
         producers=shell.public_urls,
-        visibility_ms=shell.settings.visibility_s * 1e3,
     )
+
+
+def _limits(settings: ProducerSettings, about: About) -> Limits:
+    return Limits(
+        buffers=settings.buffers,
+        object_limit_bytes=about.object_limit_bytes,
+        held_limit_bytes=settings.held_limit_bytes,
+        unacked=settings.unacked_limit,
+        dead=settings.dead_limit,
+        deliveries=settings.deliveries_max,
+        waiting=settings.waiting_limit,
+    )
+
+
+def _waiting_takes(shell: QueueShell) -> list[WaitingView]:
+    now_s, own = shell.now_s, shell.settings.id
+    return [
+        _waiting(take.id, take.consumer, own, now_s - take.begun_s)
+        for take in islice(shell.machine.takes.by_id.values(), SHOWN_MAX)
+    ]
+
+
+def _parked_probes(shell: QueueShell) -> list[WaitingView]:
+    now_s = shell.now_s
+    return [
+        _waiting(probe.id, probe.consumer, probe.first, now_s - until_s + probe.left_s)
+        for probe, until_s in islice(shell.machine.parked_probes.values(), SHOWN_MAX)
+    ]
+
+
+def _waiting(probe_id: str, consumer: str, held_by: str, wait_s: float) -> WaitingView:
+    return WaitingView(
+        probe_id=probe_id, consumer=consumer, held_by=held_by, waits_ms=round(wait_s * 1e3, 1)
+    )
+
+
+def _open_grants(shell: QueueShell) -> list[GrantView]:
+    now_s, objects = shell.now_s, shell.machine.objects
+    return [
+        GrantView(
+            number=grant.number,
+            deliveries=objects.deliveries(grant.number),
+            size_bytes=shell.bodies[grant.number].size_bytes,
+            state="offered" if grant.is_offer else "given" if grant.is_sending else "pointed to",
+            ends_in_ms=round((grant.until_s - now_s) * 1e3, 1),
+        )
+        for grant in islice(shell.machine.grants, SHOWN_MAX)
+    ]
+
+
+def explanation(shell: QueueShell, name: str) -> Explanation | None:
+    """Returns the story of an object, by the id of its 201 or by its number, or of a probe; None if
+    nothing is known of either."""
+    own = shell.settings.id
+    number = name.removeprefix(f"{own}-")
+    if _OBJECT_NUMBER.fullmatch(number):
+        story = shell.history.story(OBJECT, int(number))
+        state = _object_state(shell, int(number))
+        if story or state:
+            told = _told(story)
+            state = state or "acknowledged: it is gone"
+            name = f"{own}-{number}"
+            return Explanation(id=name, kind=OBJECT, producer=own, state=state, story=told)
+    story = shell.history.story(PROBE, name)
+    if not story:
+        return None
+    state = _probe_state(shell, name)
+    return Explanation(id=name, kind=PROBE, producer=own, state=state, story=_told(story))
+
+
+def _object_state(shell: QueueShell, number: int) -> str:
+    """In words; nothing of one that is not here."""
+    objects = shell.machine.objects
+    times = objects.deliveries(number)
+    in_vain = f", after {times} deliveries in vain" if times else ""
+    if number in objects.dead:
+        return f"dead{in_vain}: POST /dead/{number}/put-back buffers it again"
+    if number in objects.granted:
+        grant = next(one for one in shell.machine.grants if one.number == number)
+        left_s = grant.until_s - shell.now_s
+        return f"granted: it returns in {left_s:.1f} s unless it is acknowledged or extended"
+    if number in shell.bodies:
+        ahead = sum(other < number for other in objects)
+        return f"buffered: {ahead} before it{in_vain}"
+    return ""
+
+
+def _probe_state(shell: QueueShell, probe_id: str) -> str:
+    machine, now_s = shell.machine, shell.now_s
+    parked = [found for (_, one), found in machine.parked_probes.items() if one == probe_id]
+    if parked:
+        left_s = parked[0][1] - now_s
+        ahead = [one for _, one in machine.parked_probes].index(probe_id)
+        return f"waits here: {ahead} before it, and it expires in {left_s:.1f} s"
+    take = machine.takes.by_id.get(probe_id)
+    if take is not None:
+        return f"its call is held here for {now_s - take.begun_s:.1f} s; the probe is elsewhere"
+    return "not here any more"
+
+
+def _told(story: list[tuple[float, str]]) -> list[Told]:
+    first_s = story[0][0] if story else 0.0
+    return [Told(at_ms=round((at_s - first_s) * 1e3, 1), words=words) for at_s, words in story]
 
 
 def dead_objects(shell: QueueShell) -> list[DeadObject]:

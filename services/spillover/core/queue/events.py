@@ -72,19 +72,22 @@ class Offer:
 
 @dataclass(slots=True)
 class Offered(Event):
-    """Somebody has an object for the queue, and waits for a place until the deadline."""
+    """Somebody has an object for the queue, and waits for a place until the deadline. It takes up
+    to `size_bytes` of memory."""
 
     ref: int
     deadline_s: float
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
 class Read(Event):
     """The object of an offer that was admitted is here whole: it has this number from now on, which
-    is larger than all before."""
+    is larger than all before. It takes `held_bytes` of memory once it is stored."""
 
     ref: int
     number: int
+    held_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class Recovered(Event):
     number: int
     deliveries: int
     dead: bool
+    held_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ a nack, when its sending is broken off, when its time is over, when the offer is
 Nobody is stranded: as long as a take is open its holder sends a new probe each `probe_expiry_s`,
 one that visits every producer the consumer can reach; the parked one expires by then.
 
-What bounds it: buffered and admitted objects by `buffers`, grants by `unacked_limit`, dead ones by
-`dead_limit`, and whatever waits by `waiting_limit`.
+What bounds it: buffered and admitted objects by `buffers`, all of them by `held_limit_bytes`,
+grants by `unacked_limit`, dead ones by `dead_limit`, and whatever waits by `waiting_limit`.
 
 Not here: bodies, sockets, disks, clocks.
 """
@@ -30,6 +30,7 @@ from spillover.core.queue.events import Probe
 from spillover.core.queue.grants import Grant, Grants
 from spillover.core.queue.objects import Objects
 from spillover.core.queue.probing import Ways
+from spillover.core.queue.room import Room
 from spillover.core.queue.settings import ProducerSettings
 from spillover.core.queue.takes import Take, Takes
 from spillover.policy.queue import HOP, meet
@@ -51,14 +52,11 @@ class ProducerMachine:
         self.ways = Ways(settings.id, peers, random)
         self.draining = False
         self._agenda = Agenda()
-        self._offers: dict[int, float] = {}
-        """Offers that wait for a place, first come, with their deadlines."""
-        self._admitted: set[int] = set()
-        """Offers that have a place, while their objects are read and stored."""
-        self._storing: dict[int, int] = {}
-        """Numbers of objects on their way to the store, and their offers."""
-        self._parked: dict[str, tuple[Probe, float]] = {}
-        """Probes by the id of their take, first come, with the instants at which they expire."""
+        self.room = Room(settings.buffers, settings.held_limit_bytes)
+        self.offers: dict[int, tuple[int, float]] = {}
+        """Offers that wait for a place, first come: how large, and since when."""
+        self.parked_probes: dict[tuple[str, str], tuple[Probe, float]] = {}
+        """By the holder and the id of their take, first come, and when they expire."""
         self.probes = dict.fromkeys(PROBE_ENDS, 0)
         """What became of the probes that came here."""
         self.returned = 0
@@ -97,89 +95,85 @@ class ProducerMachine:
         return self._agenda.first_s()
 
     @property
-    def parked(self) -> int:
-        """Returns how many probes wait here."""
-        return len(self._parked)
-
-    @property
     def waiting(self) -> int:
         """Returns how many offers wait for a place."""
-        return len(self._offers)
+        return len(self.offers)
 
     @property
     def drained(self) -> bool:
         """Returns whether a drain has nothing left to do: dead objects stay."""
         objects = self.objects
         return self.draining and not (
-            objects.buffered or objects.granted or self._admitted or self.takes
+            objects.buffered or objects.granted or self.room.admitted or self.takes
         )
 
     # --- objects come in ----------------------------------------------------------------------
 
-    @property
-    def _places(self) -> int:
-        """How many objects more can be buffered."""
-        return self.settings.buffers - self.objects.buffered - len(self._admitted)
+    def _fits(self, size_bytes: int) -> bool:
+        return self.room.fits(self.objects.buffered, size_bytes)
 
     def _offered(self, event: ev.Offered, now_s: float) -> None:
         if self.draining:
             self._out.append(ev.RefuseOffer(event.ref, ev.Reason.DRAINING))
-        elif self._places > 0 and not self._offers:
-            self._admit(event.ref)
-        elif event.deadline_s <= now_s or len(self._offers) >= self.settings.waiting_limit:
+        elif not self.offers and self._fits(event.size_bytes):
+            self._admit(event.ref, event.size_bytes)
+        elif event.deadline_s <= now_s or len(self.offers) >= self.settings.waiting_limit:
             self._out.append(ev.RefuseOffer(event.ref, ev.Reason.QUEUE_FULL))
         else:
-            self._offers[event.ref] = event.deadline_s
+            self.offers[event.ref] = (event.size_bytes, now_s)
             self._agenda.at(event.deadline_s, self._offer_late, event.ref)
 
     def _offer_late(self, ref: int, _: float) -> None:
-        if self._offers.pop(ref, None) is not None:
+        if self.offers.pop(ref, None) is not None:
             self._out.append(ev.RefuseOffer(ref, ev.Reason.QUEUE_FULL))
-
-    def _offer_gone(self, event: ev.OfferGone, now_s: float) -> None:
-        self._offers.pop(event.ref, None)
-        if event.ref in self._admitted and event.ref not in self._storing.values():
-            self._admitted.remove(event.ref)
             self._admit_next()
 
-    def _admit(self, ref: int) -> None:
-        self._admitted.add(ref)
+    def _offer_gone(self, event: ev.OfferGone, now_s: float) -> None:
+        self.offers.pop(event.ref, None)
+        self.room.leave(event.ref)
+        self._admit_next()
+
+    def _admit(self, ref: int, size_bytes: int) -> None:
+        self.room.admit(ref, size_bytes)
         self._out.append(ev.Admit(ref))
 
     def _admit_next(self) -> None:
-        while self._offers and self._places > 0:
-            ref = next(iter(self._offers))
-            del self._offers[ref]
-            self._admit(ref)
+        """Whoever came first is first, also where a later one would fit."""
+        while self.offers:
+            ref, (size_bytes, _) = next(iter(self.offers.items()))
+            if not self._fits(size_bytes):
+                return
+            del self.offers[ref]
+            self._admit(ref, size_bytes)
 
     def _read(self, event: ev.Read, now_s: float) -> None:
-        self._storing[event.number] = event.ref
+        self.room.read(event.ref, event.number, event.held_bytes)
         self._out.append(ev.Store(event.number))
 
     def _stored(self, event: ev.Stored, now_s: float) -> None:
-        ref = self._storing.pop(event.number)
-        self._admitted.remove(ref)
+        ref = self.room.stored(event.number)
         self.objects.add(event.number)
         self._out.append(ev.Accept(ref, event.number))
         self._serve(now_s)
 
     def _not_stored(self, event: ev.NotStored, now_s: float) -> None:
-        ref = self._storing.pop(event.number)
-        self._admitted.remove(ref)
+        ref = self.room.not_stored(event.number)
         self._out.append(ev.RefuseOffer(ref, ev.Reason.STORE_FULL))
         self._admit_next()
 
     def _recovered(self, event: ev.Recovered, now_s: float) -> None:
         self.objects.recover(event.number, event.deliveries, dead=event.dead)
+        self.room.hold(event.number, event.held_bytes)
 
     # --- consumers ask ------------------------------------------------------------------------
 
     def _taken(self, event: ev.Taken, now_s: float) -> None:
-        if self.draining or len(self.takes) >= self.settings.waiting_limit:
-            reason = ev.Reason.DRAINING if self.draining else ev.Reason.QUEUE_FULL
+        is_over = self.draining and not self._available  # what is here is given to whoever asks
+        if is_over or len(self.takes) >= self.settings.waiting_limit:
+            reason = ev.Reason.DRAINING if is_over else ev.Reason.QUEUE_FULL
             self._out.append(ev.RefuseTake(event.ref, reason))
             return
-        take = Take(event)
+        take = Take(event, now_s)
         self.takes.add(take)
         self._agenda.at(event.deadline_s, self._take_late, take)
         left_s = self._watch(take, now_s)
@@ -231,18 +225,21 @@ class ProducerMachine:
 
     def _park(self, probe: Probe, now_s: float) -> None:
         """Wait here; a sweep that comes to where its forerunner is keeps the place in the line."""
-        is_full = probe.id not in self._parked and len(self._parked) >= self.settings.waiting_limit
+        key = (probe.first, probe.id)
+        is_full = (
+            key not in self.parked_probes and len(self.parked_probes) >= self.settings.waiting_limit
+        )
         if is_full or self.draining:
             return  # the next sweep finds another place
         self.probes[PARKED] += 1
         until_s = now_s + probe.left_s
-        self._parked[probe.id] = (probe, until_s)
-        self._agenda.at(until_s, self._parked_late, probe.id)
+        self.parked_probes[key] = (probe, until_s)
+        self._agenda.at(until_s, self._parked_late, key)
 
-    def _parked_late(self, probe_id: str, now_s: float) -> None:
-        parked = self._parked.get(probe_id)
+    def _parked_late(self, key: tuple[str, str], now_s: float) -> None:
+        parked = self.parked_probes.get(key)
         if parked is not None and parked[1] <= now_s:
-            del self._parked[probe_id]
+            del self.parked_probes[key]
             self.probes[EXPIRED] += 1
 
     @property
@@ -252,9 +249,8 @@ class ProducerMachine:
 
     def _serve(self, now_s: float) -> None:
         """Grant what is buffered to those parked here, then fill the places that became free."""
-        while self._available and self._parked:
-            probe_id = next(iter(self._parked))
-            probe, until_s = self._parked.pop(probe_id)
+        while self._available and self.parked_probes:
+            probe, until_s = self.parked_probes.pop(next(iter(self.parked_probes)))
             if until_s > now_s and (probe.first != self.settings.id or probe.id in self.takes):
                 self._grant(probe, now_s)
         self._admit_next()
@@ -269,7 +265,7 @@ class ProducerMachine:
         if probe.first == self.settings.id:
             take = self.takes.by_id[probe.id]
             self.takes.end(take)
-            grant.is_offer = False
+            grant.is_offer, grant.is_sending = False, True
             self.objects.delivered(number)
             self._out.append(ev.Give(take.ref, grant.id, number, probe.hop))
         else:
@@ -343,6 +339,7 @@ class ProducerMachine:
         if grant is not None:
             self.grants.acknowledged(grant)
             self.objects.acknowledge(grant.number)
+            self.room.gone(grant.number)
             self._out.append(ev.Forget(grant.number))
             self._serve(now_s)
         self._out.append(ev.Told(event.ref, self.grants.was_acknowledged(event.grant)))
@@ -376,13 +373,13 @@ class ProducerMachine:
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """Whoever waits here does better elsewhere. What is buffered is still given."""
         self.draining = True
-        for ref in self._offers:
+        for ref in self.offers:
             self._out.append(ev.RefuseOffer(ref, ev.Reason.DRAINING))
-        self._offers.clear()
+        self.offers.clear()
         for take in list(self.takes.by_id.values()):
             self.takes.end(take)
             self._out.append(ev.NoObject(take.ref, take.probes))
-        parked, self._parked = self._parked, {}
+        parked, self.parked_probes = self.parked_probes, {}
         for probe, until_s in parked.values():
             self._meet(replace(probe, left_s=until_s - now_s), now_s)
 
@@ -393,7 +390,10 @@ class ProducerMachine:
         """Raise AssertionError if the state contradicts itself."""
         self.objects.check()
         assert {grant.number for grant in self.grants} == self.objects.granted, "grants"
-        assert set(self._storing.values()) <= self._admitted, "stored without a place"
-        assert not (self._available and self._parked), "a probe waits although there is an object"
-        assert not (self._offers and self._places > 0), "an offer waits although there is a place"
-        assert self.next_deadline() < math.inf or not (self._offers or self.takes or self.grants)
+        self.room.check()
+        assert not (self._available and self.parked_probes), (
+            "a probe waits although there is an object"
+        )
+        for size_bytes, _ in list(self.offers.values())[:1]:
+            assert not self._fits(size_bytes), "an offer waits although there is a place"
+        assert self.next_deadline() < math.inf or not (self.offers or self.takes or self.grants)

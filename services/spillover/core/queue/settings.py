@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -23,5 +24,7 @@ class ProducerSettings:
     """With so many dead objects no other dies: it returns to its buffer again and again."""
     unacked_limit: int = 1000
     """With so many grants open, the producer is as good as empty."""
+    held_limit_bytes: float = math.inf
+    """With so many bytes of objects in memory, offers wait."""
     waiting_limit: int = 1000
     """How many offers may wait for a place, calls for an object, and probes for either."""

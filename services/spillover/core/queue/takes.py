@@ -11,6 +11,7 @@ class Take:
     __slots__ = (
         "access",
         "avoid_visited",
+        "begun_s",
         "consumer",
         "deadline_s",
         "id",
@@ -19,8 +20,9 @@ class Take:
         "ref",
     )
 
-    def __init__(self, asked: Taken) -> None:
+    def __init__(self, asked: Taken, begun_s: float) -> None:
         self.ref = asked.ref
+        self.begun_s = begun_s
         self.id = asked.probe_id
         self.consumer = asked.consumer
         self.max_hops = asked.max_hops

@@ -5,15 +5,20 @@ the machine's business (`core.queue`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoredObject
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoredObject, StoreFull
 
 CHUNK_BYTES = 262_144
-"""Read at once of an object that is a file."""
+"""Given at once of an object."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
 
 
 @dataclass(slots=True)
@@ -23,21 +28,28 @@ class Body:
     content_type: str
     size_bytes: int
     content: bytes | None
+    since_s: float
+    """When it came, or was found in the store at the start."""
 
 
 class Bodies:
-    """Those of one producer; in `store` if there is one, else in memory alone."""
+    """Those of one producer; in `store` if there is one, else in memory alone. `clock` tells when
+    they come."""
 
-    def __init__(self, store: ObjectStore | None) -> None:
+    def __init__(self, store: ObjectStore | None, clock: Callable[[], float]) -> None:
         self._store = store
+        self._clock = clock
         self._bodies: dict[int, Body] = {}
         self._last = 0
-        self._last_forgotten: asyncio.Future[None] | None = None
+        self._last_forgotten: Future[None] | None = None
         self.memory_bytes = 0
         """Of what is in memory."""
 
     def __len__(self) -> int:
         return len(self._bodies)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._bodies
 
     def __getitem__(self, number: int) -> Body:
         return self._bodies[number]
@@ -47,19 +59,26 @@ class Bodies:
         """Returns whether they outlive the process."""
         return self._store is not None
 
+    def held_bytes(self, size_bytes: int) -> int:
+        """Returns how much memory an object of that size takes once it is stored."""
+        return 0 if self._is_file(size_bytes) else size_bytes
+
+    def _is_file(self, size_bytes: int) -> bool:
+        return self._store is not None and size_bytes > FILE_BYTES_MIN
+
     def recover(self) -> list[StoredObject]:
         """Returns what was stored before, in its order. To be called once, first."""
         if self._store is None:
             return []
         found, self._last = self._store.recover()
         for one in found:
-            self._keep(one.number, Body(one.content_type, one.size_bytes, one.body))
+            self._keep(one.number, one.content_type, one.size_bytes, one.body)
         return found
 
     def add(self, content_type: str, content: bytes) -> int:
         """A new object: its number."""
         self._last += 1
-        self._keep(self._last, Body(content_type, len(content), content))
+        self._keep(self._last, content_type, len(content), content)
         return self._last
 
     def store(self, number: int, on_stored: Callable[[BaseException | None], None]) -> None:
@@ -86,7 +105,7 @@ class Bodies:
         body = self._bodies[number]
         if error is not None:
             self._drop(number)
-        elif body.size_bytes > FILE_BYTES_MIN:
+        elif self._is_file(body.size_bytes):
             self.memory_bytes -= body.size_bytes
             body.content = None
         on_stored(error)
@@ -95,24 +114,29 @@ class Bodies:
         """An object is gone for good; on disk too once `settled` returns."""
         self._drop(number)
         if self._store is not None:
-            self._last_forgotten = asyncio.wrap_future(self._store.forget(number))
+            self._last_forgotten = self._store.forget(number)
 
     async def settled(self) -> None:
-        """Return when all that was forgotten by now is so on the disk. Raises StoreFull where the
-        disk does not write any more: such objects come again after a restart."""
+        """Return when all that was forgotten by now is so on the disk, or the disk has been found
+        not to write: such objects come again after a restart, unless it writes before."""
         if self._last_forgotten is not None:
-            await asyncio.shield(self._last_forgotten)
+            try:
+                await asyncio.shield(asyncio.wrap_future(self._last_forgotten))
+            except StoreFull as error:
+                _log.error(Message("acknowledgements cannot be stored", problem=str(error)))
 
     def note(self, number: int, deliveries: int, *, dead: bool) -> None:
         """Remember how often an object was granted, if anything outlives the process."""
         if self._store is not None:
             self._store.note(number, deliveries, dead=dead)
 
-    async def chunks(self, number: int) -> AsyncIterator[bytes]:
+    async def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
         """Gives the object piece by piece. It may be forgotten meanwhile."""
         body = self._bodies[number]
         if body.content is not None:
-            yield body.content
+            view = memoryview(body.content)
+            for start in range(0, len(view), CHUNK_BYTES):
+                yield view[start : start + CHUNK_BYTES]
             return
         assert self._store is not None, "only a store has files"  # noqa: S101
         async for piece in _file_chunks(self._store.path_of(number)):
@@ -122,10 +146,10 @@ class Bodies:
         if self._store is not None:
             self._store.close()
 
-    def _keep(self, number: int, body: Body) -> None:
-        self._bodies[number] = body
-        if body.content is not None:
-            self.memory_bytes += body.size_bytes
+    def _keep(self, number: int, content_type: str, size_bytes: int, content: bytes | None) -> None:
+        self._bodies[number] = Body(content_type, size_bytes, content, self._clock())
+        if content is not None:
+            self.memory_bytes += size_bytes
 
     def _drop(self, number: int) -> None:
         body = self._bodies.pop(number)

@@ -6,7 +6,7 @@ of the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -27,17 +27,21 @@ TAKE_ENDS: dict[type, str] = {
     ev.NoObject: "nothing",
     ev.RefuseTake: "refused",
 }
-OFFER_ENDS: dict[type, str] = {ev.Accept: "accepted", ev.RefuseOffer: "refused"}
+ACCEPTED = "accepted"
+OFFER_ENDS = (ACCEPTED, *(reason.value for reason in ev.Reason))
 
 
 class QueueMetrics(Collector):
     """What one producer counts. Labels are bounded: outcomes only."""
 
-    def __init__(self, machine: ProducerMachine, bodies: Bodies) -> None:
+    def __init__(
+        self, machine: ProducerMachine, bodies: Bodies, oldest_s: Callable[[], dict[str, float]]
+    ) -> None:
         self._machine = machine
+        self._oldest_s = oldest_s
         self._bodies = bodies
         takes = Counters(signals.TAKES_ENDED, [(end,) for end in TAKE_ENDS.values()])
-        offers = Counters(signals.OFFERS_ENDED, [(end,) for end in OFFER_ENDS.values()])
+        offers = Counters(signals.OFFERS_ENDED, [(end,) for end in OFFER_ENDS])
         self._takes, self._offers = takes.counts, offers.counts
         self._wait = Histogram(signals.WAIT)
         self._written = (takes, offers, self._wait)
@@ -48,8 +52,10 @@ class QueueMetrics(Collector):
 
     def count(self, command: Any) -> None:
         """An answer has gone to whoever called."""
-        if (end := OFFER_ENDS.get(type(command))) is not None:
-            self._offers[end,] += 1
+        if isinstance(command, ev.Accept):
+            self._offers[ACCEPTED,] += 1
+        elif isinstance(command, ev.RefuseOffer):
+            self._offers[command.reason.value,] += 1
         elif isinstance(command, ev.Give) and command.probes == 0:
             return  # of a grant that is fetched: its take ended elsewhere
         elif (end := TAKE_ENDS.get(type(command))) is not None:
@@ -70,13 +76,17 @@ class QueueMetrics(Collector):
             signals.GRANTED: len(objects.granted),
             signals.DEAD: len(objects.dead),
             signals.BUFFERS: machine.settings.buffers,
-            signals.PARKED: machine.parked,
+            signals.PARKED: len(machine.parked_probes),
             signals.TAKES: len(machine.takes),
             signals.OFFERS_WAITING: machine.waiting,
             signals.HELD_BYTES: self._bodies.memory_bytes,
+            signals.HELD_LIMIT: machine.settings.held_limit_bytes,
+            signals.DURABLE: int(self._bodies.is_durable),
         }
         for signal, value in values.items():
             yield from gauges(signal, name, [((), value)], LABEL)
+        oldest = [((what,), wait_s) for what, wait_s in self._oldest_s().items()]
+        yield from gauges(signals.OLDEST, name, oldest, LABEL)
         counts = {
             signals.PRODUCED: objects.produced,
             signals.ACKNOWLEDGED: objects.acknowledged,

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import islice
 from random import Random, SystemRandom
 from typing import Any
 
@@ -22,6 +23,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue import wire
 from spillover.live.queue.bodies import Bodies
+from spillover.live.queue.history import QueueHistory
 from spillover.live.queue.metrics import QueueMetrics
 from spillover.live.queue.store import ObjectStore
 from spillover.model.errors import PeerError
@@ -29,14 +31,18 @@ from spillover.model.errors import PeerError
 PEER_TIMEOUT_S = 2.0
 """For a probe or an offer to be answered. An offer that is not counts as declined."""
 
+LOOK_S = 0.4
+"""For a peer to tell its state to people who look."""
+
+ENDING = "the producer ends: it"
+
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class QueueShell:
     """The running producer. `peers` are the base URLs of the others, by id, and `own_url` is where
-    consumers reach this one. Must be made inside a running loop. `journal`, if given, hears of each
-    event and its instant."""
+    consumers reach this one. Must be made inside a running loop."""
 
     def __init__(
         self,
@@ -46,7 +52,6 @@ class QueueShell:
         own_url: str,
         *,
         random: Random | None = None,
-        journal: Callable[[ev.Event, float], None] | None = None,
     ) -> None:
         self.settings = settings
         self.peers = dict(peers)
@@ -54,9 +59,10 @@ class QueueShell:
         """Where consumers reach each producer."""
         self.epoch = time.time_ns() // 1_000_000
         self.machine = ProducerMachine(settings, tuple(peers), random or SystemRandom())
-        self.bodies = Bodies(store)
         self.timers = Timers(asyncio.get_running_loop(), finest_alarm)
-        self.metrics = QueueMetrics(self.machine, self.bodies)
+        self.bodies = Bodies(store, self.timers.clock)
+        self.history = QueueHistory(self.machine, self.timers.clock)
+        self.metrics = QueueMetrics(self.machine, self.bodies, self.oldest_s)
         self._clients = {
             peer: HttpClient(url, connect_timeout_s=1.0, user_timeout_s=PEER_TIMEOUT_S)
             for peer, url in peers.items()
@@ -67,10 +73,12 @@ class QueueShell:
         self._drained = asyncio.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver: Driver[ev.Event, ev.Command] = Driver(
-            self.machine, self.timers, self._interpreters(), self._on_failure, journal=journal
+            *(self.machine, self.timers, self._interpreters(), self._on_failure),
+            journal=self.history.saw,
         )
         for one in self.bodies.recover():
-            self._driver.feed(ev.Recovered(one.number, one.deliveries, bool(one.dead)))
+            held_bytes = 0 if one.body is None else one.size_bytes
+            self._driver.feed(ev.Recovered(one.number, one.deliveries, bool(one.dead), held_bytes))
         self._driver.start(ev.TimerFired())
 
     # --- what routes call ---------------------------------------------------------------------
@@ -86,27 +94,61 @@ class QueueShell:
 
     def feed(self, event: ev.Event) -> None:
         self._driver.feed(event)
-        if self.machine.drained:
+        if self.machine.draining and self.is_empty:
             self._drained.set()
 
-    async def ask(self, make: Callable[[int], ev.Event], gone: asyncio.Event | None = None) -> Any:
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether nothing is lost or told wrong if the process ends now. What waits in a
+        store is there after the next start."""
+        machine = self.machine
+        if not self.bodies.is_durable:
+            return machine.drained
+        return not (machine.objects.granted or machine.room.admitted or machine.takes)
+
+    def oldest_s(self) -> dict[str, float]:
+        """Returns how long those wait that wait longest: an object for a consumer, an offer for a
+        place, a take for an object, a probe that is parked here."""
+        machine, now_s = self.machine, self.now_s
+        since: dict[str, float | None] = {
+            "object": next((self.bodies[one].since_s for one in machine.objects), None),
+            "offer": next((since_s for _, since_s in machine.offers.values()), None),
+            "take": next((one.begun_s for one in machine.takes.by_id.values()), None),
+            "probe": next((s - one.left_s for one, s in machine.parked_probes.values()), None),
+        }
+        return {what: 0.0 if s is None else max(0.0, now_s - s) for what, s in since.items()}
+
+    async def ask(
+        self,
+        make: Callable[[int], ev.Event],
+        watch: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Any:
         """Feed the event that `make` gives for a new ref, and wait for the command that answers it.
-        With `gone` the wait ends when that is set: the ref is the answer then."""
+        `watch` is given what to call when whoever asks has gone: the ref is the answer then."""
         ref = self._next_ref()
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls[ref] = answer
         try:
+            if watch is not None:
+                watch(lambda: None if answer.done() else answer.set_result(ref))
             self.feed(make(ref))
-            if gone is None:
-                return await answer
-            leaving = asyncio.ensure_future(gone.wait())
-            try:
-                await asyncio.wait([answer, leaving], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                leaving.cancel()
-            return answer.result() if answer.done() else ref
+            return await answer
         finally:
             self._calls.pop(ref, None)
+
+    async def ask_peers(self, path: str, count_max: int) -> dict[str, bytes | None]:
+        """Returns what peers answer to GET; None of those that do not."""
+
+        async def ask(client: HttpClient) -> bytes | None:
+            try:
+                response = await client.request("GET", path, timeout_s=LOOK_S)
+            except PeerError:
+                return None
+            return response.body if response.status == 200 else None
+
+        asked = dict(islice(self._clients.items(), count_max))
+        bodies = await asyncio.gather(*(ask(client) for client in asked.values()))
+        return dict(zip(asked, bodies, strict=True))
 
     def object_read(
         self, ref: int, content_type: str, content: bytes
@@ -117,19 +159,28 @@ class QueueShell:
         answer: asyncio.Future[ev.Command] = asyncio.get_running_loop().create_future()
         self._calls[ref] = answer
         answer.add_done_callback(lambda _: self._calls.pop(ref, None))
-        self.feed(ev.Read(ref, number))
+        self.feed(ev.Read(ref, number, self.bodies.held_bytes(len(content))))
         return answer
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no object any more, and give away those that are here, for so long."""
+        """Take no object any more, and give away those that are here, for so long; without waiting
+        for those that outlive the process."""
         self._drained.clear()
         self.feed(ev.Drain())
+        if not self.is_empty:
+            _log.warning(Message(f"{ENDING} waits for {self._left()}"))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._drained.wait(), timeout_s)
 
     async def close(self) -> None:
-        """Let go of everything; what is on disk stays there."""
+        """Let go of everything; what is on disk stays there. Says what is lost."""
         self._driver.close()
+        objects = self.machine.objects
+        left = objects.buffered + len(objects.granted) + len(objects.dead)
+        if left and self.bodies.is_durable:
+            _log.info(Message(f"{ENDING} keeps {left} objects in its store"))
+        elif left:
+            _log.error(Message(f"{ENDING} loses objects that were in memory: {self._left()}"))
         self.timers.close()
         for answer in self._calls.values():
             answer.cancel()
@@ -137,6 +188,13 @@ class QueueShell:
             await client.close()
         self.bodies.close()
         self.failed.cancel()
+
+    def _left(self) -> str:
+        objects = self.machine.objects
+        return (
+            f"{objects.buffered} that nobody took, {len(objects.granted)} given and not "
+            f"acknowledged, {len(objects.dead)} dead"
+        )
 
     def _next_ref(self) -> int:
         self._refs += 1
@@ -165,6 +223,7 @@ class QueueShell:
 
     def _answer(self, command: Any) -> None:
         self.metrics.count(command)
+        self.history.did(command)
         answer = self._calls.get(command.ref)
         if answer is not None and not answer.done():
             answer.set_result(command)
@@ -191,9 +250,11 @@ class QueueShell:
     def _bury(self, command: ev.Bury) -> None:
         deliveries = self.machine.objects.deliveries(command.number)
         self.bodies.note(command.number, deliveries, dead=command.dead)
+        self.history.did(command)
 
     def _send_probe(self, command: ev.SendProbe) -> None:
         body = wire.encode_probe(command.probe)
+        self.history.did(command)
 
         def ended(came_to: Response | BaseException) -> None:
             # What is not known to have come counts as not come: two probes are better than none.
@@ -207,6 +268,7 @@ class QueueShell:
 
     def _send_offer(self, command: ev.SendOffer) -> None:
         offer = command.offer
+        self.history.did(command)
 
         def ended(came_to: Response | BaseException) -> None:
             taken = False

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +31,10 @@ FILE_BYTES_MIN = 65_536
 
 BATCH_MAX = 256
 """Wishes in one transaction. What waits longer than one commit takes is in the next."""
+
+OWED_MAX = 100_000
+"""Objects whose forgetting is tried again while the disk does not write. Others come again after a
+restart."""
 
 SCHEMA_VERSION = 1
 
@@ -69,7 +74,11 @@ class _Wish:
     write: Callable[[sqlite3.Connection], None]
     after: Callable[[], None] | None
     """To be done once it is on the disk."""
+    undo: Callable[[], None] | None
+    """To be done if it cannot be written."""
     done: Future[None]
+    is_owed: bool
+    """Whether it is tried again with what comes next, if it cannot be written."""
 
 
 class ObjectStore:
@@ -97,6 +106,8 @@ class ObjectStore:
             self._lock.close()
             raise
         self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
+        self._owed: list[_Wish] = []
+        """Of the thread: what could not be written, and is to be."""
         self._thread = threading.Thread(target=self._write_all, name="object-store", daemon=True)
         start_own(self._thread)
 
@@ -159,16 +170,18 @@ class ObjectStore:
                 (str(number),),
             )
 
-        return self._wish(write)
+        remove = partial(self.path_of(number).unlink, missing_ok=True) if is_file else None
+        return self._wish(write, undo=remove)
 
     def forget(self, number: int) -> Future[None]:
-        """Let an object go."""
+        """Let an object go. Where the disk does not write, the future raises StoreFull, and it is
+        tried again later: the object is there only for a start before that."""
         path = self.path_of(number)
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM objects WHERE number = ?", (number,))
 
-        return self._wish(write, lambda: path.unlink(missing_ok=True))
+        return self._wish(write, after=partial(path.unlink, missing_ok=True), is_owed=True)
 
     def note(self, number: int, deliveries: int, *, dead: bool) -> Future[None]:
         """Remember how often an object was granted, and whether it is dead."""
@@ -189,10 +202,15 @@ class ObjectStore:
         self._lock.close()
 
     def _wish(
-        self, write: Callable[[sqlite3.Connection], None], after: Callable[[], None] | None = None
+        self,
+        write: Callable[[sqlite3.Connection], None],
+        *,
+        after: Callable[[], None] | None = None,
+        undo: Callable[[], None] | None = None,
+        is_owed: bool = False,
     ) -> Future[None]:
         done: Future[None] = Future()
-        self._wishes.put(_Wish(write, after, done))
+        self._wishes.put(_Wish(write, after, undo, done, is_owed))
         return done
 
     # --- the thread ---------------------------------------------------------------------------
@@ -207,7 +225,10 @@ class ObjectStore:
                         ends = True
                         break
                     batch.append(more)
-            self._commit(batch)
+            owed, self._owed = self._owed, []
+            self._commit(batch)  # which may make room
+            if owed:
+                self._commit(owed)
             if ends:
                 return
 
@@ -221,13 +242,23 @@ class ObjectStore:
                 for wish in batch:
                     self._commit([wish])
                 return
-            batch[0].done.set_exception(StoreFull(str(error)))
+            self._fail(batch[0], StoreFull(str(error)))
             return
         for wish in batch:
             if wish.after is not None:
                 with suppress(OSError):  # rubbish, until the next start
                     wish.after()
-            wish.done.set_result(None)
+            if not wish.done.done():  # what was owed has failed before
+                wish.done.set_result(None)
+
+    def _fail(self, wish: _Wish, error: StoreFull) -> None:
+        if wish.undo is not None:
+            with suppress(OSError):
+                wish.undo()
+        if wish.is_owed and len(self._owed) < OWED_MAX:
+            self._owed.append(wish)
+        if not wish.done.done():
+            wish.done.set_exception(error)
 
     def _transact(self, batch: list[_Wish]) -> None:
         database = self._database

@@ -86,7 +86,7 @@ def decode_probe(body: bytes) -> Probe:
     """Raises MalformedMessage."""
     try:
         told = _probe.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(str(error)) from error
     return Probe(
         id=told.id,
@@ -110,7 +110,7 @@ def decode_offer(body: bytes) -> Offer:
     """Raises MalformedMessage."""
     try:
         told = _offer.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(str(error)) from error
     return Offer(told.probe_id, told.producer, told.grant, told.probes)
 
@@ -124,5 +124,5 @@ def decode_taken(body: bytes) -> bool:
     """Raises MalformedMessage."""
     try:
         return _taken.decode(body).taken
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(str(error)) from error

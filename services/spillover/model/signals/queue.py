@@ -14,6 +14,16 @@ OFFERS_WAITING = Signal(
     "spillover_queue_producers_waiting", "gauge", "Producers that wait for a place"
 )
 HELD_BYTES = Signal("spillover_queue_held_bytes", "gauge", "Bytes of objects in memory")
+HELD_LIMIT = Signal(
+    "spillover_queue_held_limit_bytes", "gauge", "With so many in memory, producers wait"
+)
+DURABLE = Signal("spillover_queue_durable", "gauge", "1 if objects outlive the process")
+OLDEST = Signal(
+    "spillover_queue_oldest_seconds",
+    "gauge",
+    "How long those wait that wait longest: an object, an offer, a take, a probe",
+    ("what",),
+)
 PRODUCED = Signal("spillover_queue_produced_total", "counter", "Objects taken in")
 ACKNOWLEDGED = Signal("spillover_queue_acknowledged_total", "counter", "Objects acknowledged")
 RETURNED = Signal(

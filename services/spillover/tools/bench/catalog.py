@@ -20,6 +20,7 @@ BENCHES = {
     "leases": "spillover.tools.bench.leases",
     "node": "spillover.tools.bench.node",
     "peers": "spillover.tools.bench.peers",
+    "queue": "spillover.tools.bench.queue",
     "sim": "spillover.tools.bench.sim",
     "tokens": "spillover.tools.bench.tokens",
 }
@@ -29,6 +30,7 @@ _MEASURED = {
     "leases": ("redis", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),
+    "queue": ("httptools", "redis", "uvloop"),
     "sim": ("ciw", "numba", "numpy", "simpy"),
     "tokens": ("httptools", "numpy", "uvloop"),
 }
@@ -37,6 +39,7 @@ _MEASURED = {
 _PACKAGES = ("aiohttp", "psutil")
 _MORE_PACKAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "leases": {"leases": ("redis",)},
+    "queue": {"leases": ("redis",)},
     "sim": {"sim": ("numba", "numpy")},
     "tokens": {"sim": ("numba", "numpy")},
 }

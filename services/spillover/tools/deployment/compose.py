@@ -17,7 +17,7 @@ from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers
 from spillover.tools.deployment.compose_netem import netem_text
 from spillover.tools.deployment.monitoring import GRAFANA_FILES, prometheus_text
-from spillover.tools.deployment.ports import LEASE_MEMBERS, Ports
+from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS, Ports
 
 KIND = "compose"
 STOP_GRACE_S = containers.DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
@@ -64,10 +64,12 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
         *(_node(cluster, settings) for cluster in others),
         _REDIS.format(port=settings.ports.redis),
         *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
+        *(_producer(n, settings.ports) for n in range(1, PRODUCERS + 1)),
         _load(topology),
         _prometheus(topology, settings),
         _grafana(settings),
         _networks(topology),
+        _VOLUMES,
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -88,6 +90,7 @@ _INTRODUCTION = """\
 #   docker compose --profile load up -d               bursts of users too, over and over
 #   docker compose run --rm load                      once, with its result
 #   docker compose --profile leases up -d             members that share partitions over Redis
+#   docker compose --profile queue up -d              producers of the distributed queue
 #   docker compose -f compose.yaml -f compose.netem.yaml up -d    links delayed by the kernel
 #
 # Works with compose v2 and docker-compose 1.29. Everything is published on 127.0.0.1 only. A port
@@ -174,6 +177,33 @@ def _lease_member(number: int, ports: Ports) -> str:
   mem_limit: 256m
 """
     return indent(body, "  ")
+
+
+def _producer(number: int, ports: Ports) -> str:
+    """One of the distributed queue: its objects are on a volume, and outlive the container."""
+    name = f"queue-{number}"
+    command = ["queue", "--id", name, "--bind", f"0.0.0.0:{containers.API_PORT}"]
+    for peer in range(1, PRODUCERS + 1):
+        command += ["--peer", f"queue-{peer}=http://queue-{peer}:{containers.API_PORT}"]
+    command += ["--buffers", "100", "--store", f"{containers.STORE_PATH}/objects"]
+    publish = f"127.0.0.1:${{QUEUE_{number}_PORT:-{ports.producer(number)}}}"
+    body = f"""\
+{name}:
+  <<: *spillover
+  profiles: [queue]
+  command: {_listed(command)}
+  volumes: {_listed([f"{name}:{containers.STORE_PATH}"])}
+  networks: [wan, watch]
+  ports: ["{publish}:{containers.API_PORT}"]
+  cpus: 1.0
+  mem_limit: 512m
+"""
+    return indent(body, "  ")
+
+
+_VOLUMES = "\n".join(
+    ["volumes:", *(f"  queue-{number}: {{}}" for number in range(1, PRODUCERS + 1))]
+)
 
 
 def _load(topology: Topology) -> str:

@@ -25,6 +25,9 @@ TOPOLOGY_PATH = "/etc/spillover/topology.yaml"
 CODE_PATH = "/work"
 """The working directory, and so importable: where the modules of python handlers lie."""
 
+STORE_PATH = "/var/lib/spillover"
+"""Where a producer of the queue keeps its objects; the image has it, so that the user owns it."""
+
 EXTRAS = ("leases",)
 """What deploy/Dockerfile puts into the image unless it is told otherwise."""
 EXTRAS_DASK = (*EXTRAS, "dask")

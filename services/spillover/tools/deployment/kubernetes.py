@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
-from spillover.tools.deployment import containers
+from spillover.tools.deployment import containers, kubernetes_queue
 from spillover.tools.deployment.containers import API_PORT, DRAIN_TIMEOUT_S, PEER_PORT
 
 KIND = "kubernetes"
@@ -41,6 +41,8 @@ class KubernetesSettings:
     image: str = containers.IMAGE
     cpus: float = containers.CPUS
     memory_mb: int = containers.MEMORY_MB
+    producers: int = 0
+    """Of the distributed queue, beside the sites."""
 
 
 def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[str, str]:
@@ -62,6 +64,10 @@ def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[s
         for cluster in topology.clusters
     }
     manifests = shared | sites
+    if settings.producers:
+        manifests[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(
+            settings.producers, settings.image, settings.cpus, settings.memory_mb
+        )
     files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
     heading = containers.heading(KIND, topology)
     return {

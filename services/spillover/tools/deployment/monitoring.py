@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spillover.model.topology import Topology
 from spillover.tools.deployment.containers import API_PORT, heading
-from spillover.tools.deployment.ports import LEASE_MEMBERS
+from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS
 
 SCRAPE_INTERVAL_S = 2
 """Bursts of the testbed last two seconds."""
@@ -40,6 +40,7 @@ def prometheus_text(kind: str, topology: Topology, *, has_rules: bool) -> str:
     """Returns Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
     nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
     members = [f"lease-{number}" for number in range(1, LEASE_MEMBERS + 1)]
+    producers = [f"queue-{number}" for number in range(1, PRODUCERS + 1)]
     rules = "rule_files: [/etc/prometheus/alerts.yaml]\n" if has_rules else ""
     return f"""\
 {heading(kind, topology)}\
@@ -53,6 +54,11 @@ scrape_configs:
   - job_name: spillover-leases
     dns_sd_configs:
       - {{names: {_listed(members)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
+    relabel_configs:
+      - {{source_labels: [__meta_dns_name], target_label: instance}}
+  - job_name: spillover-queue
+    dns_sd_configs:
+      - {{names: {_listed(producers)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
     relabel_configs:
       - {{source_labels: [__meta_dns_name], target_label: instance}}
 """

@@ -19,10 +19,12 @@ FIRST_PORT = 8101
 LAST_PORT = 65_535
 
 LEASE_MEMBERS = 3
+PRODUCERS = 3
 
 _SERVICES = {"Prometheus": 9090, "Grafana": 3000, "Redis": 16_379} | {
     f"lease member {number}": 8200 + number for number in range(1, LEASE_MEMBERS + 1)
 }
+_SERVICES |= {f"producer {number}": 8210 + number for number in range(1, PRODUCERS + 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Ports:
     def lease_member(self, number: int) -> int:
         """Returns the port of the member with this number, from 1 on."""
         return _SERVICES[f"lease member {number}"]
+
+    def producer(self, number: int) -> int:
+        """Returns the port of the queue's producer with this number, from 1 on."""
+        return _SERVICES[f"producer {number}"]
 
 
 def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Ports:

@@ -4,8 +4,9 @@ import { Connection } from "./connection.js";
 import { duration, set } from "./dom.js";
 import { leaseView } from "./lease.js";
 import { nodeView } from "./node.js";
+import { queueView } from "./queue.js";
 
-const VIEWS = { node: nodeView, lease: leaseView };
+const VIEWS = { node: nodeView, lease: leaseView, queue: queueView };
 const STATES = { connecting: "connecting", live: "live", lost: "lost", asleep: "asleep" };
 
 const byId = (id) => document.getElementById(id);
@@ -21,7 +22,11 @@ function hello(told) {
   }
   set(byId("title"), "text", `Spillover ${told.name}`);
   document.title = `${told.name} · Spillover`;
-  const more = told.kind === "node" ? `cluster of ${told.topology}` : `member of group ${told.group}`;
+  const more = {
+    node: `cluster of ${told.topology}`,
+    lease: `member of group ${told.group}`,
+    queue: "producer of a distributed queue",
+  }[told.kind];
   set(byId("subtitle"), "text", `${more} · ${told.version}`);
   if (view === null) view = VIEWS[told.kind](byId("view"));
   view.hello(told);

@@ -1,0 +1,104 @@
+"""What operators' commands ask and show of producers of the distributed queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+from rich.table import Table
+from rich.text import Text
+
+from spillover.cli.node_calls import NodeCalls, Refused
+from spillover.model.errors import InputError, RunError
+
+TITLES = (
+    *("producer", "buffered", "granted", "dead", "offers", "takes", "probes", "produced"),
+    *("done", "objects", "state"),
+)
+_COUNTS = ("granted", "dead", "waiting", "takes", "parked", "produced", "acknowledged")
+_NO_SUCH_PATH = ("not_found", "method_not_allowed")
+
+
+def is_producer(told: dict[str, Any]) -> bool:
+    """Returns whether this may be what a producer says at `/state`."""
+    counts = ("buffered", "buffers", *_COUNTS)
+    return (
+        isinstance(told.get("producer"), str)
+        and isinstance(told.get("peers"), dict)
+        and all(isinstance(told.get(name), int) for name in counts)
+    )
+
+
+def says_no_such_path(refused: Refused) -> bool:
+    """Returns whether whoever answers is no node, and may be a producer."""
+    return refused.reason in _NO_SUCH_PATH
+
+
+async def ask_producers(url: str) -> dict[str, Any]:
+    """Returns the state of the producer there and of its peers, None of those that do not answer.
+    Raises RunError if there is no producer."""
+    async with NodeCalls(url) as calls:
+        own = await calls.call("GET", "/state", is_producer)
+    others = await asyncio.gather(*(_state(str(peer)) for peer in own["peers"].values()))
+    return {own["producer"]: own, **dict(zip(own["peers"], others, strict=True))}
+
+
+async def _state(url: str) -> dict[str, Any] | None:
+    try:
+        async with NodeCalls(url) as calls:
+            return await calls.call("GET", "/state", is_producer)
+    except (InputError, RunError):
+        return None
+
+
+def producers_table(producers: dict[str, Any]) -> Table:
+    """Returns what `spillover status` shows of them."""
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for title in TITLES:
+        table.add_column(title, justify="right" if title in TITLES[1:-2] else "left")
+    for name, state in producers.items():
+        # Text, since ids may contain what rich takes for markup.
+        if state is None:
+            blank = [""] * (len(TITLES) - 2)
+            table.add_row(Text(name), *blank, Text("does not answer", style="red"))
+            continue
+        table.add_row(
+            Text(name),
+            f"{state['buffered']}/{state['buffers']}",
+            *(str(state[count]) for count in _COUNTS),
+            "on disk" if state.get("durable") else "in memory",
+            "drained" if state.get("drained") else "draining" if state.get("draining") else "well",
+        )
+    return table
+
+
+async def explain_there(url: str, name: str) -> dict[str, Any] | None:
+    """Returns what the producer at `url` tells of an object or a probe; None if a node is there.
+    Raises RunError if it knows nothing of it."""
+    async with NodeCalls(url) as calls:
+        state = await calls.call("GET", "/state", lambda _: True)
+        if not is_producer(state):
+            return None
+        try:
+            return await calls.call("GET", f"/explain/{quote(name, safe='')}", _is_explanation)
+        except Refused as refused:
+            raise RunError(f"producer {state['producer']}: {refused}") from None
+
+
+def _is_explanation(told: dict[str, Any]) -> bool:
+    story = told.get("story")
+    return (
+        isinstance(told.get("state"), str)
+        and isinstance(story, list)
+        and all(isinstance(one, dict) and isinstance(one.get("words"), str) for one in story)
+    )
+
+
+def explained(told: dict[str, Any]) -> Text:
+    """Returns it for people."""
+    lines = [f"{told.get('kind')} {told.get('id')} at producer {told.get('producer')}"]
+    lines += [
+        f"  {float(one.get('at_ms') or 0.0):9.1f} ms  {one['words']}" for one in told["story"]
+    ]
+    return Text("\n".join([*lines, f"  now: {told['state']}"]))

@@ -1,0 +1,9 @@
+"""`spillover bench queue`: a producer of the distributed queue beside one central Redis, a list
+with BLMOVE and acknowledgement by removal. `sides` are the two, `load` who produces and consumes.
+"""
+
+from __future__ import annotations
+
+from spillover.tools.bench.queue import measuring
+
+STAGES = measuring.STAGES

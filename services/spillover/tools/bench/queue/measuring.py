@@ -1,0 +1,122 @@
+"""The cases: what an object costs at three sizes, and the memory taken while nobody consumes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from spillover.tools.bench.model import Figure, Side, Stage, Value
+from spillover.tools.bench.queue.load import LoadPlan, work
+from spillover.tools.bench.queue.sides import Store, central_redis, our_producer
+from spillover.tools.bench.session import Session
+from spillover.tools.bench.usage import cpu_s, resident_bytes
+from spillover.tools.processes.child import Child
+
+SIZES = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "4 MiB": 1 << 22}
+COUNTS = {"1 KiB": (30_000, 3_000), "64 KiB": (10_000, 1_000), "4 MiB": (400, 40)}
+"""Objects of a turn, in full and quick."""
+
+AT_ONCE = {"1 KiB": 32, "64 KiB": 16, "4 MiB": 4}
+
+READY_WITHIN_S = 60.0
+DONE_WITHIN_S = 300.0
+STUCK_S = 3.0
+"""For which objects are brought and nobody takes any."""
+STUCK_COUNT = 64
+
+MB = 1e6
+
+
+def _figures(size: str) -> tuple[Figure, ...]:
+    return (
+        Figure(f"objects of {size}", "per s"),
+        Figure(f"objects of {size}: bytes moved between machines", "KB each"),
+        Figure(f"objects of {size}: CPU of the queue", "us each"),
+        Figure(f"objects of {size}: CPU of producers and consumers", "us each"),
+    )
+
+
+_STUCK = Figure("memory while nobody takes: objects of 4 MiB brought for 3 s", "MB more")
+
+
+async def _sizes(size: str, session: Session) -> None:
+    count = int(session.plan.of(*COUNTS[size]))
+    async with our_producer() as ours, central_redis(session) as redis:
+        sides = [Side(one.name, partial(_turn, one, size, count)) for one in (ours, redis)]
+        await session.compare(_figures(size), *sides)
+    session.note("whoever produces is on its producer's machine, Redis on one of its own")
+
+
+async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
+    """So many objects through it: produced, taken and acknowledged."""
+    plans = [
+        LoadPlan(
+            url=store.url,
+            consumes=consumes,
+            size_bytes=SIZES[size],
+            count=count,
+            at_once=AT_ONCE[size],
+        )
+        for consumes in (False, True)
+    ]
+    with ExitStack() as stack:
+        children = [stack.enter_context(Child("the load", work, plan)) for plan in plans]
+        for child in children:
+            await child.receive(READY_WITHIN_S)
+        pids = [child.pid for child in children]
+        moved, used = await store.moved(), [cpu_s(pid) for pid in (store.pid, *pids)]
+        begun_s = time.monotonic()
+        for child in children:
+            child.send(None)
+        await asyncio.gather(*(child.receive(DONE_WITHIN_S) for child in children))
+        took_s = time.monotonic() - begun_s
+        used = [cpu_s(pid) - at for pid, at in zip((store.pid, *pids), used, strict=True)]
+        moved = await store.moved() - moved
+    queue_s, clients_s = used[0], sum(used[1:])
+    return (
+        count / took_s,
+        moved / count / 1e3,
+        (queue_s * 1e6, float(count)),
+        (clients_s * 1e6, float(count)),
+    )
+
+
+async def _stuck(session: Session) -> None:
+    """Each side anew on each turn: memory that was taken once is not given back."""
+    ours = Side("producer", partial(_grown_ours))
+    redis = Side("Redis list", partial(_grown_redis, session))
+    await session.compare((_STUCK,), ours, redis)
+
+
+async def _grown_ours() -> Sequence[Value]:
+    async with our_producer() as store:
+        return (await _grown(store),)
+
+
+async def _grown_redis(session: Session) -> Sequence[Value]:
+    async with central_redis(session) as store:
+        return (await _grown(store),)
+
+
+async def _grown(store: Store) -> float:
+    plan = LoadPlan(
+        url=store.url, consumes=False, size_bytes=SIZES["4 MiB"], count=STUCK_COUNT, at_once=8
+    )
+    before = resident_bytes(store.pid)
+    with Child("the load", work, plan) as child:
+        await child.receive(READY_WITHIN_S)
+        child.send(None)
+        await asyncio.sleep(STUCK_S)
+        return (resident_bytes(store.pid) - before) / MB
+
+
+STAGES = (
+    *(
+        Stage(tuple(figure.case for figure in _figures(size)), partial(_sizes, size))
+        for size in SIZES
+    ),
+    Stage((_STUCK.case,), _stuck),
+)

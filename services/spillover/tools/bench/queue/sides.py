@@ -1,0 +1,72 @@
+"""The two that are compared: a producer of ours, and one Redis, each a process that is measured
+from outside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import psutil
+
+from spillover.live.http.client import HttpClient
+from spillover.model.errors import RunError
+from spillover.testbed.producers import ProducerBed
+from spillover.tools.bench.leases.server import looking_at, own_redis
+from spillover.tools.bench.session import Session
+
+BUFFERS = 16
+GRACE_S = 0.1
+
+_SENT = re.compile(rb"^spillover_queue_sent_bytes_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What holds the objects. `moved` tells bytes of objects between machines since its start."""
+
+    name: str
+    url: str
+    pid: int
+    moved: Callable[[], Awaitable[float]]
+
+
+@asynccontextmanager
+async def our_producer() -> AsyncIterator[Store]:
+    """A producer with objects in memory. Whoever produces is on its machine: what moves is what it
+    sends to consumers."""
+    async with ProducerBed(1, buffers=BUFFERS, drain_timeout_s=GRACE_S) as bed:
+        ((name, url),) = bed.urls.items()
+
+        async def moved() -> float:
+            client = HttpClient(url)
+            try:
+                body = (await client.request("GET", "/metrics", timeout_s=5.0)).body
+            finally:
+                await client.close()
+            found = _SENT.search(body)
+            if found is None:
+                raise RunError("expected the bytes that were sent in the metrics of the producer")
+            return float(found[1])
+
+        yield Store("producer", url, bed.pids[name], moved)
+
+
+@asynccontextmanager
+async def central_redis(session: Session) -> AsyncIterator[Store]:
+    """Redis on a machine of its own: what moves is what it is sent and what it sends."""
+    with own_redis(session) as place:
+        async with looking_at(place.url) as client:
+            info = await client.info("server")
+
+            async def moved() -> float:
+                stats = await client.info("stats")
+                total = stats["total_net_input_bytes"] + stats["total_net_output_bytes"]
+                return float(total)
+
+            pid = int(info["process_id"])
+            if not psutil.pid_exists(pid):
+                raise RunError("expected a redis-server on this machine")
+            yield Store("Redis list", place.url, pid, moved)

@@ -1,0 +1,138 @@
+"""Producers of the distributed queue as Kubernetes manifests: a StatefulSet whose pods know each
+other by their names, with a volume each for their objects, and the Services for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from spillover.tools.deployment import containers
+from spillover.tools.deployment.containers import API_PORT, DRAIN_TIMEOUT_S
+
+FILE = "queue.yaml"
+
+BUFFERS = 100
+STORAGE = "10Gi"
+"""Of each producer: its buffer, what is granted, and dead objects of up to 16 MiB each."""
+
+GRACE_S = DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
+
+_NAME, _PEERS = "queue", "queue-peers"
+_LABELS = {"app.kubernetes.io/name": "spillover-queue"}
+
+Manifest: TypeAlias = dict[str, Any]
+
+
+def queue_manifests(count: int, image: str, cpus: float, memory_mb: int) -> list[Manifest]:
+    """Returns those of so many producers: queue-0, queue-1 and so on."""
+    return [
+        _service(),
+        _peer_service(),
+        _disruption(),
+        _stateful_set(count, image, cpus, memory_mb),
+    ]
+
+
+def _service() -> Manifest:
+    """For whoever brings objects to any producer, or asks any for one."""
+    return _service_named(_NAME, {})
+
+
+def _peer_service() -> Manifest:
+    """A name for each pod, ready or not: one that drains still gives away what it has."""
+    return _service_named(_PEERS, {"clusterIP": "None", "publishNotReadyAddresses": True})
+
+
+def _service_named(name: str, more: Manifest) -> Manifest:
+    ports = [{"name": "http", "port": API_PORT, "targetPort": "http", "protocol": "TCP"}]
+    return _manifest("v1", "Service", name, {**more, "selector": dict(_LABELS), "ports": ports})
+
+
+def _disruption() -> Manifest:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": dict(_LABELS)}}
+    return _manifest("policy/v1", "PodDisruptionBudget", _NAME, spec)
+
+
+def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
+    claim = {
+        "metadata": {"name": "objects"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": STORAGE}},
+        },
+    }
+    metrics = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(API_PORT),
+        "prometheus.io/path": "/metrics",
+    }
+    pod = {
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": containers.USER_ID,
+            "runAsGroup": containers.USER_ID,
+            "fsGroup": containers.USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(count, image, cpus, memory_mb)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+    spec = {
+        "replicas": count,
+        "podManagementPolicy": "Parallel",
+        "serviceName": _PEERS,
+        "selector": {"matchLabels": dict(_LABELS)},
+        "template": {"metadata": {"labels": dict(_LABELS), "annotations": metrics}, "spec": pod},
+        "volumeClaimTemplates": [claim],
+    }
+    return _manifest("apps/v1", "StatefulSet", _NAME, spec)
+
+
+def _container(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
+    command = ["queue", "--id", "$(POD)", "--bind", f"0.0.0.0:{API_PORT}"]
+    for number in range(count):
+        name = f"{_NAME}-{number}"
+        command += ["--peer", f"{name}=http://{name}.{_PEERS}:{API_PORT}"]
+    command += ["--buffers", str(BUFFERS), "--store", f"{containers.STORE_PATH}/objects"]
+    pod_name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+    return {
+        "name": "producer",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": command,
+        "env": [{"name": "POD", "valueFrom": pod_name}],
+        "ports": [{"name": "http", "containerPort": API_PORT, "protocol": "TCP"}],
+        "startupProbe": _probe("/healthz", period_s=1, failures=60),
+        "livenessProbe": _probe("/healthz", period_s=10, failures=3),
+        "readinessProbe": _probe("/readyz", period_s=2, failures=1),
+        "resources": {
+            "requests": {"cpu": "100m", "memory": f"{memory_mb}Mi"},
+            "limits": {"cpu": f"{cpus * 1000:.0f}m", "memory": f"{memory_mb}Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "objects", "mountPath": containers.STORE_PATH},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+        ],
+    }
+
+
+def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 2,
+        "failureThreshold": failures,
+    }
+
+
+def _manifest(version: str, kind: str, name: str, spec: Manifest) -> Manifest:
+    metadata = {"name": name, "labels": dict(_LABELS)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}

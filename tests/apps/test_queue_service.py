@@ -1,0 +1,512 @@
+"""A producer's service over real sockets: each call, and each thing that clients get wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from spillover.live.queue.store import FILE_BYTES_MIN
+from support.queue_service import (
+    OBJECT_LIMIT_BYTES,
+    Producer,
+    call,
+    fetched,
+    producers,
+    until,
+)
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    with producers(buffers=2, visibility_s=20.0, deliveries_max=2) as (one,):
+        yield one
+
+
+def connected(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+
+
+LARGE_BYTES = 24_000_000
+"""Far more than the kernel takes of what nobody reads."""
+
+
+def reason(answer) -> tuple[int, str]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.status, answer.told["reason"]
+
+
+# --- the calls ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"one", os.urandom(FILE_BYTES_MIN + 1)])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_an_object_goes_through_untouched(content: bytes, is_stored: bool, tmp_path: Path) -> None:
+    with producers(stores=tmp_path if is_stored else None) as (one,):
+        answer = one.put(content, content_type="text/x-mine; a=b")
+        assert (answer.status, answer.told) == (201, {"id": "p1-1", "durable": is_stored})
+        given = one.take()
+        assert (given.status, given.body) == (200, content)
+        assert given.headers["content-type"] == "text/x-mine; a=b"
+        assert given.headers["spillover-producer"] == "p1"
+        assert given.headers["spillover-probes"] == "1"
+        assert one.tell(given.headers["spillover-grant"], "ack").status == 204
+        state = one.state
+        assert (state["produced"], state["acknowledged"], state["memory_bytes"]) == (1, 1, 0)
+        assert not list((tmp_path / "p1" / "objects").glob("*"))
+
+
+def test_a_body_in_chunks_of_unknown_length_is_an_object_too(producer: Producer) -> None:
+    assert call(f"{producer.url}/objects", "POST", iter([b"a" * 9, b"b"])).status == 201
+    assert producer.take().body == b"aaaaaaaaab"
+
+
+def test_a_consumer_that_waits_gets_the_next_object(producer: Producer) -> None:
+    with ThreadPoolExecutor() as pool:
+        taking = pool.submit(producer.take)
+        until(lambda: producer.state["takes"] == 1)
+        state = producer.state
+        assert state["parked"] == 1
+        assert state["waiting_takes"][0]["consumer"] == "c"
+        assert state["parked_probes"][0]["held_by"] == "p1"
+        assert producer.put(b"x").status == 201
+        assert taking.result().body == b"x"
+
+
+def test_an_object_elsewhere_is_pointed_to_and_fetched_once() -> None:
+    with producers(2) as (first, second):
+        assert second.put(b"there").status == 201
+        pointed = first.take(access={"p2": 1.0}, max_hops=2)
+        assert pointed.status == 303
+        assert pointed.headers["spillover-producer"] == "p2"
+        where = pointed.headers["location"]
+        assert where == f"{second.url}/objects/{pointed.headers['spillover-grant']}"
+        got = call(where)
+        assert (got.status, got.body) == (200, b"there")
+        assert reason(call(where)) == (404, "unknown_grant")
+        grant = got.headers["spillover-grant"]
+        assert reason(first.tell(grant, "ack")) == (404, "unknown_grant"), "of another producer"
+        assert second.tell(grant, "ack").status == 204
+        until(lambda: second.state["acknowledged"] == 1)
+
+
+def test_a_probe_that_waits_elsewhere_is_found_by_an_object() -> None:
+    with producers(3) as (first, _, third), ThreadPoolExecutor() as pool:
+        taking = pool.submit(first.take, access={"p3": 1.0}, max_hops=2)
+        until(lambda: third.state["parked"] == 1)
+        assert third.put(b"late").status == 201
+        body, base, grant = fetched(taking.result())
+        assert (body, base) == (b"late", third.url)
+        assert third.tell(grant, "ack").status == 204
+
+
+def test_a_second_acknowledgement_is_as_good_as_the_first(producer: Producer) -> None:
+    producer.put(b"x")
+    grant = producer.take().headers["spillover-grant"]
+    assert [producer.tell(grant, "ack").status for _ in range(2)] == [204, 204]
+    assert reason(producer.tell(grant, "nack")) == (404, "unknown_grant")
+    assert producer.state["acknowledged"] == 1
+
+
+def test_what_is_given_back_comes_first_again(producer: Producer) -> None:
+    producer.put(b"one")
+    producer.put(b"two")
+    grant = producer.take().headers["spillover-grant"]
+    assert producer.tell(grant, "nack").status == 204
+    assert [producer.take().body for _ in range(2)] == [b"one", b"two"]
+
+
+def test_objects_come_in_their_order() -> None:
+    with producers(buffers=50) as (one,):
+        for k in range(50):
+            assert one.put(b"%d" % k).status == 201
+        assert [one.take().body for _ in range(50)] == [b"%d" % k for k in range(50)]
+
+
+def test_a_grant_ends_with_the_visibility_time_and_is_extended() -> None:
+    with producers(visibility_s=0.3) as (one,):
+        one.put(b"x")
+        first = one.take().headers["spillover-grant"]
+        assert one.tell(first, "extend", b'{"visibility_ms": 60000}').status == 204
+        assert one.take(deadline_ms=700).status == 204, "it is still the first one's"
+        assert one.tell(first, "extend", b'{"visibility_ms": 1}').status == 204
+        again = one.take()
+        assert again.body == b"x"
+        assert reason(one.tell(first, "ack")) == (404, "unknown_grant")
+        assert one.tell(again.headers["spillover-grant"], "extend").status == 204
+        assert one.tell(again.headers["spillover-grant"], "ack").status == 204
+
+
+def test_what_comes_back_too_often_is_dead_readable_and_can_be_put_back(
+    producer: Producer,
+) -> None:
+    producer.put(b"poison", content_type="text/plain")
+    for _ in range(2):
+        producer.tell(producer.take().headers["spillover-grant"], "nack")
+    assert producer.take(deadline_ms=1).status == 204
+    (dead,) = call(f"{producer.url}/dead").told
+    assert dead == {"number": 1, "content_type": "text/plain", "size_bytes": 6, "deliveries": 2}
+    shown = call(f"{producer.url}/dead/1")
+    assert (shown.status, shown.body) == (200, b"poison")
+    assert "text/plain" in shown.headers["content-type"]
+    assert call(f"{producer.url}/dead/1/put-back", "POST").told["buffered"] == 1
+    assert reason(call(f"{producer.url}/dead/1/put-back", "POST")) == (404, "not_found")
+    assert reason(call(f"{producer.url}/dead/1")) == (404, "not_found")
+    assert producer.take().body == b"poison"
+
+
+def test_deadlines(producer: Producer) -> None:
+    nothing = producer.take(deadline_ms=30)
+    assert (nothing.status, nothing.body) == (204, b"")
+    assert nothing.headers["spillover-probes"] == "1"
+    for _ in range(2):
+        assert producer.put(b"x").status == 201
+    full = producer.put(b"x", deadline_ms=30)
+    assert reason(full) == (429, "queue_full")
+    assert full.headers["retry-after"] == "1"
+
+
+def test_drain_refuses_and_gives_away_and_resume_takes_again(producer: Producer) -> None:
+    producer.put(b"x")
+    assert call(f"{producer.url}/admin/drain", "POST").status == 202
+    assert reason(call(f"{producer.url}/readyz")) == (503, "draining")
+    assert reason(producer.put(b"y")) == (503, "draining")
+    given = producer.take()
+    assert given.body == b"x", "alone it gives what it has to whoever asks"
+    assert reason(producer.take()) == (503, "draining")
+    assert not producer.state["drained"]
+    producer.tell(given.headers["spillover-grant"], "ack")
+    assert producer.state["drained"]
+    assert call(f"{producer.url}/admin/resume", "POST").status == 200
+    assert producer.put(b"y").status == 201
+
+
+# --- backpressure -------------------------------------------------------------------------------
+
+
+def test_a_producer_that_waits_is_not_read_and_then_is(producer: Producer) -> None:
+    for _ in range(2):
+        producer.put(b"x")
+    size = OBJECT_LIMIT_BYTES
+    with closing(connected(producer.url)) as line:
+        line.sendall(b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
+        sent, part = 0, b"y" * 65_536
+        until(lambda: producer.state["waiting"] == 1)
+        line.settimeout(1.0)
+        try:
+            while sent < size:
+                sent += line.send(part[: size - sent])
+        except TimeoutError:
+            pass
+        assert producer.state["memory_bytes"] == 2
+        line.settimeout(30.0)
+        producer.tell(producer.take().headers["spillover-grant"], "ack")
+        while sent < size:
+            sent += line.send(part[: size - sent])
+        assert line.recv(12) == b"HTTP/1.1 201"
+        assert producer.state["memory_bytes"] == 1 + size
+
+
+def test_memory_is_bounded_by_bytes_too() -> None:
+    with producers(buffers=100, held_limit_bytes=250_000) as (one,):
+        answers = [one.put(b"x" * 100_000, deadline_ms=200).status for _ in range(3)]
+        assert answers == [201, 201, 429]
+        assert one.state["limits"]["held_limit_bytes"] == 250_000
+        one.tell(one.take().headers["spillover-grant"], "ack")
+        assert one.put(b"x" * 100_000).status == 201
+
+
+def test_large_objects_in_a_store_take_no_memory(tmp_path: Path) -> None:
+    with producers(stores=tmp_path, buffers=100, held_limit_bytes=250_000) as (one,):
+        for _ in range(5):
+            assert one.put(b"x" * 100_000).status == 201
+        until(lambda: one.state["memory_bytes"] == 0)
+
+
+def test_a_producer_that_leaves_gives_its_place_up(producer: Producer) -> None:
+    producer.put(b"x")
+    with closing(connected(producer.url)) as line:
+        line.sendall(b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        with ThreadPoolExecutor() as pool:
+            other = pool.submit(producer.put, b"other")
+            until(lambda: producer.state["waiting"] == 1)
+            line.close()
+            assert other.result().status == 201
+    assert producer.state["produced"] == 2
+
+
+# --- consumers that go --------------------------------------------------------------------------
+
+
+def test_a_consumer_that_leaves_costs_no_object(producer: Producer) -> None:
+    body = b'{"consumer":"c","probe_id":"gone"}'
+    with closing(connected(producer.url)) as line:
+        line.sendall(b"POST /take HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body))
+        line.sendall(body)
+        until(lambda: producer.state["takes"] == 1)
+    until(lambda: producer.state["takes"] == 0)
+    producer.put(b"x")
+    assert producer.take().body == b"x"
+    assert producer.state["returned"] == 0
+
+
+def begun_to_read(url: str) -> socket.socket:
+    """A connection of a consumer that asks, and has read the beginning of the answer."""
+    body = b'{"consumer":"c","probe_id":"slow"}'
+    line = connected(url)
+    line.sendall(b"POST /take HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert line.recv(12) == b"HTTP/1.1 200"
+    return line
+
+
+def test_a_consumer_that_vanishes_in_mid_transfer_gives_it_back() -> None:
+    content = os.urandom(LARGE_BYTES)
+    with producers(object_limit_bytes=LARGE_BYTES) as (one,):
+        one.put(content)
+        begun_to_read(one.url).close()
+        until(lambda: one.state["returned"] == 1)
+        assert one.take().body == content
+        story = [told["words"] for told in call(f"{one.url}/explain/p1-1").told["story"]]
+        assert "its consumer went away before it was sent: it is back" in story
+
+
+def test_a_slow_consumer_keeps_its_object_while_it_reads() -> None:
+    """Half of it, in more than twice the visibility time."""
+    with producers(object_limit_bytes=LARGE_BYTES, visibility_s=0.5) as (one,):
+        one.put(os.urandom(LARGE_BYTES))
+        begun_s, got = time.monotonic(), 0
+        with closing(begun_to_read(one.url)) as line:
+            while got < LARGE_BYTES // 2:
+                due_s = begun_s + 1.2 * got / (LARGE_BYTES // 2)
+                until(lambda due_s=due_s: time.monotonic() >= due_s)
+                got += len(line.recv(65_536))
+            assert one.state["returned"] == 0
+
+
+# --- what is wrong ------------------------------------------------------------------------------
+
+
+def test_an_object_over_the_limit_is_refused_before_its_body(producer: Producer) -> None:
+    with closing(connected(producer.url)) as line:
+        length = OBJECT_LIMIT_BYTES + 1
+        line.sendall(b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % length)
+        assert line.recv(12) == b"HTTP/1.1 413", "nothing of it was sent"
+    chunks = iter([b"x" * 500_000] * 3)
+    assert reason(call(f"{producer.url}/objects", "POST", chunks)) == (413, "too_large")
+    assert producer.put(b"x" * OBJECT_LIMIT_BYTES).status == 201
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"access": {"p1": 0.5}}, "body.access: expected probabilities that sum to 1, got 0.5"),
+        ({"access": {}}, "body.access: expected probabilities that sum to 1, got 0"),
+        ({"access": {"p1": 1.5, "p2": -0.5}}, "$.access"),
+        ({"access": {"p9": 1.0}}, "body.access: expected producers (p1), got 'p9'"),
+        ({"access": [1.0]}, "$.access"),
+        ({"max_hops": 0}, "$.max_hops"),
+        ({"max_hops": 1.5}, "$.max_hops"),
+        ({"max_hops": 2, "avoid_visited": True}, "body.max_hops: expected at most 1"),
+        ({"consumer": ""}, "$.consumer"),
+        ({"consumer": None}, "$.consumer"),
+        ({"probe_id": "x" * 201}, "$.probe_id"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_a_wrong_take_names_its_field(producer: Producer, asked: dict, field: str) -> None:
+    answer = producer.take(**asked)
+    assert reason(answer) == (422, "invalid")
+    assert field in answer.told["detail"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"consumer":"c"}'])
+def test_a_take_that_is_no_such_object(producer: Producer, body: bytes) -> None:
+    assert reason(call(f"{producer.url}/take", "POST", body)) == (422, "invalid")
+
+
+@pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e3", "soon", ""])
+def test_a_deadline_that_is_none(producer: Producer, deadline: str) -> None:
+    headers = {"Spillover-Deadline-Ms": deadline}
+    for path in ("/objects", "/take"):
+        body = b'{"consumer":"c","probe_id":"p"}'
+        answer = call(f"{producer.url}{path}", "POST", body, headers)
+        assert reason(answer) == (422, "invalid")
+        assert "Spillover-Deadline-Ms" in answer.told["detail"]
+
+
+def test_a_probe_id_that_is_under_way_is_refused(producer: Producer) -> None:
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(producer.take, probe_id="mine")
+        until(lambda: producer.state["takes"] == 1)
+        assert reason(producer.take(probe_id="mine")) == (409, "conflict")
+        producer.put(b"x")
+        assert first.result().status == 200
+
+
+def test_grants_that_nobody_has(producer: Producer) -> None:
+    for what in ("ack", "nack", "extend"):
+        assert reason(producer.tell("nobody", what)) == (404, "unknown_grant")
+    assert reason(call(f"{producer.url}/objects/nobody")) == (404, "unknown_grant")
+    assert reason(producer.tell("nobody", "extend", b'{"visibility_ms": 0}')) == (422, "invalid")
+    assert reason(producer.tell("nobody", "keep")) == (404, "not_found")
+
+
+def test_a_wrong_method_says_which_is_right(producer: Producer) -> None:
+    for path, method, right in (
+        ("/objects", "GET", "POST"),
+        ("/take", "PUT", "POST"),
+        ("/objects/g", "DELETE", "GET"),
+        ("/objects/g", "HEAD", "GET"),
+        ("/grants/g/ack", "GET", "POST"),
+    ):
+        answer = call(f"{producer.url}{path}", method)
+        assert (answer.status, answer.headers["allow"]) == (405, right)
+
+
+def test_pages_of_other_sites_cannot_use_it(producer: Producer) -> None:
+    headers = {"Origin": "http://evil.example"}
+    for path in ("/objects", "/take", "/grants/g/ack", "/dead/1/put-back", "/admin/drain"):
+        answer = call(f"{producer.url}{path}", "POST", b"{}", headers)
+        assert reason(answer) == (403, "another_site")
+
+
+def test_probes_and_offers_of_no_peer_are_refused(producer: Producer) -> None:
+    probe = {
+        "id": "t",
+        "first": "p9",
+        "consumer": "c",
+        "hop": 1,
+        "max_hops": 1,
+        "access": {"p1": 1.0},
+        "left_ms": 1000,
+    }
+    offer = {"probe_id": "t", "producer": "p9", "grant": "g", "probes": 1}
+    for what, told in (("probe", probe), ("offer", offer)):
+        url = f"{producer.url}/peer/v1/queue/{what}"
+        assert reason(call(url, "POST", json.dumps(told).encode())) == (403, "not_a_neighbor")
+        assert reason(call(url, "POST", b"{}")) == (422, "invalid")
+
+
+# --- what it shows ------------------------------------------------------------------------------
+
+
+def test_explain_tells_an_object_and_a_probe_in_words() -> None:
+    with producers(2) as (first, second):
+        second.put(b"x")
+        pointed = first.take(probe_id="mine", consumer="me", access={"p2": 1.0}, max_hops=2)
+        _, _, grant = fetched(pointed)
+        second.tell(grant, "nack")
+        told = call(f"{first.url}/explain/mine").told
+        assert (told["kind"], told["producer"]) == ("probe", "p1")
+        assert [one["words"] for one in told["story"]] == [
+            "consumer me asks here: up to 2 hops",
+            "sent on to p2: hop 2",
+            "p2 offers an object for it",
+            "answered with an object of p2",
+        ]
+        told = call(f"{second.url}/explain/p2-1").told
+        assert told["state"] == "buffered: 0 before it, after 1 deliveries in vain"
+        assert [one["words"] for one in told["story"]] == [
+            "taken in and buffered: 201",
+            "granted to probe mine, offered to p1, which holds the call",
+            "the offer is taken",
+            "fetched by its consumer",
+            "sent",
+            "given back by its consumer",
+        ]
+        assert reason(call(f"{first.url}/explain/nothing")) == (404, "not_found")
+
+
+def test_metrics_have_bounded_labels(producer: Producer) -> None:
+    before = _samples(producer)
+    for k in range(20):
+        producer.take(consumer=f"c{k}", deadline_ms=1)
+        producer.put(b"x", deadline_ms=1)
+    after = _samples(producer)
+    assert before == after
+    assert any('outcome="store_full"' in name for name in after)
+
+
+def _samples(producer: Producer) -> set[str]:
+    lines = call(f"{producer.url}/metrics").body.decode().splitlines()
+    return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
+
+
+def test_the_description_names_every_call(producer: Producer) -> None:
+    paths = call(f"{producer.url}/openapi.json").told["paths"]
+    calls = {f"{method.upper()} {path}" for path, found in paths.items() for method in found}
+    assert calls >= {
+        *("POST /objects", "GET /objects/{grant}", "POST /take", "POST /grants/{grant}/ack"),
+        *("POST /grants/{grant}/nack", "POST /grants/{grant}/extend", "GET /explain/{name}"),
+        *("GET /state", "GET /dead", "GET /dead/{number}", "POST /dead/{number}/put-back"),
+    }
+
+
+def test_many_at_once_get_each_object_once() -> None:
+    with producers(3, buffers=3) as running, ThreadPoolExecutor(24) as pool:
+        got: list[bytes] = []
+        lock = threading.Lock()
+
+        def consume(k: int) -> None:
+            while True:
+                answer = running[k % 3].take(max_hops=2, deadline_ms=3000)
+                if answer.status == 204:
+                    return
+                body, base, grant = fetched(answer)
+                owner = Producer(base or running[k % 3].url)
+                assert owner.tell(grant, "ack").status == 204
+                with lock:
+                    got.append(body)
+
+        eaters = [pool.submit(consume, k) for k in range(8)]
+        puts = [pool.submit(running[k % 3].put, b"%d" % k) for k in range(200)]
+        assert {put.result().status for put in puts} == {201}
+        for one in eaters:
+            one.result()
+        assert sorted(map(int, got)) == list(range(200))
+        for one in running:
+            state = one.state
+            assert state["produced"] == state["acknowledged"]
+
+
+BODIES = [
+    *(b"", b"null", b"[]", b"{", b"\xff\xfe{}", b"[" * 50_000, b'{"consumer":' * 5_000),
+    *(b'{"consumer":"\\ud800","probe_id":"p"}', b'{"consumer":1e999,"probe_id":{}}'),
+    *(b'{"consumer":"c","probe_id":"p","access":{"p1":1e-400}}', b'"' + b"x" * 300_000 + b'"'),
+]
+FRAMINGS = [
+    b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 6", b"Transfer-Encoding: x",
+    b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Expect: 100-continue",
+    b"Spillover-Deadline-Ms: 1\r\nSpillover-Deadline-Ms: x", b"Content-Type: \x80\xff",
+]  # fmt: skip
+
+
+def test_whatever_comes_is_answered_with_a_4xx_or_not_at_all(producer: Producer) -> None:
+    paths = ["/take", "/peer/v1/queue/probe", "/peer/v1/queue/offer", "/grants/%00/ack"]
+    paths += ["/grants/g%0d%0aA:b/extend", "/grants/g/extend", "/objects/" + "x" * 300]
+    for path in paths:
+        for body in BODIES:
+            answer = call(f"{producer.url}{path}", "POST", body)
+            assert 400 <= answer.status < 500, (path, body[:40], answer)
+    for path in ("/objects", "/take"):
+        for framing in FRAMINGS:
+            with closing(connected(producer.url)) as line:
+                head = b"POST %b HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % (path.encode(), framing)
+                line.sendall(head + b"0\r\n\r\n")
+                line.shutdown(socket.SHUT_WR)
+                said = line.recv(12)
+                assert not said.startswith(b"HTTP/1.1 5"), (path, framing)
+    state = producer.state
+    assert state["granted"] == state["takes"] == state["waiting"] == state["parked"] == 0

@@ -1,0 +1,56 @@
+"""`spillover up --queue`, and operators' commands at producers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+from support.queue_service import Producer, fetched, until
+
+SPILLOVER = (sys.executable, "-m", "spillover")
+
+
+def told(*words: str) -> str:
+    """What a command says that ends well."""
+    done = subprocess.run([*SPILLOVER, *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_producers_that_know_each_other_and_how_operators_see_them(start, tmp_path) -> None:
+    bed = start(*SPILLOVER, "up", "--queue", "3", "--json", "--store", str(tmp_path))
+    until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
+    ready = json.loads(bed.stdout)
+    assert list(ready["producers"]) == ["p1", "p2", "p3"]
+    first, _, third = (Producer(url) for url in ready["producers"].values())
+    assert third.put(b"x").status == 201
+    pointed = first.take(probe_id="mine", access={"p3": 1.0}, max_hops=2)
+    body, base, grant = fetched(pointed)
+    assert (body, base) == (b"x", third.url)
+    shown = told("status", first.url)
+    assert [line.split()[0] for line in shown.splitlines()] == ["producer", "p1", "p2", "p3"]
+    assert "on disk" in shown
+    states = json.loads(told("status", first.url, "--json"))["producers"]
+    assert states["p3"]["granted"] == 1
+    assert "answered with an object of p3" in told("explain", first.url, "mine")
+    assert "fetched by its consumer" in told("explain", third.url, "p3-1")
+    third.tell(grant, "ack")
+    assert "producer p3 is drained" in told("drain", third.url)
+    assert "producer p3 takes objects" in told("resume", third.url)
+    unknown = subprocess.run(
+        [*SPILLOVER, "explain", first.url, "nobody"], check=False, capture_output=True, text=True
+    )
+    assert unknown.returncode == 1
+    assert unknown.stderr.count("\n") == 1
+    assert bed.end(signal.SIGTERM) == 0
+    assert not bed.left()
+
+
+def test_a_store_without_producers_is_refused() -> None:
+    done = subprocess.run(
+        [*SPILLOVER, "up", "--store", "x"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "--store: expected --queue N beside it" in done.stderr
