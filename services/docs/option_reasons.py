@@ -32,6 +32,7 @@ REASONS = {
     "up --queue": "A testbed is of clusters unless you ask for producers.",
     "--store": "Nothing is left behind on the disk by a look. Give a directory where objects must "
     "outlive the process.",
+    "queue --id": "`spillover queue work`, which is no producer, needs none.",
     "queue --bind": "Several producers may run on one machine. The first line on standard output "
     "tells which port was taken.",
     "queue --peer": "A producer alone is a queue, too.",

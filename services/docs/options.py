@@ -99,5 +99,10 @@ def _parser_of(command: str) -> argparse.ArgumentParser:
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """But for the help. A parser has no public way to tell what it was told."""
-    return [action for action in parser._actions if action.dest != "help"]  # noqa: SLF001
+    """But for the help, and commands below it, which have options of their own. A parser has no
+    public way to tell what it was told."""
+    return [
+        action
+        for action in parser._actions  # noqa: SLF001
+        if action.dest != "help" and not isinstance(action.choices, dict)
+    ]

@@ -16,14 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from spillover.live.queue.store import FILE_BYTES_MIN
-from support.queue_service import (
-    OBJECT_LIMIT_BYTES,
-    Producer,
-    call,
-    fetched,
-    producers,
-    until,
-)
+from support.queue_service import OBJECT_LIMIT_BYTES, Producer, call, fetched, producers, until
 
 
 @pytest.fixture
@@ -33,14 +26,11 @@ def producer() -> Iterator[Producer]:
 
 
 def connected(url: str) -> socket.socket:
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+    host, port = urlsplit(url).netloc.split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
 
 
-LARGE_BYTES = 24_000_000
-"""Far more than the kernel takes of what nobody reads."""
+LARGE_BYTES = 24_000_000  # far more than the kernel takes of what nobody reads
 
 
 def reason(answer) -> tuple[int, str]:
@@ -476,9 +466,7 @@ def test_many_at_once_get_each_object_once() -> None:
         for one in eaters:
             one.result()
         assert sorted(map(int, got)) == list(range(200))
-        for one in running:
-            state = one.state
-            assert state["produced"] == state["acknowledged"]
+        assert all(one.state["produced"] == one.state["acknowledged"] for one in running)
 
 
 BODIES = [

@@ -161,8 +161,8 @@ async def _serve(
     for name, listening in sockets.items():
         store = None if stores is None else ObjectStore(stores / name, name, "test")
         peers = {peer: url for peer, url in urls.items() if peer != name}
-        shell = QueueShell(ProducerSettings(id=name, **told), peers, store)
-        app = QueueApp(shell, object_limit_bytes=limit_bytes, public_urls=urls)
+        shell = QueueShell(ProducerSettings(id=name, **told), peers, store, urls[name])
+        app = QueueApp(shell, object_limit_bytes=limit_bytes)
         server = HttpServer(app)
         serving = asyncio.create_task(server.serve([listening]))
         await server.ready.wait()
