@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,6 +69,13 @@ def call(
         return Answer(response.status, names, response.read())
     finally:
         connection.close()
+
+
+def connected(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
 
 
 class Producer:

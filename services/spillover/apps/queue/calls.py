@@ -211,12 +211,13 @@ class QueueCalls:
             if body.content is not None and body.size_bytes <= FILE_BYTES_MIN:
                 exchange.answer(200, headers, body.content)  # in one write
                 shell.metrics.sent_bytes += body.size_bytes
+                whole = not exchange.disconnected
             else:
                 headers.append((b"content-length", b"%d" % body.size_bytes))
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 await self._stream(exchange, send, give)
+                whole = True  # a consumer that has all of it may close before it is told the end
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-            whole = not exchange.disconnected
         finally:
             shell.feed(ev.Sent(give.grant, whole))
 
@@ -225,7 +226,8 @@ class QueueCalls:
         shell = self._shell
         extended_s = shell.now_s
         async for piece in shell.bodies.chunks(give.number):
-            if exchange.disconnected:
+            await exchange.connection.drained()
+            if exchange.disconnected:  # before it could have all
                 raise ClientGone
             await send(_piece(piece))
             shell.metrics.sent_bytes += len(piece)
