@@ -12,6 +12,7 @@ from spillover.core.queue.consumer import ConsumerMachine
 from spillover.core.queue.objects import Objects
 from spillover.core.queue.probing import Ways
 from spillover.core.queue.producer import ProducerMachine
+from spillover.core.queue.room import Room
 from spillover.sim.queue.checker import Broken
 from spillover.sim.queue.history import History
 
@@ -72,7 +73,7 @@ def test_objects_accepted_before_they_are_stored(monkeypatch):
     """201 first, the disk later."""
 
     def read(machine, event, now_s):
-        machine._storing[event.number] = event.ref
+        machine.room.read(event.ref, event.number, event.held_bytes)
         machine._stored(ev.Stored(event.number), now_s)
 
     monkeypatch.setattr(ProducerMachine, "_read", read)
@@ -164,7 +165,7 @@ def test_objects_that_get_lost(monkeypatch):
 
 def test_more_objects_than_places(monkeypatch):
     """The buffer's bound is not looked at."""
-    monkeypatch.setattr(ProducerMachine, "_places", property(lambda _: 1))
+    monkeypatch.setattr(Room, "fits", lambda *_: True)
     assert "places are taken" in what_breaks()
 
 
