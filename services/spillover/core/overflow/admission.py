@@ -154,7 +154,7 @@ class Admission:
 
     def _has_enough_like(self, visit: Visit) -> bool:
         """Whether as many of the neighbors' requests wait as may, and this is another one. What was
-        asked for has a server."""
+        asked for has a server, or will have one by the time that it is here."""
         if visit.is_home or visit.pulled:
             return False
         return self._has_enough_foreign(visit.group.fitting)
