@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.deadlines import STALE_MAX, Deadlines
+from spillover.core.overflow.events import HOME
 from spillover.core.overflow.ledger import Ledger
-from spillover.model.request import Outcome
+from spillover.core.overflow.register import Register
+from spillover.core.overflow.visit import AWAY, QUEUED, Visit
+from spillover.model.request import Outcome, Request
 
 
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "next"]), st.integers(0, 99))))
@@ -102,14 +105,16 @@ def test_stale_deadlines_are_bounded():
 )
 def test_every_end_has_its_entry(outcome, home, foreign):
     """The names of the contract, section 4; both sides balance."""
-    ledger = Ledger(3)
-    for is_home in (True, False):
-        ledger.accept(is_home)
-        ledger.enter("away", is_home)
+    register = Register(3)
+    ledger = register.ledger
+    for ref, origin in ((1, HOME), (2, 0)):
+        visit = Visit(ref, Request("r", True, None), origin, 60.0, 0.0)
+        register.accept(visit)
+        register.enter(visit, AWAY, 0.0)
         assert ledger.imbalance() == 0
-        ledger.leave("away", is_home)
+        register.leave(visit)
         assert ledger.imbalance() == 1
-        ledger.end(outcome, is_home)
+        register.end(visit, outcome)
     assert ledger.imbalance() == 0
     told = ledger.as_dict()
     assert told["epoch"] == 3
@@ -143,9 +148,11 @@ def test_the_ledger_has_the_entries_of_the_contract_and_no_other():
 
 def test_a_check_finds_a_ledger_that_lies():
     """Balanced, but with other states than the requests really have."""
-    ledger = Ledger(1)
-    ledger.accept(True)
-    ledger.enter("queued", True)
+    register = Register(1)
+    ledger = register.ledger
+    visit = Visit(1, Request("r", True, None), HOME, 60.0, 0.0)
+    register.accept(visit)
+    register.enter(visit, QUEUED, 0.0)
     ledger.check(Counter(queued=1), Counter())
     with pytest.raises(AssertionError):
         ledger.check(Counter(running=1), Counter())

@@ -48,7 +48,7 @@ class AnswerBody(msgspec.Struct):
     timing_ms: Timing
 
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 _REASONS = {
     Outcome.FAILED: "handler_failed",
@@ -94,15 +94,11 @@ TYPES_MAX = 20
 
 def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
     """Returns the fields of the 200 answer, by name."""
-    return msgspec.structs.asdict(_answer_body(request_id, answer))
+    return msgspec.structs.asdict(answer_body(request_id, answer))
 
 
-def answer_body(request_id: str, answer: Answer) -> bytes:
-    """Returns the body of the 200 answer."""
-    return _encode(_answer_body(request_id, answer))
-
-
-def _answer_body(request_id: str, answer: Answer) -> AnswerBody:
+def answer_body(request_id: str, answer: Answer) -> AnswerBody:
+    """Returns the body of the 200 answer, for `encode`."""
     path = answer.path
     queued_s, network_s, service_s = answer.queued_s, answer.network_s, answer.service_s
     total_s = queued_s + network_s + service_s
@@ -187,11 +183,11 @@ class EncodedOnce:
         self._answer: Answer | None = None
         self._body = b""
 
-    def body(self, answer: Answer, encode: Callable[[], bytes]) -> bytes:
-        """Returns what `encode` gives, or gave for the same answer before in this turn."""
+    def body(self, answer: Answer, encoded: Callable[[], bytes]) -> bytes:
+        """Returns what `encoded` gives, or gave for the same answer before in this turn."""
         if answer is self._answer:
             return self._body
-        body = encode()
+        body = encoded()
         if len(body) > WORTH_BYTES:
             if self._answer is None:
                 self._loop.call_soon(self._forget)

@@ -22,10 +22,11 @@ from spillover.apps.node.answers import (
     EncodedOnce,
     answer_body,
     answer_internal_error,
+    encode,
     node_ended,
     problem_of,
 )
-from spillover.apps.node.intake import Headers, read_request
+from spillover.apps.node.intake import Headers, read_headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
@@ -116,7 +117,7 @@ class HotPaths:
             if exchange.method == "GET":
                 self._lookups.serve(exchange)
                 return
-            headers = self._read_headers(exchange)
+            headers = read_headers(exchange.headers)
             exchange.headers.clear()  # read, and a third of what a queued request would keep
             limit_bytes = self._payload_limit_bytes
             if exchange.size_bytes <= limit_bytes:
@@ -131,7 +132,7 @@ class HotPaths:
     async def _post_request(self, exchange: Exchange, _: Send) -> None:
         """The same, of a request that comes in pieces."""
         received_s = exchange.begun_s or self._shell.now_s
-        headers = self._read_headers(exchange)
+        headers = read_headers(exchange.headers)
         timeout_s = received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s
         try:
             body = await exchange.read_body(self._payload_limit_bytes, timeout_s)
@@ -156,15 +157,6 @@ class HotPaths:
         self._lookups.serve(exchange)
         await exchange.answered()
 
-    def _read_headers(self, exchange: Exchange) -> Headers:
-        headers = Headers()
-        try:
-            headers.read(exchange.headers)
-        except Problem as problem:
-            problem.id = headers.key
-            raise
-        return headers
-
     def _deadline_ms(self, headers: Headers) -> float:
         given = headers.deadline_ms
         return self._default_deadline_ms if given is None else given
@@ -173,10 +165,12 @@ class HotPaths:
         """Take the request, or find it under its name. Raises Problem where that is refused."""
         try:
             request = read_request(headers, body)
-            self._check_fit(request)
         except Problem as problem:
             problem.id = problem.id or headers.key
             raise
+        unfit = self._problem_with(request.work)
+        if unfit is not None:
+            raise Problem("invalid", unfit, id=request.id or None)
         deadline_s = received_s + self._deadline_ms(headers) / 1e3
         home_requests, preferences = self._home_requests, headers.preferences
         entry = home_requests.find(request.id) if request.keyed else None
@@ -197,11 +191,6 @@ class HotPaths:
             self._waiters.wait(taken.ref, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
-
-    def _check_fit(self, request: Request) -> None:
-        unfit = self._problem_with(request.work)
-        if unfit is not None:
-            raise Problem("invalid", unfit, id=request.id or None)
 
     def _replay(
         self,
@@ -249,36 +238,27 @@ class HotPaths:
     ) -> None:
         """Give the answer; with None the node has ended before. Called by the machine's shell,
         which a bug in here must not bring down."""
+        name = entry.name
         try:
-            self._give(exchange, entry, lines, told)
-        except Exception:  # noqa: BLE001 - see above
-            self._internal_error(exchange, entry.name)
-
-    def _give(
-        self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, answer: Told
-    ) -> None:
-        if not isinstance(answer, Answer):
-            if answer is None:
+            if isinstance(told, Answer):
+                if not entry.fetched:
+                    self._home_requests.fetch(entry)
+                if told.outcome is not DONE:
+                    exchange.refuse(_with_lines(problem_of(name, told), lines))
+                    return
+                name_line = b"spillover-request-id: %b\r\n" % name.encode()
+                if lines:  # one of several who are given it
+                    body = self._encoded.body(told, lambda: encode(answer_body(name, told)))
+                else:
+                    body = encode(answer_body(name, told))
+                exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
+            elif told is None:
                 has_not_run = self._shell.surely_never_ran(entry.ref)
-                exchange.refuse(node_ended(entry.name, has_not_run=has_not_run))
+                exchange.refuse(node_ended(name, has_not_run=has_not_run))
             else:
-                exchange.refuse(problem_of(entry.name, answer))
-            return
-        if not entry.fetched:
-            self._home_requests.fetch(entry)
-        if answer.outcome is DONE:
-            name_line = b"spillover-request-id: %b\r\n" % entry.name.encode()
-            if lines:  # one of several who are given it
-                body = self._encoded.body(answer, partial(answer_body, entry.name, answer))
-            else:
-                body = answer_body(entry.name, answer)
-            exchange.answer_raw(200, JSON_LINE + name_line + lines, body)
-            return
-        problem = problem_of(entry.name, answer)
-        for line in lines.splitlines():
-            header, _, value = line.partition(b": ")
-            problem.headers.append((header, value))
-        exchange.refuse(problem)
+                exchange.refuse(problem_of(name, told))
+        except Exception:  # noqa: BLE001 - see above
+            self._internal_error(exchange, name)
 
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
@@ -308,6 +288,14 @@ def _check_same(entry: IdempotencyRecord, request: Request) -> None:
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
         raise Problem("conflict", detail, id=entry.name)
+
+
+def _with_lines(problem: Problem, lines: bytes) -> Problem:
+    """The problem, told with these lines of a header."""
+    for line in lines.splitlines():
+        header, _, value = line.partition(b": ")
+        problem.headers.append((header, value))
+    return problem
 
 
 def _waited_line(preferences: Preferences) -> bytes:

@@ -62,11 +62,8 @@ class Headers:
         self.preferences = NO_PREFERENCES
         self.traceparent: str | None = None
 
-    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def read(self, meant: list[tuple[bytes, bytes]]) -> None:
         """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
-        meant = [header for header in headers if header[0] in _MEANT]
-        if not meant:
-            return  # as most come
         given = dict(meant)
         differing = _join(meant, given) if len(given) < len(meant) else None
         if (key := given.get(b"idempotency-key")) is not None:
@@ -86,6 +83,24 @@ class Headers:
         if (traceparent := given.get(b"traceparent")) is not None:
             text = _text(traceparent)
             self.traceparent = text if is_traceparent(text) else None
+
+
+NO_HEADERS = Headers()
+"""Of most requests. Nobody writes to it."""
+
+
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Raises Problem `invalid`, with the name of the request where that could be read."""
+    meant = [header for header in headers if header[0] in _MEANT]
+    if not meant:
+        return NO_HEADERS
+    read = Headers()
+    try:
+        read.read(meant)
+    except Problem as problem:
+        problem.id = read.key
+        raise
+    return read
 
 
 LARGE_BYTES = 8192

@@ -80,7 +80,12 @@ class Decider:
         for nothing.
         """
         known = visit.group.neighbors.knowledge()
-        eligible = self._eligible(known, visit, all_degraded) if may_forward else self._nobody
+        if not may_forward:
+            eligible = self._nobody
+        else:
+            eligible = known.accepting if all_degraded else known.takes
+            if visit.request.path or visit.tried:
+                eligible = _without_those_asked(eligible, known, visit)
         draw = self._random.random()
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
         shadow = self.shadow
@@ -88,7 +93,7 @@ class Decider:
             Decision(
                 now_s,
                 visit.request.id,
-                _outcome(choice, visit, objection),
+                _kept_or_refused(visit, objection) if choice == KEEP else FORWARDED,
                 choice,
                 self.policy,
                 own.queue_length,
@@ -137,26 +142,6 @@ class Decider:
         """Put on record that a request was not taken, without a choice."""
         self._note(visit, REFUSED, servers.waiting, servers, now_s, reason)
 
-    def _eligible(
-        self,
-        known: Knowledge,
-        visit: Visit,
-        all_degraded: bool,  # noqa: FBT001 - on the way of every request
-    ) -> tuple[bool, ...]:
-        """Neighbors that take work, have not refused this visit, and have not had the request."""
-        willing = known.accepting if all_degraded else known.takes
-        path, tried = visit.request.path, visit.tried
-        if not path and not tried:
-            return willing
-        return tuple(
-            [
-                is_willing and cluster not in path and neighbor not in tried
-                for is_willing, cluster, neighbor in zip(
-                    willing, known.ids, known.handles, strict=True
-                )
-            ]
-        )
-
     def _note(  # noqa: PLR0917 - by position: on the way of every request
         self,
         visit: Visit,
@@ -193,7 +178,19 @@ class Decider:
         )
 
 
-def _outcome(choice: int, visit: Visit, objection: Refusal | None) -> str:
-    if choice != KEEP:
-        return FORWARDED
+def _without_those_asked(
+    willing: tuple[bool, ...], known: Knowledge, visit: Visit
+) -> tuple[bool, ...]:
+    """Of the neighbors that take work those that have not refused this visit, and have not had the
+    request."""
+    path, tried = visit.request.path, visit.tried
+    return tuple(
+        [
+            is_willing and cluster not in path and neighbor not in tried
+            for is_willing, cluster, neighbor in zip(willing, known.ids, known.handles, strict=True)
+        ]
+    )
+
+
+def _kept_or_refused(visit: Visit, objection: Refusal | None) -> str:
     return REFUSED if visit.is_new and objection is not None else KEPT

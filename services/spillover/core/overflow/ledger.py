@@ -15,10 +15,11 @@ HOME_ENDS = ("done", "failed", "expired", "cancelled")
 FOREIGN_STATES = ("queued", "running", "handed_on")
 FOREIGN_ENDS = ("answered", "cancelled")
 FAILURES = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
+"""What was rejected or is unknown counts as failed: its client got an error."""
 
 
 class Ledger:
-    """Counters of one epoch. The machine moves requests through it; nothing else writes it."""
+    """Counters of one epoch. The `Register` moves requests through it; nothing else writes it."""
 
     __slots__ = ("epoch", "foreign", "home")
 
@@ -26,41 +27,6 @@ class Ledger:
         self.epoch = epoch
         self.home = dict.fromkeys(("accepted", *HOME_ENDS, *HOME_STATES), 0)
         self.foreign = dict.fromkeys(("received", *FOREIGN_ENDS, *FOREIGN_STATES), 0)
-
-    def accept(self, is_home: bool) -> None:
-        if is_home:
-            self.home["accepted"] += 1
-        else:
-            self.foreign["received"] += 1
-
-    def enter(self, state: str, is_home: bool) -> None:
-        """A request is now `state`: queued, running, or away (for a foreign one: handed on)."""
-        if is_home:
-            self.home[state] += 1
-        else:
-            self.foreign["handed_on" if state == "away" else state] += 1
-
-    def leave(self, state: str, is_home: bool) -> None:
-        if is_home:
-            self.home[state] -= 1
-        else:
-            self.foreign["handed_on" if state == "away" else state] -= 1
-
-    def end(self, outcome: Outcome, is_home: bool) -> None:
-        """A request has ended. What was rejected or is unknown counts as failed: its client got an
-        error."""
-        if is_home:
-            self.home["failed" if outcome in FAILURES else outcome] += 1
-        else:
-            self.foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
-
-    def give_back(self, is_home: bool) -> None:
-        """A request goes back undone. To a neighbor that is an answer too; a client is told that it
-        was never accepted."""
-        if is_home:
-            self.home["accepted"] -= 1
-        else:
-            self.foreign["answered"] += 1
 
     def imbalance(self) -> int:
         """Returns how many requests the two balances are off by; 0 unless there is a bug."""

@@ -258,7 +258,7 @@ class NodeMachine(NodeFacts):
             own,
             now_s,
             objection=objection,
-            may_forward=visit.request.hops < settings.max_hops
+            may_forward=len(visit.request.path) < settings.max_hops
             and away < settings.away_limit
             and servers.waiting - (visit.place is not None) + away
             < settings.queue_limit + settings.away_limit,
@@ -675,8 +675,10 @@ class NodeMachine(NodeFacts):
         """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
         it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
         rarely it reports."""
+        if not (self.servers.waiting and neighbor.accepting):
+            return
         leaving = self.draining or self.servers.down or self.admission.elsewhere_first
-        if self.servers.waiting and neighbor.accepting and (leaving or self._unlike):
+        if leaving or self._unlike:
             offered = to_offer(self.servers, neighbor, count, every=leaving)
             self._offer_all(offered, now_s)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spillover.core.overflow.deadlines import Deadlines
 from spillover.core.overflow.held import UNLIMITED_BYTES, Held
-from spillover.core.overflow.ledger import Ledger
+from spillover.core.overflow.ledger import FAILURES, Ledger
 from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
 
@@ -17,10 +17,11 @@ class Register:
     """Visits by ref, with the ledger, the deadlines, and how many are away and how many bytes all
     of them hold."""
 
-    __slots__ = ("away", "deadlines", "held", "ledger", "visits")
+    __slots__ = ("_foreign", "_home", "away", "deadlines", "held", "ledger", "visits")
 
     def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.ledger = Ledger(epoch)
+        self._home, self._foreign = self.ledger.home, self.ledger.foreign
         self.visits: dict[int, Visit] = {}
         self.deadlines = Deadlines(self.visits)
         self.away = 0
@@ -30,7 +31,10 @@ class Register:
         """From here on the request is in the ledger, and ends with exactly one answer."""
         self.visits[visit.ref] = visit
         self.held.request_bytes += visit.request.size_bytes
-        self.ledger.accept(visit.is_home)
+        if visit.is_home:
+            self._home["accepted"] += 1
+        else:
+            self._foreign["received"] += 1
         self.deadlines.add(visit.deadline_s, visit.ref)
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
@@ -41,7 +45,10 @@ class Register:
         visit.since_s = now_s
         if state is AWAY:
             self.away += 1
-        self.ledger.enter(state, visit.is_home)
+        if visit.is_home:
+            self._home[state] += 1
+        else:
+            self._foreign["handed_on" if state is AWAY else state] += 1
 
     def come_back(self, visit: Visit, now_s: float) -> None:
         """What was away is here again, and its neighbor is not asked again."""
@@ -53,20 +60,31 @@ class Register:
         """It is nowhere for as long as an event is handled."""
         if visit.state is ARRIVED:
             return
-        if visit.state is AWAY:
+        state = visit.state
+        if state is AWAY:
             self.away -= 1
-        self.ledger.leave(visit.state, visit.is_home)
+        if visit.is_home:
+            self._home[state] -= 1
+        else:
+            self._foreign["handed_on" if state is AWAY else state] -= 1
         visit.state = ARRIVED
 
     def give_back(self, visit: Visit) -> None:
-        """It is its sender's again."""
+        """It is its sender's again, undone. To a neighbor that is an answer too; a client is told
+        that it was never accepted."""
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
-        self.ledger.give_back(visit.is_home)
+        if visit.is_home:
+            self._home["accepted"] -= 1
+        else:
+            self._foreign["answered"] += 1
 
     def end(self, visit: Visit, outcome: Outcome) -> None:
         self.leave(visit)
         del self.visits[visit.ref]
         self.held.request_bytes -= visit.request.size_bytes
-        self.ledger.end(outcome, visit.is_home)
+        if visit.is_home:
+            self._home["failed" if outcome in FAILURES else outcome] += 1
+        else:
+            self._foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1

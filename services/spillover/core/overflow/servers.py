@@ -244,10 +244,10 @@ class FifoServers:
             max(1, working),
             may_keep and working > 0,
             self.service_s,
-            self.departure_s,
-            self.residual,
+            self.service_s / max(1, working),
+            residual(self.service_s, self._service_variance_s2),
             load,
-            visit.request.hops,
+            len(visit.request.path),
             now_s,
             unreported,
         )

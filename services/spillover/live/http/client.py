@@ -254,24 +254,19 @@ class HttpClient:
         self._ended.set()
 
     def _dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
-        connection = self._take_idle()
-        if connection is not None:
-            connection.send(exchange, head, body)
-        elif self._closed:
+        oldest_s = time.monotonic() - self._idle_s_max
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.usable and connection.idle_since_s > oldest_s:
+                connection.send(exchange, head, body)
+                return
+            connection.close()
+        if self._closed:
             exchange.break_off("this client was closed")
         elif self._room() <= 0:
             exchange.break_off(f"all {self._connections_max} connections are in use")
         else:
             exchange.opening = self._connect_for(exchange, head, body)
-
-    def _take_idle(self) -> Connection | None:
-        oldest_s = time.monotonic() - self._idle_s_max
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.usable and connection.idle_since_s > oldest_s:
-                return connection
-            connection.close()
-        return None
 
     def _room(self) -> int:
         return self._connections_max - len(self._open) - len(self._connecting)

@@ -174,7 +174,9 @@ class Connection(asyncio.Protocol):
     def _await_answer(self) -> None:
         """Forget the last answer: an idle connection must hold none."""
         self._headers: dict[bytes, bytes] = {}
-        self._take_body()
+        if type(self._body) is bytearray:
+            self._count(-len(self._body))
+        self._body = b""
         self._answer: Response | None = None
         self._fault: str | None = None
         self._head_complete = False
@@ -213,7 +215,16 @@ class Connection(asyncio.Protocol):
             # Nobody asked: it must not be taken for the answer to the next request.
             self.close()
             return
-        self._parse(data)
+        self._overhead_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._reusable = False
+            self._fault = f"the answer is not valid HTTP: {error}"
+        except httptools.HttpParserUpgrade:
+            self._fault = "the server switched to another protocol without being asked"
+        if self._overhead_bytes > OVERHEAD_LIMIT_BYTES:
+            self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
         if exchange.on_body is not None and self._head_complete:
             exchange.heard_s = time.monotonic()
             self._stream(exchange, exchange.on_body)
@@ -240,18 +251,6 @@ class Connection(asyncio.Protocol):
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
         del self._parser
 
-    def _parse(self, data: bytes) -> None:
-        self._overhead_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._reusable = False
-            self._fault = f"the answer is not valid HTTP: {error}"
-        except httptools.HttpParserUpgrade:
-            self._fault = "the server switched to another protocol without being asked"
-        if self._overhead_bytes > OVERHEAD_LIMIT_BYTES:
-            self._fault = f"head or framing of the answer exceeds {OVERHEAD_LIMIT_BYTES} bytes"
-
     def _stream(
         self, exchange: OutgoingRequest, on_body: Callable[[bytes | bytearray], None]
     ) -> None:
@@ -276,7 +275,8 @@ class Connection(asyncio.Protocol):
         reusable = self._reusable
         self._await_answer()
         # An answer can come before the whole request has left: the rest must not follow later.
-        if reusable and self.usable and not self._transport.get_write_buffer_size():
+        transport = self._transport
+        if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
             self.idle_since_s = answer.received_s
             self._pool.released(self)
         else:

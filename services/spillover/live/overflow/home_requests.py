@@ -83,12 +83,9 @@ class HomeRequests:
         self._entries[ref] = entry
         self._refusal = None
         self._feed(ev.Arrived(ref, request, deadline_s))
-        return self._taken(entry)
-
-    def _taken(self, entry: IdempotencyRecord) -> IdempotencyRecord | ev.Refuse:
         if self._refusal is not None:
             return self._refusal
-        if entry.lasting and entry.ref not in self._unconfirmed:
+        if entry.lasting and ref not in self._unconfirmed:
             self._names.accept(entry)
         return entry
 

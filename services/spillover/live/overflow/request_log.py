@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.process.logs import REQUESTS_LOGGER, Message
@@ -10,11 +11,12 @@ from spillover.model.request import Answer
 
 _log = logging.getLogger(REQUESTS_LOGGER)
 
+is_logged = partial(_log.isEnabledFor, logging.INFO)
+"""Whether anybody asks for these lines: looked at for each request, so without a call of ours."""
+
 
 def log_request(entry: IdempotencyRecord, answer: Answer) -> None:
-    """Costs next to nothing unless the logger is set to INFO."""
-    if not _log.isEnabledFor(logging.INFO):
-        return
+    """Write the line, if it `is_logged`."""
     _log.info(
         Message(
             "request ended",

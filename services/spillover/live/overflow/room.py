@@ -29,7 +29,8 @@ class Room:
 
     def on_accepted(self, _: Accepted) -> None:
         """One more request is held: at once, if that is more than since the last report."""
-        if self._held.total_bytes > self._made_bytes:
+        held = self._held
+        if held.request_bytes + held.moving_bytes > self._made_bytes:
             self.make()
 
     def make(self) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -42,7 +43,7 @@ from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
-from spillover.live.overflow.request_log import log_request
+from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.overflow.room import Room
 from spillover.live.overflow.waiters import FutureWaiter, Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -105,9 +106,8 @@ class NodeShell:
         """As it was last told in the log."""
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
-        self._refs = 0
         self.waiters = Waiters()
-        fed = (self._next_ref, self.feed)
+        fed = (count(1).__next__, self.feed)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
         driven = (self.machine, self.timers, self._interpreters(confirm), self._on_failure)
@@ -212,10 +212,6 @@ class NodeShell:
         """Returns what is emulated on the way to this neighbor: (delay_s, loss, cut)."""
         return self._emulated[neighbor].faults
 
-    def _next_ref(self) -> int:
-        self._refs += 1
-        return self._refs
-
     # --- commands -----------------------------------------------------------------------------
 
     def _interpreters(
@@ -281,14 +277,12 @@ class NodeShell:
             self.waiters.tell(command.ref, command)
 
     def _reply(self, command: ev.Reply) -> None:
+        ref, answer, origin = command.ref, command.answer, command.origin
         if command.delay_s > 0.0:
             due_s = time.monotonic() + command.delay_s
-            self.timers.at(due_s, lambda _: self._deliver(command))
-        else:
-            self._deliver(command)
-
-    def _deliver(self, command: ev.Reply) -> None:
-        ref, answer, origin = command.ref, command.answer, command.origin
+            at_once = ev.Reply(ref, origin, answer, 0.0)
+            self.timers.at(due_s, lambda _: self._reply(at_once))
+            return
         if origin != ev.HOME:
             self.metrics.foreign_ended(origin, answer.outcome.value)
             self.waiters.tell(ref, answer)
@@ -297,7 +291,8 @@ class NodeShell:
         entry = self.home_requests.answered(ref, answer)
         if self.metrics.tokens is not None:
             self.metrics.tokens.home_ended(entry.type, answer)
-        log_request(entry, answer)
+        if is_logged():
+            log_request(entry, answer)
 
     def _moved(self, moving_bytes: int) -> None:
         self._driver.feed(ev.BytesMoving(moving_bytes))
