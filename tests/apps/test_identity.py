@@ -110,7 +110,7 @@ def test_the_requests_of_a_connection_are_its_neighbors(nodes):
         async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
             b = federation["b"]
             request = Request(
-                "long", keyed=True, work=b'{"payload": {"service_ms": 9000}}', path=("a",)
+                "long", keyed=True, work=b'{"service_ms": 9000}', path=("a",)
             )
             body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
             sent = b.client.request(
