@@ -14,8 +14,11 @@ from pathlib import Path
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoredObject, StoreFull
 
-CHUNK_BYTES = 262_144
-"""Given at once of an object."""
+PIECE_BYTES = 1_048_576
+"""Given at once of an object in memory. It takes none of its own."""
+
+FILE_PIECE_BYTES = 262_144
+"""Given at once of one on disk."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -135,8 +138,8 @@ class Bodies:
         body = self._bodies[number]
         if body.content is not None:
             view = memoryview(body.content)
-            for start in range(0, len(view), CHUNK_BYTES):
-                yield view[start : start + CHUNK_BYTES]
+            for start in range(0, len(view), PIECE_BYTES):
+                yield view[start : start + PIECE_BYTES]
             return
         assert self._store is not None, "only a store has files"  # noqa: S101
         async for piece in _file_chunks(self._store.path_of(number)):
@@ -160,7 +163,7 @@ class Bodies:
 async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
     file = await asyncio.to_thread(path.open, "rb")
     try:
-        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        while piece := await asyncio.to_thread(file.read, FILE_PIECE_BYTES):
             yield piece
     finally:
         file.close()
