@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
             self._read_large(self._large_bytes)
 
     def _read_large(self, size_bytes: int) -> None:
-        """The rest of a body is read without the parser, of which the next answer gets a new one."""
+        """Read the rest of a body without the parser; the next answer gets a new one."""
         self._large_bytes = 0
         if size_bytes - len(self._body) >= LARGE_BYTES:
             LargeBody(self, self._transport, self._take_body(), size_bytes, self._large_body_whole)

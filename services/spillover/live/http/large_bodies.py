@@ -54,6 +54,7 @@ class LargeBody(asyncio.BufferedProtocol):
         _become(transport, self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint  # of a piece
         return self._left
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -76,7 +77,7 @@ class LargeBody(asyncio.BufferedProtocol):
 
 
 def _become(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
-    """uvloop looks at how a protocol reads only when reading begins."""
+    """Have it read as this one does: uvloop looks at that only when reading begins."""
     if transport.is_reading():
         transport.pause_reading()
     transport.set_protocol(protocol)
