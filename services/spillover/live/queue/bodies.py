@@ -20,6 +20,10 @@ PIECE_BYTES = 1_048_576
 FILE_PIECE_BYTES = 262_144
 """Given at once of one on disk."""
 
+NOTE_S = 0.05
+"""After a delivery its count is written, unless the object is acknowledged by then: most are, and
+cost the disk nothing."""
+
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
@@ -45,6 +49,9 @@ class Bodies:
         self._bodies: dict[int, Body] = {}
         self._last = 0
         self._last_forgotten: Future[None] | None = None
+        self._deliveries: dict[int, int] = {}
+        """By number, counts that are to be written."""
+        self._noting: asyncio.TimerHandle | None = None
         self.memory_bytes = 0
         """Of what is in memory."""
 
@@ -129,9 +136,25 @@ class Bodies:
                 _log.error(Message("acknowledgements cannot be stored", problem=str(error)))
 
     def note(self, number: int, deliveries: int, *, dead: bool) -> None:
-        """Remember how often an object was granted, if anything outlives the process."""
+        """Remember how often an object was granted, and whether it is dead, if anything outlives
+        the process."""
+        self._deliveries.pop(number, None)
         if self._store is not None:
             self._store.note(number, deliveries, dead=dead)
+
+    def delivered(self, number: int, deliveries: int) -> None:
+        """Remember soon how often an object was granted, if it is still there by then."""
+        if self._store is None:
+            return
+        self._deliveries[number] = deliveries
+        if self._noting is None:
+            self._noting = asyncio.get_running_loop().call_later(NOTE_S, self._note_deliveries)
+
+    def _note_deliveries(self) -> None:
+        self._noting = None
+        counts, self._deliveries = self._deliveries, {}
+        for number, deliveries in counts.items():
+            self.note(number, deliveries, dead=False)
 
     async def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
         """Gives the object piece by piece. It may be forgotten meanwhile."""
@@ -146,6 +169,9 @@ class Bodies:
             yield piece
 
     def close(self) -> None:
+        if self._noting is not None:
+            self._noting.cancel()
+            self._note_deliveries()
         if self._store is not None:
             self._store.close()
 
@@ -156,6 +182,7 @@ class Bodies:
 
     def _drop(self, number: int) -> None:
         body = self._bodies.pop(number)
+        self._deliveries.pop(number, None)
         if body.content is not None:
             self.memory_bytes -= body.size_bytes
 
