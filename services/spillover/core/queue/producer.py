@@ -81,6 +81,7 @@ class ProducerMachine:
             ev.Nacked: self._nacked,
             ev.Extended: self._extended,
             ev.PutBack: self._put_back,
+            ev.Discard: self._discard,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
@@ -379,6 +380,14 @@ class ProducerMachine:
             self._out.append(ev.Bury(event.number, dead=False))
         self._out.append(ev.Told(event.ref, known))
         self._serve(now_s)
+
+    def _discard(self, event: ev.Discard, now_s: float) -> None:
+        known = self.objects.discard(event.number)
+        if known:
+            self.room.gone(event.number)
+            self._out.append(ev.Forget(event.number))
+        self._out.append(ev.Told(event.ref, known))
+        self._admit_next()
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """Whoever waits here does better elsewhere. What is buffered is still given."""
