@@ -160,6 +160,28 @@ def test_what_comes_back_too_often_is_dead_readable_and_can_be_put_back(
     assert producer.take().body == b"poison"
 
 
+@pytest.mark.parametrize("content", [b"poison", os.urandom(FILE_BYTES_MIN + 1)])
+def test_what_is_dead_can_be_discarded(content: bytes, tmp_path: Path) -> None:
+    limits = {"deliveries_max": 1, "held_limit_bytes": 10.0}
+    with producers(stores=tmp_path, **limits) as (one,):
+        one.put(content)
+        assert reason(call(f"{one.url}/dead/1", "DELETE")) == (404, "not_found")
+        one.tell(one.take().headers["spillover-grant"], "nack")
+        headers = {"Origin": "http://evil.example"}
+        assert reason(call(f"{one.url}/dead/1", "DELETE", None, headers)) == (403, "another_site")
+        state = call(f"{one.url}/dead/1", "DELETE").told
+        assert (state["dead"], state["discarded"], state["produced"]) == (0, 1, 1)
+        assert reason(call(f"{one.url}/dead/1", "DELETE")) == (404, "not_found")
+        assert reason(call(f"{one.url}/dead/1/put-back", "POST")) == (404, "not_found")
+        told = call(f"{one.url}/explain/p1-1").told
+        assert told["state"] == "discarded: it is gone"
+        assert told["story"][-1]["words"] == "discarded by an operator"
+        assert one.put(content, deadline_ms=2000).status == 201, "it takes no room any more"
+    assert [path.name for path in (tmp_path / "p1" / "objects").glob("*")] in ([], ["2"])
+    with producers(stores=tmp_path) as (one,):
+        assert (one.state["dead"], one.state["produced"]) == (0, 1)
+
+
 def test_deadlines(producer: Producer) -> None:
     nothing = producer.take(deadline_ms=30)
     assert (nothing.status, nothing.body) == (204, b"")
@@ -444,6 +466,7 @@ def test_the_description_names_every_call(producer: Producer) -> None:
         *("POST /objects", "GET /objects/{grant}", "POST /take", "POST /grants/{grant}/ack"),
         *("POST /grants/{grant}/nack", "POST /grants/{grant}/extend", "GET /explain/{name}"),
         *("GET /state", "GET /dead", "GET /dead/{number}", "POST /dead/{number}/put-back"),
+        "DELETE /dead/{number}",
     }
 
 

@@ -7,12 +7,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -184,6 +185,37 @@ def test_a_full_disk_is_503_and_loses_nothing(tmp_path: Path) -> None:
             again.producer.tell(given.headers["spillover-grant"], "ack")
     finally:
         again.end(signal.SIGKILL)
+
+
+def noted(store: Path, number: int) -> int:
+    """How many deliveries of an object are on the disk."""
+    with closing(sqlite3.connect(f"file:{store / 'queue.sqlite3'}?mode=ro", uri=True)) as database:
+        rows = database.execute("SELECT deliveries FROM objects WHERE number = ?", (number,))
+        (deliveries,) = rows.fetchone()
+    return int(deliveries)
+
+
+def test_an_object_that_kills_whoever_touches_it_is_dead_in_the_end(tmp_path: Path) -> None:
+    with running(1, tmp_path, "--deliveries-max", "3", "--drain-timeout-s", "0") as (one,):
+        assert one.producer.put(b"poison").status == 201
+        assert one.producer.put(b"other").status == 201
+        for time_of in (1, 2):
+            given = one.producer.take()
+            assert (given.body, given.headers["spillover-deliveries"]) == (b"poison", str(time_of))
+            until(lambda count=time_of: noted(tmp_path / "p1", 1) == count)
+            one.end(signal.SIGKILL)
+            one.start()
+        one.producer.tell(one.producer.take().headers["spillover-grant"], "extend")
+        status, _ = one.end(signal.SIGTERM)
+        assert status == 0
+        one.start()
+        (dead,) = call(f"{one.producer.url}/dead").told
+        assert (dead["number"], dead["deliveries"]) == (1, 3)
+        assert call(f"{one.producer.url}/dead/1").body == b"poison"
+        assert one.producer.take().body == b"other"
+        one.end(signal.SIGKILL)
+        one.start()
+        assert one.producer.state["dead"] == 1, "and that is on the disk"
 
 
 # --- killed under load --------------------------------------------------------------------------

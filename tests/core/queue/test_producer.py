@@ -246,6 +246,15 @@ def test_what_was_stored_before_is_there_in_its_order() -> None:
     assert machine.objects.deliveries(1) == 1
 
 
+def test_what_was_granted_too_often_as_the_process_died_is_dead_at_the_start() -> None:
+    machine = producer(deliveries_max=3, dead_limit=1)
+    assert machine.handle(ev.Recovered(1, 2, dead=False), 0.0) == []
+    assert machine.handle(ev.Recovered(2, 3, dead=False), 0.0) == [ev.Bury(2, dead=True)]
+    assert machine.handle(ev.Recovered(3, 3, dead=False), 0.0) == [], "there is no room for it"
+    machine.check()
+    assert (list(machine.objects), list(machine.objects.dead)) == ([1, 3], [2])
+
+
 def test_a_drain_gives_away_and_takes_nothing() -> None:
     machine = producer(buffers=1)
     put(machine, 1)

@@ -32,6 +32,7 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Service
 from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.large_bodies import LargeBody
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
@@ -390,6 +391,23 @@ class HttpConnection(asyncio.Protocol):
         if self._read_paused:
             self._read_paused = False
             self.transport.resume_reading()
+
+    def read_large(self, exchange: Exchange, size_bytes: int) -> None:
+        if self.transport.is_closing():
+            return
+        assert exchange.news is not None  # noqa: S101 - only tasks wait
+        begun = exchange.take()
+        exchange.news.clear()
+        self._read_paused = False
+        LargeBody(self, self.transport, begun, size_bytes, self._on_large_body)
+
+    def _on_large_body(self, body: bytes) -> None:
+        """It was read without the parser, of which the next request gets a new one."""
+        exchange = self.exchange
+        assert exchange is not None  # noqa: S101 - it is read
+        exchange.pieces, exchange.size_bytes = [body], len(body)
+        self._parser = _new_parser(self)
+        self.on_message_complete()
 
     # --- having requests answered -------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from spillover.apps.http.problems import Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch, write_parts
+from spillover.live.http.large_bodies import LARGE_BYTES
 
 EXCHANGE = "spillover.exchange"
 """Where an ASGI scope carries the Exchange of its request."""
@@ -59,6 +60,9 @@ class Line(Protocol):
 
     def read_on(self) -> None:
         """Go on reading, if that was paused."""
+
+    def read_large(self, exchange: Exchange, size_bytes: int) -> None:
+        """Read a body of that length to where it stays: its next part is all of it."""
 
     def answered(self) -> None:
         """The answer to the oldest request without one is written."""
@@ -186,7 +190,11 @@ class Exchange:
     async def _read(self, limit_bytes: int) -> bytes:
         if self.awaits_continue and self.length_bytes > limit_bytes:
             raise too_large(limit_bytes, whole=False)
-        parts = _Parts(self._line.moving)
+        line, length_bytes = self._line, self.length_bytes
+        is_large = self.size_bytes + LARGE_BYTES < length_bytes <= limit_bytes
+        if is_large and line.moving is None and self.keep_alive:  # else what follows means nothing
+            line.read_large(self, length_bytes)
+        parts = _Parts(line.moving)
         size = 0
         more = True
         try:

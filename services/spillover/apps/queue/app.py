@@ -165,12 +165,22 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
         pieces = shell.bodies.chunks(number)
         return StreamingResponse(pieces, media_type=body.content_type, headers=headers)
 
+    async def operate(request: Request, number: int, make: type[ev.PutBack | ev.Discard]) -> None:
+        if (reason := SITE.why_not_operate(request.headers)) is not None:
+            raise Problem("another_site", reason)
+        answer = await shell.ask(lambda ref: make(ref, number))
+        if not answer.known:
+            raise Problem("not_found", f"expected the number of a dead object, got {number}")
+
     @app.post("/dead/{number}/put-back", responses=problems("not_found", "another_site"))
     async def put_back(number: int, request: Request) -> QueueState:
         """Put one of them back into its buffer, as if it had never been granted."""
-        if (reason := SITE.why_not_operate(request.headers)) is not None:
-            raise Problem("another_site", reason)
-        answer = await shell.ask(lambda ref: ev.PutBack(ref, number))
-        if not answer.known:
-            raise Problem("not_found", f"expected the number of a dead object, got {number}")
+        await operate(request, number, ev.PutBack)
+        return queue_state(shell, about)
+
+    @app.delete("/dead/{number}", responses=problems("not_found", "another_site"))
+    async def discard(number: int, request: Request) -> QueueState:
+        """Discard one of them, for good."""
+        await operate(request, number, ev.Discard)
+        await shell.bodies.settled()
         return queue_state(shell, about)

@@ -89,7 +89,8 @@ class DeadObject(BaseModel):
 
 
 class QueueState(BaseModel):
-    """One producer as it is now. produced = acknowledged + granted + buffered + dead."""
+    """One producer as it is now. produced = acknowledged + discarded + granted + buffered +
+    dead."""
 
     producer: str
     url: str
@@ -106,6 +107,8 @@ class QueueState(BaseModel):
     dead: int
     produced: int
     acknowledged: int
+    discarded: int
+    """Dead objects that an operator wanted no more."""
     returned: int
     waiting: int
     """Producers that wait for a place."""
@@ -146,6 +149,7 @@ def queue_state(shell: QueueShell, about: About) -> QueueState:
         dead=len(objects.dead),
         produced=objects.produced,
         acknowledged=objects.acknowledged,
+        discarded=objects.discarded,
         returned=machine.returned,
         waiting=machine.waiting,
         takes=len(machine.takes),
@@ -222,7 +226,7 @@ def explanation(shell: QueueShell, name: str) -> Explanation | None:
         state = _object_state(shell, int(number))
         if story or state:
             told = _told(story)
-            state = state or "acknowledged: it is gone"
+            state = state or f"{_how_it_went(story)}: it is gone"
             name = f"{own}-{number}"
             return Explanation(id=name, kind=OBJECT, producer=own, state=state, story=told)
     story = shell.history.story(PROBE, name)
@@ -232,13 +236,19 @@ def explanation(shell: QueueShell, name: str) -> Explanation | None:
     return Explanation(id=name, kind=PROBE, producer=own, state=state, story=_told(story))
 
 
+def _how_it_went(story: list[tuple[float, str]]) -> str:
+    discarded = any(words.startswith("discarded") for _, words in story)
+    return "discarded" if discarded else "acknowledged"
+
+
 def _object_state(shell: QueueShell, number: int) -> str:
     """In words; nothing of one that is not here."""
     objects = shell.machine.objects
     times = objects.deliveries(number)
     in_vain = f", after {times} deliveries in vain" if times else ""
     if number in objects.dead:
-        return f"dead{in_vain}: POST /dead/{number}/put-back buffers it again"
+        again = f"POST /dead/{number}/put-back buffers it again, DELETE /dead/{number} discards it"
+        return f"dead{in_vain}: {again}"
     if number in objects.granted:
         grant = next(one for one in shell.machine.grants if one.number == number)
         left_s = grant.until_s - shell.now_s

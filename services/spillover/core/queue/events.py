@@ -225,6 +225,14 @@ class PutBack(Event):
 
 
 @dataclass(slots=True)
+class Discard(Event):
+    """An operator wants a dead object no more."""
+
+    ref: int
+    number: int
+
+
+@dataclass(slots=True)
 class Drain(Event):
     """Take no object any more; give away those that are here."""
 
@@ -274,7 +282,7 @@ class Accept(Command):
 
 @dataclass(slots=True)
 class Forget(Command):
-    """The object is gone for good: acknowledged."""
+    """The object is gone for good: acknowledged, or discarded."""
 
     number: int
 
@@ -349,7 +357,7 @@ class RefuseTake(Command):
 @dataclass(slots=True)
 class Told(Command):
     """Answer an acknowledgement, a nack, an extension, or what an operator asked: whether there was
-    such a thing. What was acknowledged is answered once `Forget` is done."""
+    such a thing. What goes for good is answered once `Forget` is done."""
 
     ref: int
     known: bool

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 class Objects:
     """Those that were produced and not acknowledged. Numbers grow as objects come."""
 
-    __slots__ = ("_buffer", "_deliveries", "acknowledged", "dead", "granted", "produced")
+    __slots__ = (
+        *("_buffer", "_deliveries"),
+        *("acknowledged", "dead", "discarded", "granted", "produced"),
+    )
 
     def __init__(self) -> None:
         self._buffer: list[int] = []
@@ -24,6 +27,7 @@ class Objects:
         """In the order in which they died."""
         self.produced = 0
         self.acknowledged = 0
+        self.discarded = 0
 
     @property
     def buffered(self) -> int:
@@ -82,6 +86,15 @@ class Objects:
         heapq.heappush(self._buffer, number)
         return True
 
+    def discard(self, number: int) -> bool:
+        """A dead one is wanted no more; False if it is not dead."""
+        if number not in self.dead:
+            return False
+        del self.dead[number]
+        self._deliveries.pop(number, None)
+        self.discarded += 1
+        return True
+
     def acknowledge(self, number: int) -> None:
         """A granted one has served its purpose."""
         self.granted.remove(number)
@@ -89,7 +102,8 @@ class Objects:
         self.acknowledged += 1
 
     def check(self) -> None:
-        parts = self.acknowledged + len(self.granted) + len(self._buffer) + len(self.dead)
+        here = len(self.granted) + len(self._buffer) + len(self.dead)
+        parts = self.acknowledged + self.discarded + here
         assert self.produced == parts, (self.produced, parts)
         living = set(self._buffer) | self.granted | self.dead.keys()
         assert len(living) == len(self._buffer) + len(self.granted) + len(self.dead), "twice"

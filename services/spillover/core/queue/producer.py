@@ -81,6 +81,7 @@ class ProducerMachine:
             ev.Nacked: self._nacked,
             ev.Extended: self._extended,
             ev.PutBack: self._put_back,
+            ev.Discard: self._discard,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
             ev.TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
@@ -162,7 +163,12 @@ class ProducerMachine:
         self._admit_next()
 
     def _recovered(self, event: ev.Recovered, now_s: float) -> None:
-        self.objects.recover(event.number, event.deliveries, dead=event.dead)
+        """What was granted as the process died was granted in vain: it may be dead of that."""
+        objects = self.objects
+        dies = not event.dead and self._is_hopeless(event.deliveries)
+        objects.recover(event.number, event.deliveries, dead=event.dead or dies)
+        if dies:
+            self._out.append(ev.Bury(event.number, dead=True))
         self.room.hold(event.number, event.held_bytes)
 
     # --- consumers ask ------------------------------------------------------------------------
@@ -325,13 +331,18 @@ class ProducerMachine:
         self.returned += 1
         self.grants.end(grant)
         objects, number = self.objects, grant.number
-        is_hopeless = objects.deliveries(number) >= self.settings.deliveries_max
-        if is_hopeless and len(objects.dead) < self.settings.dead_limit:
+        if self._is_hopeless(objects.deliveries(number)):
             objects.bury(number)
             self._out.append(ev.Bury(number, dead=True))
         else:
             objects.give_back(number)
         self._serve(now_s)
+
+    def _is_hopeless(self, deliveries: int) -> bool:
+        settings = self.settings
+        return (
+            deliveries >= settings.deliveries_max and len(self.objects.dead) < settings.dead_limit
+        )
 
     def _acked(self, event: ev.Acked, now_s: float) -> None:
         """A second acknowledgement of the same grant is as good as the first."""
@@ -369,6 +380,14 @@ class ProducerMachine:
             self._out.append(ev.Bury(event.number, dead=False))
         self._out.append(ev.Told(event.ref, known))
         self._serve(now_s)
+
+    def _discard(self, event: ev.Discard, now_s: float) -> None:
+        known = self.objects.discard(event.number)
+        if known:
+            self.room.gone(event.number)
+            self._out.append(ev.Forget(event.number))
+        self._out.append(ev.Told(event.ref, known))
+        self._admit_next()
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """Whoever waits here does better elsewhere. What is buffered is still given."""

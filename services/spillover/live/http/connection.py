@@ -16,6 +16,7 @@ import httptools
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
+from spillover.live.http.large_bodies import LARGE_BYTES, LargeBody
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 
 OVERHEAD_LIMIT_BYTES = 65_536
@@ -148,6 +149,7 @@ class Connection(asyncio.Protocol):
         "_fault",
         "_head_complete",
         "_headers",
+        "_large_bytes",
         "_moving",
         "_overhead_bytes",
         "_parser",
@@ -183,6 +185,8 @@ class Connection(asyncio.Protocol):
         self._until_eof = False
         self._reusable = False
         self._overhead_bytes = 0
+        self._large_bytes = 0
+        """How long a body is that need not be counted, cut or handed on piece by piece."""
 
     @property
     def usable(self) -> bool:
@@ -232,6 +236,23 @@ class Connection(asyncio.Protocol):
             self._finish(exchange, self._answer)
         elif self._fault is not None:
             exchange.break_off(self._fault)
+        elif self._large_bytes and exchange.connection is self:
+            self._read_large(self._large_bytes)
+
+    def _read_large(self, size_bytes: int) -> None:
+        """Read the rest of a body without the parser; the next answer gets a new one."""
+        self._large_bytes = 0
+        if size_bytes - len(self._body) >= LARGE_BYTES:
+            LargeBody(self, self._transport, self._take_body(), size_bytes, self._large_body_whole)
+
+    def _large_body_whole(self, body: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None:
+            return
+        self._body = body
+        self._end_answer(exchange, reusable=self._parser.should_keep_alive())
+        self._parser = httptools.HttpResponseParser(self)
+        self._finish(exchange, cast("Response", self._answer))
 
     def eof_received(self) -> None:
         exchange = self.exchange
@@ -323,6 +344,8 @@ class Connection(asyncio.Protocol):
             and not self._is_excerpt(exchange)
         ):
             self._fault = _too_long(exchange)  # not worth reading up to there
+        elif self._moving is None and int(length) > LARGE_BYTES and self._is_kept_whole(status):
+            self._large_bytes = int(length)
 
     def on_body(self, piece: bytes) -> None:
         self._overhead_bytes = 0
@@ -350,6 +373,13 @@ class Connection(asyncio.Protocol):
             self._headers = {}  # of an interim answer, such as 100 or 103
         elif self._answer is None and self._fault is None and self.exchange is not None:
             self._end_answer(self.exchange, reusable=self._parser.should_keep_alive())
+
+    def _is_kept_whole(self, status: int) -> bool:
+        """Whether an answer has a body of which nothing is left out or handed on before its end."""
+        exchange = self.exchange
+        if exchange is None or status in _BODYLESS_STATUSES:
+            return False
+        return exchange.on_body is None and not self._is_excerpt(exchange)
 
     def _is_excerpt(self, exchange: OutgoingRequest) -> bool:
         """Whether the beginning of this answer's body is enough."""

@@ -14,8 +14,15 @@ from pathlib import Path
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore, StoredObject, StoreFull
 
-CHUNK_BYTES = 262_144
-"""Given at once of an object."""
+PIECE_BYTES = 1_048_576
+"""Given at once of an object in memory. It takes none of its own."""
+
+FILE_PIECE_BYTES = 262_144
+"""Given at once of one on disk."""
+
+NOTE_S = 0.05
+"""After a delivery its count is written, unless the object is acknowledged by then: most are, and
+cost the disk nothing."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -42,6 +49,9 @@ class Bodies:
         self._bodies: dict[int, Body] = {}
         self._last = 0
         self._last_forgotten: Future[None] | None = None
+        self._deliveries: dict[int, int] = {}
+        """By number, counts that are to be written."""
+        self._noting: asyncio.TimerHandle | None = None
         self.memory_bytes = 0
         """Of what is in memory."""
 
@@ -126,23 +136,42 @@ class Bodies:
                 _log.error(Message("acknowledgements cannot be stored", problem=str(error)))
 
     def note(self, number: int, deliveries: int, *, dead: bool) -> None:
-        """Remember how often an object was granted, if anything outlives the process."""
+        """Remember how often an object was granted, and whether it is dead, if anything outlives
+        the process."""
+        self._deliveries.pop(number, None)
         if self._store is not None:
             self._store.note(number, deliveries, dead=dead)
+
+    def delivered(self, number: int, deliveries: int) -> None:
+        """Remember soon how often an object was granted, if it is still there by then."""
+        if self._store is None:
+            return
+        self._deliveries[number] = deliveries
+        if self._noting is None:
+            self._noting = asyncio.get_running_loop().call_later(NOTE_S, self._note_deliveries)
+
+    def _note_deliveries(self) -> None:
+        self._noting = None
+        counts, self._deliveries = self._deliveries, {}
+        for number, deliveries in counts.items():
+            self.note(number, deliveries, dead=False)
 
     async def chunks(self, number: int) -> AsyncIterator[bytes | memoryview]:
         """Gives the object piece by piece. It may be forgotten meanwhile."""
         body = self._bodies[number]
         if body.content is not None:
             view = memoryview(body.content)
-            for start in range(0, len(view), CHUNK_BYTES):
-                yield view[start : start + CHUNK_BYTES]
+            for start in range(0, len(view), PIECE_BYTES):
+                yield view[start : start + PIECE_BYTES]
             return
         assert self._store is not None, "only a store has files"  # noqa: S101
         async for piece in _file_chunks(self._store.path_of(number)):
             yield piece
 
     def close(self) -> None:
+        if self._noting is not None:
+            self._noting.cancel()
+            self._note_deliveries()
         if self._store is not None:
             self._store.close()
 
@@ -153,6 +182,7 @@ class Bodies:
 
     def _drop(self, number: int) -> None:
         body = self._bodies.pop(number)
+        self._deliveries.pop(number, None)
         if body.content is not None:
             self.memory_bytes -= body.size_bytes
 
@@ -160,7 +190,7 @@ class Bodies:
 async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
     file = await asyncio.to_thread(path.open, "rb")
     try:
-        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        while piece := await asyncio.to_thread(file.read, FILE_PIECE_BYTES):
             yield piece
     finally:
         file.close()

@@ -47,6 +47,7 @@ class QueueHistory:
             ev.OfferAnswered: self._offer_answered,
             ev.Sent: self._sent,
             ev.Acked: lambda event: self._of_grant(event.grant, "acknowledged: done"),
+            ev.Discard: self._discarded,
             ev.Nacked: lambda event: self._of_grant(event.grant, "given back by its consumer"),
             ev.Extended: lambda event: self._of_grant(
                 event.grant,
@@ -129,6 +130,10 @@ class QueueHistory:
     def _sent(self, event: ev.Sent) -> None:
         words = "sent" if event.whole else "its consumer went away before it was sent: it is back"
         self._of_grant(event.grant, words)
+
+    def _discarded(self, event: ev.Discard) -> None:
+        if event.number in self._machine.objects.dead:
+            self._tell((OBJECT, event.number), "discarded by an operator")
 
     # --- commands -----------------------------------------------------------------------------
 

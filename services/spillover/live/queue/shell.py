@@ -209,11 +209,12 @@ class QueueShell:
 
     def _interpreters(self) -> dict[type[ev.Command], Callable[[Any], None]]:
         answers = (
-            *(ev.Admit, ev.RefuseOffer, ev.Accept, ev.AnswerOffer, ev.Give, ev.Direct),
+            *(ev.Admit, ev.RefuseOffer, ev.Accept, ev.AnswerOffer, ev.Direct),
             *(ev.NoObject, ev.RefuseTake, ev.Told),
         )
         return {
             **dict.fromkeys(answers, self._answer),
+            ev.Give: self._give,
             ev.Store: self._store,
             ev.Forget: self._forget,
             ev.Bury: self._bury,
@@ -231,6 +232,11 @@ class QueueShell:
             self.feed(ev.Sent(command.grant, whole=False))
         elif isinstance(command, ev.Admit):
             self.feed(ev.OfferGone(command.ref))
+
+    def _give(self, command: ev.Give) -> None:
+        number = command.number
+        self.bodies.delivered(number, self.machine.objects.deliveries(number))
+        self._answer(command)
 
     def _store(self, command: ev.Store) -> None:
         number = command.number

@@ -2,7 +2,7 @@
 event of a producer, by looking on.
 
 - Conservation: what was accepted is acknowledged, granted, buffered or dead, each object once.
-- What is forgotten was acknowledged under the grant of that very object.
+- What is forgotten was acknowledged under the grant of that very object, or discarded.
 - Order: what is granted is older than all that was buffered before and still is.
 - No double grant: an object that was given away is not given again before its consumer has given
   it back, its transfer has broken off, its visibility time has passed, or its producer has died.
@@ -275,7 +275,14 @@ class Checker:
         life.holds[grant] = _Hold(number, until_s)
 
     def _forgotten(self, producer: SimProducer, seen: _Seen, event: ev.Event, number: int) -> None:
-        if not isinstance(event, ev.Acked) or seen.life.numbers.get(event.grant) != number:
+        match event:
+            case ev.Acked():
+                is_meant = seen.life.numbers.get(event.grant) == number
+            case ev.Discard():
+                is_meant = event.number == number
+            case _:
+                is_meant = False
+        if not is_meant:
             self._fail(f"{number} is forgotten at {event}", producer)
         if number not in seen.accepted or number in seen.forgotten:
             self._fail(f"{number} is forgotten twice, or was never accepted", producer)

@@ -331,10 +331,11 @@ def _drain(history: History, random: Random) -> Callable[[], None] | None:
 
 
 def _put_back(history: History, _: Random) -> Callable[[], None] | None:
-    """No trouble: an operator puts the dead objects back."""
+    """No trouble: an operator puts the dead objects back, or, one of four, discards them."""
     for producer in history.running():
         for number in list(producer.machine.objects.dead):
-            producer.ask(partial(ev.PutBack, number=number), lambda _: None)
+            make = ev.PutBack if number % 4 else ev.Discard
+            producer.ask(partial(make, number=number), lambda _: None)
     return None
 
 

@@ -163,6 +163,8 @@ class SimProducer(Process):
         }
 
     def _answer(self, command: Any) -> None:
+        if isinstance(command, ev.Give):
+            self._keep_note(command.number, dead=False)
         reply = self._calls.pop(command.ref, None)
         if reply is not None:
             reply(command)
@@ -208,10 +210,12 @@ class SimProducer(Process):
             del self.disk.objects[number]
 
     def _bury(self, command: ev.Bury) -> None:
+        self._keep_note(command.number, dead=command.dead)
+
+    def _keep_note(self, number: int, *, dead: bool) -> None:
         if self.disk is not None:
-            deliveries = self.machine.objects.deliveries(command.number)
-            note = (deliveries, command.dead)
-            self.later(self.disk.commit_s, self._note, command.number, note)
+            note = (self.machine.objects.deliveries(number), dead)
+            self.later(self.disk.commit_s, self._note, number, note)
 
     def _note(self, number: int, note: tuple[int, bool]) -> None:
         if self.disk is not None and number in self.disk.objects:
