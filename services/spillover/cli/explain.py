@@ -26,6 +26,7 @@ MISSING = "\N{EN DASH}"
 UNKNOWN = "unknown_request"
 UNREACHABLE = "unreachable"
 PULLED = "pulled_by"
+WENT_FIRST = "went_first"
 
 _REASONS = {
     "started": "started at once, a server was free",
@@ -33,7 +34,10 @@ _REASONS = {
     "forwarded": "handed on to",
     "refused": "refused",
 }
-_EVENTS = {PULLED: "handed on to a neighbor that had an idle server and asked for work:"}
+_EVENTS = {
+    PULLED: "handed on to a neighbor that had an idle server and asked for work:",
+    WENT_FIRST: "handed on in place of a newer request, to",
+}
 """What else happened, where its name does not say it."""
 
 _KEPT_ALL_THE_SAME = "kept for want of a neighbor that takes it"
@@ -104,7 +108,8 @@ async def _ask(url: str, request_id: str) -> tuple[str, dict[str, Any], dict[str
             return cluster, _without(request_id, cluster, UNKNOWN), {}
     urls = {neighbor["id"]: neighbor.get("url") for neighbor in state["neighbors"]}
     handed = [one.get("neighbor") for one in told["decisions"] if one["outcome"] == "forwarded"]
-    handed += [one.get("neighbor") for one in told.get("story", []) if one.get("event") == PULLED]
+    besides = [one for one in told.get("story", []) if one.get("event") in {PULLED, WENT_FIRST}]
+    handed += [one.get("neighbor") for one in besides]
     return cluster, told, {name: urls.get(name) for name in handed if isinstance(name, str)}
 
 
@@ -170,6 +175,8 @@ def _reason(decision: dict[str, Any]) -> str:
         words = _KEPT_ALL_THE_SAME
     if decision["outcome"] == "refused" and decision.get("reason"):
         words = f"{words}: {decision['reason']}"
+    if older_went_to := decision.get("older_went_to"):
+        words = f"{words}: one that waits longer went to {older_went_to} in its place"
     neighbor = decision.get("neighbor")
     return f"{words} {neighbor}" if neighbor else words
 

@@ -40,6 +40,12 @@ class Fifo(Generic[T]):
         self._places.append(place)
         return place
 
+    def prepend(self, item: T) -> Place[T]:
+        """Join at the front, as what was there before."""
+        place = Place(item)
+        self._places.appendleft(place)
+        return place
+
     def popleft(self) -> T:
         """Returns the longest waiting item. IndexError if nothing waits."""
         while True:

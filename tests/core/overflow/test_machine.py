@@ -54,6 +54,10 @@ class Known:
         self.lost = False
         """A neighbor was lost with it, so that it may have run there."""
         self.cancelling = False
+        self.since_s = 0.0
+        """When it queued, the last time."""
+        self.has_waited = False
+        """Before it was handed on."""
 
     @property
     def is_home(self):
@@ -414,9 +418,11 @@ class ClusterUnderTest(RuleBasedStateMachine):
             self.cooling_s = [until_s for until_s in self.cooling_s if until_s > self.now_s]
             if self.rest_until_s <= self.now_s:
                 self.rest_until_s = -math.inf
+        back = None
         if isinstance(event, ev.ForwardRefused | ev.ForwardLost) and event.ref in self.away():
-            self.visits[event.ref].state = "arrived"
-            self.visits[event.ref].lost |= isinstance(event, ev.ForwardLost)
+            back = self.visits[event.ref]
+            back.state = "arrived"
+            back.lost |= isinstance(event, ev.ForwardLost)
         commands = self.machine.handle(event, self.now_s)
         for command in commands:
             judge = getattr(self, f"on_{type(command).__name__.lower()}")
@@ -424,7 +430,11 @@ class ClusterUnderTest(RuleBasedStateMachine):
         for ref, visit in self.visits.items():
             if visit.state == "arrived":
                 visit.state = "queued"
-                self.queue.append(ref)
+                visit.since_s = self.now_s
+                if visit is back and self.has_its_place(visit):
+                    self.queue.insert(0, ref)
+                else:
+                    self.queue.append(ref)
         self.judge_the_whole()
         return commands
 
@@ -502,10 +512,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.pulled == isinstance(event, ev.WorkAsked)
         if command.pulled:
             assert (visit.state, y) == ("queued", event.neighbor), "not what was asked for"
-            self.queue.remove(command.ref)
+            self.leave_queue(command.ref)
         elif visit.state == "queued":
-            assert self.draining or self.down or self.elsewhere_first()
-            self.queue.remove(command.ref)
+            self.judge_older(visit, event)
+            self.leave_queue(command.ref)
         self.judge_load(command.load)
         assert not visit.cancelling, "handed on although it was to be cancelled"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
@@ -521,6 +531,26 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.deadline_s == visit.event.deadline_s
         visit.asked.append(y)
         visit.state = "away"
+
+    def judge_older(self, visit, event):
+        """What waits leaves unasked where nothing is to wait, or in place of a client's request
+        that has just come: then it is a client's, too."""
+        if self.draining or self.down or self.elsewhere_first():
+            return
+        assert self.policy in BY_LOAD
+        assert isinstance(event, ev.Arrived)
+        assert event.origin == ev.HOME
+        assert visit.is_home
+
+    def leave_queue(self, ref):
+        self.queue.remove(ref)
+        visit = self.visits[ref]
+        visit.has_waited |= self.now_s > visit.since_s
+
+    def has_its_place(self, visit):
+        """Whether it stands first, since it did not leave because all were to."""
+        leaving = self.draining or self.down or self.elsewhere_first()
+        return self.policy in BY_LOAD and visit.is_home and visit.has_waited and not leaving
 
     def on_recall(self, command, _event):
         visit = self.visits[command.ref]

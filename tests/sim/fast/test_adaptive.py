@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from spillover.core.overflow.history import PULLED_BY
+from spillover.core.overflow.history import PULLED_BY, REFUSED_BY, WENT_FIRST
 from spillover.core.overflow.neighbor import SENDS_MAX
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
@@ -113,6 +113,24 @@ def test_work_that_is_asked_for_gives_the_same(fast):
     logs = [cluster.machine.decider.log for cluster in clusters]
     told = [one for log in logs for n in range(len(schedule)) for one in log.tell(f"sim-{n}")]
     assert sum(one["event"] == PULLED_BY for one in told) > 50
+
+
+@pytest.mark.parametrize(("deadline_ms", "queue_limit"), [(1e6, 10_000), (3_000.7, 40)])
+def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
+    """What is older goes in place of what comes, and what is refused takes its place back: also
+    beyond a full queue, and where what comes now would be too late."""
+    topology = unlike_sites(default_deadline_ms=deadline_ms)
+    sites = [replace(one, servers=2, queue_limit=queue_limit) for one in topology.clusters]
+    topology = replace(topology, clusters=tuple(sites))
+    schedule = arrivals(topology, 0.95, exponential, seed=3)
+    schedule = [replace(arrival, cluster="a") for arrival in schedule]
+    assert_alike(fast, topology, schedule, 3)
+    _, clusters = each_in_full(topology, schedule, 3)
+    logs = [cluster.machine.decider.log for cluster in clusters]
+    told = [[one["event"] for one in logs[0].tell(f"sim-{n}")] for n in range(len(schedule))]
+    assert sum(WENT_FIRST in events for events in told) > 50
+    back = [events for events in told if {WENT_FIRST, REFUSED_BY} <= set(events)]
+    assert len(back) > 5
 
 
 def test_more_sends_than_are_counted_give_the_same(fast):

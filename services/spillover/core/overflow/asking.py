@@ -1,6 +1,6 @@
 """What a cluster asks its neighbors for when servers are idle or soon will be, what it gives to one
 that asks, and what it offers to one that accepts: of each group of types, by what is known of that
-group. Who was asked before is in `pulling`.
+group. Also which request goes where one is to go. Who was asked before is in `pulling`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Group
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.pulling import LOOKS_MAX, better_off_with
 from spillover.core.overflow.reporting import Gossip
 from spillover.core.overflow.visit import Visit
+from spillover.policy.overflow.adaptive import estimate_s
 
 
 def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskForWork]:
@@ -45,7 +47,20 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
         # Where others wait for the same servers, it is counted as nearer to one than it is.
         line = (visit for visit in node.servers if visit.group is group)
     neighbor = group.neighbors.by_handle[handle]
-    return better_off_with(neighbor, group, line, node.settings.max_hops, now_s)
+    there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
+    return better_off_with(neighbor, group, line, there_s, node.settings.max_hops, now_s)
+
+
+def first_to_go(node: NodeFacts, decision: Decision, now_s: float) -> Visit | None:
+    """Returns which of the own clients' requests that wait is handed on in place of one that comes
+    now and was to go: the oldest that is better off where that was to go; None if there is none."""
+    known, choice = decision.knowledge, decision.choice
+    neighbor = node.neighbors.by_handle[known.handles[choice]]
+    if decision.own is None or not neighbor.tells_load:
+        return None
+    there_s, max_hops = estimate_s(decision.own, known.loads, choice), node.settings.max_hops
+    line, group = node.servers, node.groups.rest
+    return better_off_with(neighbor, group, line, there_s, max_hops, now_s, own_only=True)
 
 
 def to_offer(line: Iterable[Visit], neighbor: Neighbor, count: int, *, every: bool) -> list[Visit]:

@@ -6,11 +6,12 @@ from random import Random
 
 from spillover.core.overflow.decisions import FORWARDED, KEPT, REFUSED, STARTED, Decision
 from spillover.core.overflow.health import WELL
-from spillover.core.overflow.history import History, Note
+from spillover.core.overflow.history import WENT_FIRST, History, Note
 from spillover.core.overflow.neighbors import Knowledge, Neighbors
 from spillover.core.overflow.pool import Granted, ServerPool
 from spillover.core.overflow.shadow import Shadow
 from spillover.core.overflow.visit import Visit
+from spillover.model.ids import ClusterId
 from spillover.model.request import Refusal
 from spillover.policy.overflow.base import KEEP, OwnLoad
 from spillover.policy.overflow.choosers import CHOOSERS
@@ -132,6 +133,12 @@ class Decider:
             last.granted = grant
         else:
             self.log.add(Note(now_s, name, STARTED, granted=grant))
+
+    def older_went(self, decision: Decision, older: Visit, neighbor: ClusterId) -> None:
+        """Put on record that the request that was decided on is kept, and an older one is handed on
+        in its place."""
+        decision.outcome, decision.older_went = KEPT, True
+        self.log.add(Note(decision.at_s, older.request.id, WENT_FIRST, neighbor))
 
     def kept(self, visit: Visit, servers: ServerPool, now_s: float, health: str) -> None:
         """Put on record that a request waits for a server of this cluster, whatever a policy would

@@ -67,11 +67,15 @@ class Decision:
     """Of types, to which it belongs; empty where there is one."""
     granted: Any = None
     """What it was given (`pool.Granted`), where servers are unlike."""
+    older_went: bool = False
+    """An older one was handed on in its place: this one was kept, whatever the choice."""
 
     @property
     def neighbor(self) -> ClusterId | None:
         """Returns whom the request was handed to; None where it was not."""
-        return self.knowledge.ids[self.choice] if self.choice != KEEP else None
+        if self.choice == KEEP or self.older_went:
+            return None
+        return self.knowledge.ids[self.choice]
 
     @property
     def goes_by_load(self) -> bool:
@@ -93,7 +97,8 @@ def describe(decision: Decision) -> dict[str, Any]:
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
     unknown, `reason` where nothing spoke against keeping it. What load counts for is there where a
-    policy was asked that goes by it, `shadow` where one was asked along.
+    policy was asked that goes by it, `shadow` where one was asked along, `older_went_to` where an
+    older request was handed on in place of this one.
     """
     known, loads = decision.knowledge, decision.knowledge.loads
     accept = decision.accept_probability
@@ -116,6 +121,8 @@ def describe(decision: Decision) -> dict[str, Any]:
         "draw": decision.draw,
         "neighbors": neighbors,
     }
+    if decision.older_went:
+        told["older_went_to"] = known.ids[decision.choice]
     if decision.group:
         told["group"] = decision.group
     if decision.granted is not None:

@@ -28,8 +28,9 @@ from typing import Any, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.asking import questions, to_offer, work_for
+from spillover.core.overflow.asking import first_to_go, questions, to_offer, work_for
 from spillover.core.overflow.decider import Decider
+from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.evidence import EVIDENCE, learn
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Groups
@@ -66,6 +67,9 @@ UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 """Objections for which what a neighbor has sent goes back to it: it can do better itself."""
+
+BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
+"""What may be said against joining the end of the queue, and not against standing first."""
 
 REST_S_MIN = 0.05
 """However short the rest is that was asked for: each is told to all neighbors."""
@@ -211,7 +215,23 @@ class NodeMachine(NodeFacts):
             self._refuse(visit, objection, now_s)
             return
         self._accept(visit)
+        if choice != KEEP and objection is None and self._by_load and self.servers.waiting:
+            visit = self._oldest_of(visit, choice, now_s)
         self._place(visit, choice, now_s)
+
+    def _oldest_of(self, visit: Visit, choice: int, now_s: float) -> Visit:
+        """Returns which is handed on where a client's request that comes now is to go: the oldest
+        that is better off there, else what comes would overtake it. That stays in its place."""
+        decision = self.decider.log.last
+        if self._unlike or not visit.is_home or not isinstance(decision, Decision):
+            return visit
+        older = first_to_go(self, decision, now_s)
+        if older is None:
+            return visit
+        self.decider.older_went(decision, older, self.neighbors.by_handle[choice].id)
+        self._unqueue(older, now_s)
+        self._place(visit, KEEP, now_s)
+        return older
 
     def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
         """What was away is here again, without an answer."""
@@ -233,6 +253,9 @@ class NodeMachine(NodeFacts):
             self._start_at_once(visit, now_s)
         else:
             objection = self.admission.objection(visit, now_s)
+            if not undone and self._has_its_place(visit, objection):
+                self._wait_first(visit, now_s)
+                return
             choice = self._choose(visit, now_s, objection, may_keep=not undone)
             if choice == KEEP and (undone or objection in NOT_HERE) and self._goes_back(visit):
                 self._give_back(visit, now_s)
@@ -240,6 +263,19 @@ class NodeMachine(NodeFacts):
                 self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
             else:
                 self._place(visit, choice, now_s)
+
+    def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
+        """Whether it takes back the place that it left: a client's request that has waited here,
+        where nothing else is wrong than that many wait behind it."""
+        has_waited = visit.is_home and visit.queued_s > 0.0 and self._by_load and not self._unlike
+        return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
+
+    def _wait_first(self, visit: Visit, now_s: float) -> None:
+        """It was older than all that wait now, or nearly so."""
+        servers = cast("FifoServers", self.servers)
+        self.decider.kept(visit, servers, now_s, self.condition)
+        self.register.enter(visit, QUEUED, now_s)
+        servers.rejoin(visit)
 
     def _choose(
         self, visit: Visit, now_s: float, objection: Refusal | None, *, may_keep: bool = True

@@ -42,14 +42,17 @@ def better_off_with(
     neighbor: Neighbor,
     group: Group,
     line: Iterable[Visit],
+    there_s: float,
     max_hops: int,
     now_s: float,
+    *,
+    own_only: bool = False,
 ) -> Visit | None:
     """Returns the oldest of a group in the line for its servers that waits longer than the way to a
-    neighbor and the wait there are, and may go there; None if there is none."""
+    neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
+    of what own clients have sent."""
     servers = group.fitting
     departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
-    there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
     first = first_place(there_s, departure_s)
     if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
         return None
@@ -57,6 +60,7 @@ def better_off_with(
         request = visit.request
         if (
             visit.group is group
+            and (visit.is_home or not own_only)
             and request.hops < max_hops
             and neighbor.id not in request.path
             and neighbor.handle not in visit.tried

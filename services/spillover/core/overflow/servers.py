@@ -208,6 +208,13 @@ class FifoServers:
         if not visit.is_home:
             self.waiting_foreign += 1
 
+    def rejoin(self, visit: Visit) -> None:
+        """Stand first: it has stood here before, and what stands here now came later."""
+        visit.place = self._fifo.prepend(visit)
+        self.waiting += 1
+        if not visit.is_home:
+            self.waiting_foreign += 1
+
     def leave(self, visit: Visit) -> None:
         self._fifo.discard(visit.place)
         visit.place = None

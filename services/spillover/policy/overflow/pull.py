@@ -49,7 +49,7 @@ def pause_s(row: int, departure_s: float, draw: float) -> float:
 
 def first_place(there_s: float, departure_s: float) -> int:
     """Returns the first place in the own queue, from 0 on, from which a request is better off with
-    a neighbor that asks: the way there and the wait, `there_s`, are less than what it would wait
-    here. `departure_s` is the own one, above 0.
+    a neighbor: the way there and the wait, `there_s`, are less than what it would wait here.
+    `departure_s` is the own one, above 0.
     """
     return int(there_s / departure_s)

@@ -7,7 +7,8 @@
   `done`, it has been started.
 - What is refused or cannot be in time never starts.
 - Requests that queued at a cluster start there in the order in which they queued; where servers
-  are unlike, those of one type do. What else must hold there is in `pool_checker`.
+  are unlike, those of one type do. What else must hold there is in `pool_checker`. Only what has
+  waited before, and comes back, may stand first.
 - No request takes more hops than its budget, or visits a cluster twice.
 - Liveness: what clients of living homes wait for comes to an end within `settle_s` of the last
   disturbance, and if all is healed, neighbors accept from each other again, degraded ones aside.
@@ -24,7 +25,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.visit import VisitState
+from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
@@ -48,6 +49,11 @@ class Broken(RunError):
     """Something that must hold does not: what, where, and how to see it again."""
 
 
+def _stands_first(cluster: FaultyCluster, visit: Visit) -> bool:
+    """Whether it is the first in the queue: of all that wait, where servers are alike."""
+    return next(iter(cluster.machine.servers), None) is visit
+
+
 @dataclass(slots=True)
 class Client:
     """One request from outside, and what its client was told."""
@@ -61,7 +67,7 @@ class Client:
 class _Life:
     """What was seen of one life of one cluster."""
 
-    __slots__ = ("events", "lines", "number", "places", "pool", "requests", "tickets")
+    __slots__ = ("events", "lines", "number", "places", "pool", "queued", "requests", "tickets")
 
     def __init__(self, cluster: FaultyCluster) -> None:
         self.number = cluster.life
@@ -74,6 +80,8 @@ class _Life:
         type where servers are unlike."""
         self.places: dict[int, int] = {}
         """By ref: its ticket, the newest if it queued again."""
+        self.queued: set[int] = set()
+        """Refs that have stood in the queue."""
         self.requests: dict[int, tuple[Request, float, bool]] = {}
         """By ref: what came, until when, and whether from a client."""
 
@@ -177,8 +185,13 @@ class Checker:
                 line = life.line_of(visit.request.type)
                 if line is not None:
                     life.tickets += 1
-                    life.lines[line].append((life.tickets, event.ref))
+                    place = life.tickets, event.ref
+                    if event.ref in life.queued and _stands_first(cluster, visit):
+                        life.lines[line].appendleft(place)
+                    else:
+                        life.lines[line].append(place)
                     life.places[event.ref] = life.tickets
+                    life.queued.add(event.ref)
         if life.pool is not None:
             for what in life.pool.after(event, commands):
                 self._fail(what, now_s, cluster)

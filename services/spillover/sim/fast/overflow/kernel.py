@@ -22,6 +22,8 @@ from spillover.sim.fast.overflow.pulling import (
     came,
     have_nothing,
     say_nothing,
+    wait_if_pulled_s,
+    wait_if_sent_s,
 )
 from spillover.sim.fast.overflow.queue import (
     ANSWERED,
@@ -36,6 +38,7 @@ from spillover.sim.fast.overflow.queue import (
     answer,
     end,
     enqueue,
+    enqueue_first,
     finish,
     free_server,
     give_back,
@@ -86,13 +89,29 @@ def forward(s: KernelState, slot: int, x: int, link: int, pulled: bool) -> None:
     push(s, run.now_s + s.table.delays_s[link], slot)
 
 
+@inlined
+def older_there(s: KernelState, by_load: ByLoad | None, link: int) -> int:
+    """`first_to_go`: the oldest of own clients' requests that is better off there, or NOBODY."""
+    if by_load is None:
+        return NOBODY
+    return better_off_there(s, link, wait_if_sent_s(s, by_load, link), own_only=True)
+
+
 @inner
-def hand_on(s: KernelState, slot: int, x: int, problem: int) -> bool:
-    """No server is free: ask the policy, and forward if it says so."""
+def hand_on(s: KernelState, slot: int, x: int, problem: int, is_new: bool) -> bool:  # noqa: FBT001
+    """No server is free: ask the policy, and forward if it says so; in place of one that comes from
+    a client now (`is_new`), which joins the queue, an older one."""
     choice = choose(s, slot, x, problem)
     if choice == KEEP:
         return False
-    forward(s, slot, x, s.clusters[x].links_from + choice, pulled=False)
+    link = s.clusters[x].links_from + choice
+    older = older_there(s, s.by_load, link) if is_new and problem == FREE else NOBODY
+    note_send(s, s.by_load, link)
+    if older != NOBODY:
+        unqueue(s, older, x)
+        enqueue(s, slot, x)
+        slot = older
+    forward(s, slot, x, link, pulled=False)
     return True
 
 
@@ -127,7 +146,7 @@ def arrive_home(s: KernelState, request: int) -> None:
         return
     s.under.tried[slot, :] = 0
     problem = problem_at(s, slot, x)
-    if not hand_on(s, slot, x, problem):
+    if not hand_on(s, slot, x, problem, is_new=True):
         if problem == FREE:
             enqueue(s, slot, x)
         else:
@@ -169,7 +188,7 @@ def arrive_forwarded(s: KernelState, slot: int) -> None:
         return
     under.network_s[slot, one.depth] = 0.0
     under.tried[slot, :] = 0
-    if not hand_on(s, slot, x, problem):
+    if not hand_on(s, slot, x, problem, is_new=False):
         enqueue(s, slot, x)
 
 
@@ -200,9 +219,11 @@ def place_again(s: KernelState, slot: int) -> None:
         one.state = OVERDUE
     elif s.clusters[x].free > 0:
         start(s, slot, x)
+    elif s.by_load is not None and one.depth == 0 and one.queued_s > 0.0:
+        enqueue_first(s, slot, x)
     else:
         problem = problem_at(s, slot, x)
-        if not hand_on(s, slot, x, problem):
+        if not hand_on(s, slot, x, problem, is_new=False):
             if problem == TOO_LATE:
                 one.outcome = EXPIRED
                 answer(s, slot, run.now_s)
@@ -217,7 +238,7 @@ def give_work(s: KernelState, by_load: ByLoad | None, link: int) -> None:
         return
     x = s.links[link].owner
     hear(s, by_load, link, by_load.asks[link])
-    slot = better_off_there(s, by_load, link)
+    slot = better_off_there(s, link, wait_if_pulled_s(s, by_load, link), own_only=False)
     if slot == NOBODY:
         say_nothing(s, by_load, link)
         return

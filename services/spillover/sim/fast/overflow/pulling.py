@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from spillover.core.overflow.pulling import LOOKS_MAX
-from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s, wait_after_s
 from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
@@ -122,12 +122,37 @@ def say_nothing(s: KernelState, by_load: ByLoad, link: int) -> None:
     push(s, s.run[0].now_s + s.table.delays_s[link], no_work_there(s, end.mirror))
 
 
+@inlined
+def wait_if_pulled_s(s: KernelState, by_load: ByLoad, link: int) -> float:
+    """Returns how long the way to a neighbor that asks and the wait there are."""
+    table = s.table
+    wait_s = max(by_load.ahead[link], 0) * table.departure_s[link]
+    return table.delays_s[link] + wait_s  # type: ignore[no-any-return]
+
+
+@inlined
+def wait_if_sent_s(s: KernelState, by_load: ByLoad, link: int) -> float:
+    """`adaptive.estimate_s`, of a request by this link."""
+    table, run = s.table, s.run[0]
+    delay_s, one_s = table.delays_s[link], table.departure_s[link]
+    if one_s <= 0.0:
+        one_s = s.clusters[s.links[link].owner].service_s / table.servers[link]
+    wait_s = wait_after_s(
+        by_load.ahead[link] + by_load.unreported[link],
+        table.servers[link],
+        by_load.load[link],
+        table.residual[link],
+        max(one_s, DEPARTURE_S_MIN),
+        known_age_s(run.now_s - by_load.told_s[link], run.period_s) + 2.0 * delay_s,
+    )
+    return delay_s + wait_s  # type: ignore[no-any-return]
+
+
 @inner
-def better_off_there(s: KernelState, by_load: ByLoad, link: int) -> int:
-    """`_better_off_with`: the slot of the oldest request that is, or NOBODY."""
+def better_off_there(s: KernelState, link: int, there_s: float, own_only: bool) -> int:  # noqa: FBT001
+    """`better_off_with`: the slot of the oldest request that is, or NOBODY."""
     run, under, table, end = s.run[0], s.under, s.table, s.links[link]
     cluster = s.clusters[end.owner]
-    there_s = table.delays_s[link] + max(by_load.ahead[link], 0) * table.departure_s[link]
     first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))
     if not table.accepting[link] or first >= cluster.waiting or cluster.away >= cluster.away_limit:
         return NOBODY
@@ -140,6 +165,8 @@ def better_off_there(s: KernelState, by_load: ByLoad, link: int) -> int:
             break
         one = under.slots[slot]
         may_go = one.depth < run.max_hops and one.deadline_s > run.now_s + there_s
+        if own_only and one.depth > 0:
+            may_go = False
         if (under.tried[slot, y >> TRIED_SHIFT] >> (y & TRIED_MASK)) & 1:
             may_go = False
         for back in range(one.depth):

@@ -135,6 +135,24 @@ def enqueue(s: KernelState, slot: int, x: int) -> None:
 
 
 @inlined
+def enqueue_first(s: KernelState, slot: int, x: int) -> None:
+    """Join the front of the queue: it has stood there before."""
+    slots, cluster = s.under.slots, s.clusters[x]
+    one = slots[slot]
+    one.state = QUEUED
+    one.since_s = s.run[0].now_s
+    one.before = NOBODY
+    one.next = cluster.first
+    if cluster.first == NOBODY:
+        cluster.last = slot
+    else:
+        slots[cluster.first].before = slot
+    cluster.first = slot
+    cluster.waiting += 1
+    cluster.longest = max(cluster.longest, cluster.waiting)
+
+
+@inlined
 def unqueue(s: KernelState, slot: int, x: int) -> None:
     """Leave the queue, from any place in it; the time there counts."""
     slots, cluster = s.under.slots, s.clusters[x]

@@ -16,7 +16,7 @@ from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
 from spillover.policy.overflow.estimate import learned, residual
 from spillover.sim.fast.compile import inlined, inner
 from spillover.sim.fast.overflow.draws import draw
-from spillover.sim.fast.overflow.loads import departure_s, measure, note_send
+from spillover.sim.fast.overflow.loads import departure_s, measure
 from spillover.sim.fast.overflow.reporting import refresh
 from spillover.sim.fast.overflow.state import TRIED_MASK, TRIED_SHIFT, ByLoad, KernelState
 
@@ -187,7 +187,4 @@ def choose(s: KernelState, slot: int, x: int, problem: int) -> int:
         mark_eligible(s, slot, x)
     else:
         table.eligible[start:stop] = False
-    choice = _choice(s, s.by_load, x, hops, problem, draw(s, x))
-    if choice != KEEP:
-        note_send(s, s.by_load, start + choice)
-    return choice
+    return _choice(s, s.by_load, x, hops, problem, draw(s, x))

@@ -13,7 +13,10 @@ const REASONS = {
   forwarded: "Handed on to",
   refused: "Refused.",
 };
-const EVENTS = { pulled_by: "handed on to a neighbor that had an idle server and asked for work:" };
+const EVENTS = {
+  pulled_by: "handed on to a neighbor that had an idle server and asked for work:",
+  went_first: "handed on in place of a newer request, to",
+};
 const BY_LOAD = ["load told", "ahead", "sent since", "home load", "wait there", "in all"];
 const KEPT_ALL_THE_SAME = "It could not be kept, and no neighbor would take it: it waits all the same.";
 
@@ -161,6 +164,7 @@ function decision(one, at_ms) {
   const keptAnyway = one.outcome === "kept" && one.may_keep === false;
   let words = keptAnyway ? KEPT_ALL_THE_SAME : (REASONS[one.outcome] ?? one.outcome);
   if (one.neighbor) words += ` ${one.neighbor}.`;
+  if (one.older_went_to) words += ` One that waits longer went to ${one.older_went_to} in its place.`;
   const parts = [el("h3", {}, time(at_ms), words)];
   if (one.outcome === "started") {
     const given = granted(one);
