@@ -6,6 +6,7 @@ is said in `wire`.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -154,8 +155,7 @@ class Calls:
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closed:
             self._begin(loop)
-        until_s = time.monotonic() + wait_s + self._retries.comeback_s
-        tries = 0
+        tries, until_s = 0, math.inf
         while True:
             answer: Response | None = None
             retry_after_s = 0.0
@@ -171,6 +171,8 @@ class Calls:
                     retry_after_s = error.retry_after_s or 0.0
                 why = str(error)
             pause_s = retry_after_s + backoff_s(tries, 0.1, 2.0, self._rng.random())
+            if tries == 0:
+                until_s = time.monotonic() + self._retries.comeback_s
             tries += 1
             if time.monotonic() + pause_s >= until_s:
                 said = f"node {node} cannot be asked: {why}. The job may have run, or may yet"
