@@ -266,8 +266,13 @@ class SettingsChanged(Event):
 
 @dataclass(slots=True)
 class Removed(Event):
-    """The configuration has this cluster no more: it drains, and parts from all neighbors once it
-    has drained. `Resume` takes that back."""
+    """The configuration has this cluster no more: it drains, whatever operators say, and parts from
+    all neighbors once it has drained."""
+
+
+@dataclass(slots=True)
+class Restored(Event):
+    """The configuration has it again: it accepts, unless an operator has it drain."""
 
 
 @dataclass(slots=True)
