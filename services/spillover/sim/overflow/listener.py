@@ -17,11 +17,12 @@ from spillover.sim.overflow.faulty_link import FaultyLink
 from spillover.sim.overflow.network import Channel
 
 if TYPE_CHECKING:
+    from spillover.sim.overflow.federation import Heard
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
 
 
 class Listener:
-    """`own` listens to `there`, for one life of `own`."""
+    """`own` listens to `there`, for one life of `own`, and as long as that is its neighbor."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Listener:
     def begin(self) -> None:
         """Have a stream open already, as in a federation that has run for a while."""
         self._new_stream()
-        self._there.readers[self._link.mirror] = (self, self._stream)
+        self._there.readers[self._own.id] = (self, self._stream)
 
     def connect(self) -> None:
         """Ask for a stream."""
@@ -63,13 +64,18 @@ class Listener:
         event = ev.ReportReceived(self._link.machine.neighbor, report)
         self._own.deliver(self._read, stream, event)
 
-    def hear_event(self, stream: int, event: ev.WorkAsked | ev.NoWorkThere) -> None:
+    def hear_load(self, stream: int, what: Heard, command: ev.AskForWork | ev.NoWork) -> None:
         """A line is there that is no report."""
+        event = what(self._link.machine.neighbor, command.load, command.group)
         self._own.deliver(self._read, stream, event)
 
     def ended(self, stream: int) -> None:
         """The stream has ended, or could not be opened."""
         self._own.deliver(self._break_off, stream)
+
+    def end(self, stream: int) -> None:
+        """The neighbor ends this stream, or does not open it."""
+        self._back.send(partial(self.ended, stream), None, may_be_lost=False)
 
     def _new_stream(self) -> None:
         self._stream += 1
@@ -116,13 +122,17 @@ class Listener:
         if self._there.alive:
             self._there.deliver(self._opened, stream)
         else:
-            self._back.send(partial(self.ended, stream), None, may_be_lost=False)
+            self.end(stream)
 
     def _opened(self, stream: int) -> None:
-        if stream == self._stream:
-            self._there.readers[self._link.mirror] = (self, stream)
+        if stream != self._stream:
+            return
+        if self._own.id in self._there.machine.neighbors.index:
+            self._there.readers[self._own.id] = (self, stream)
             self._there.feed(ev.ReportAsked())
+        else:
+            self._there.turn_away(self, stream)
 
     def _forgotten(self, stream: int) -> None:
-        if self._there.readers[self._link.mirror] == (self, stream):
-            self._there.readers[self._link.mirror] = None
+        if self._there.readers.get(self._own.id) == (self, stream):
+            del self._there.readers[self._own.id]
