@@ -281,9 +281,15 @@ class FaultyCluster(SimCluster):
     def restart(self) -> None:
         """Begin another life, which nobody hears of before they ask."""
         self.life += 1
+        self._begin()
+        self._open()
+
+    def _begin(self) -> None:
         self.alive = True
         self._last_s = self.clock.now_s()
         self.machine = self._make_machine()
+
+    def _open(self) -> None:
         self._make_ends()
         self._arm()
         for end in self.ends.values():
@@ -385,6 +391,8 @@ class FaultyCluster(SimCluster):
             listener, number = reader
             listener.end(number)
 
-    def turn_away(self, listener: Listener, number: int) -> None:
-        """One that is no neighbor has asked for the reports."""
-        listener.end(number)
+    def says(self) -> object:
+        """Returns what it says of itself besides, where it asks for reports or gives none."""
+
+    def hear(self, cluster: ClusterId, said: object) -> None:
+        """Another has said that of itself, if it is not None."""
