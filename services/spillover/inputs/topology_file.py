@@ -49,6 +49,8 @@ def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
     fields = _in_files(asdict(topology))
     del fields["is_named"]
+    if not topology.version:
+        del fields["version"]
     for cluster, told in zip(topology.clusters, fields["clusters"], strict=True):
         if cluster.not_run_statuses == NOT_RUN_STATUSES:
             del told["not_run_statuses"]  # only along with an http: handler

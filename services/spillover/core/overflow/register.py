@@ -38,13 +38,14 @@ class Register:
         self.deadlines.add(visit.deadline_s, visit.ref)
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
-        """Change the state, and the ledger with it."""
+        """Change the state, and the ledger with it. What goes away has its `target` by then."""
         if visit.state is not ARRIVED:
             self.leave(visit)
         visit.state = state
         visit.since_s = now_s
         if state is AWAY:
             self.away += 1
+            visit.target.away += 1
         if visit.is_home:
             self._home[state] += 1
         else:
@@ -63,6 +64,7 @@ class Register:
         state = visit.state
         if state is AWAY:
             self.away -= 1
+            visit.target.away -= 1
         if visit.is_home:
             self._home[state] -= 1
         else:

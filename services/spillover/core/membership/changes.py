@@ -1,0 +1,158 @@
+"""What a change of the configuration asks of one cluster, and what no change may touch while nodes
+run (decision 0040). Pure: two topologies in, what is different out.
+
+What is FIXED stays at each node as its own file has it, also where a configuration says otherwise:
+files of sites may differ in how they reach each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Neighbor, Topology
+
+CHANGEABLE: Final = (
+    "policy",
+    "shadow",
+    "max_hops",
+    "default_deadline_ms",
+    "payload_limit_bytes",
+    "result_ttl_s",
+    "result_limit",
+)
+"""Fields of a topology that may change while nodes run, besides its clusters and links."""
+
+CHANGEABLE_OF_CLUSTERS: Final = ("servers", "queue_limit", "held_limit_bytes")
+"""The same of a cluster; `servers` only as a number."""
+
+_PARTS: Final = ("clusters", "links", "version", "is_named")
+"""Fields of a topology that are looked at otherwise."""
+
+SOURCE: Final = "configuration"
+"""What errors name as where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one cluster has to do. All empty: nothing."""
+
+    joins: tuple[Neighbor, ...] = ()
+    """Clusters that become neighbors."""
+    parts: tuple[ClusterId, ...] = ()
+    """Neighbors that are none any more."""
+    delays: tuple[Neighbor, ...] = ()
+    """Neighbors whose link has another delay now."""
+    settings: Mapping[str, Any] | None = None
+    """Fields of the topology and of the own cluster that have other values now, by name; None if
+    there are none. Of those that are CHANGEABLE."""
+    removed: bool = False
+    """The cluster is no part of the federation any more: it drains over the links that it has."""
+
+
+def changes_at(before: Topology, after: Topology, cluster: ClusterId) -> Changes:
+    """Returns what `cluster`, which is in `before`, does to come from there to `after`. What is
+    fixed is not looked at."""
+    if cluster not in after.cluster_ids:
+        return Changes(removed=True)
+    old = {neighbor.id: neighbor for neighbor in before.neighbors(cluster)}
+    new = {neighbor.id: neighbor for neighbor in after.neighbors(cluster)}
+    return Changes(
+        joins=tuple(neighbor for name, neighbor in new.items() if name not in old),
+        parts=tuple(name for name in old if name not in new),
+        delays=tuple(
+            neighbor
+            for name, neighbor in new.items()
+            if name in old and old[name].delay_ms != neighbor.delay_ms
+        ),
+        settings=_settings(before, after, cluster) or None,
+    )
+
+
+def _settings(before: Topology, after: Topology, cluster: ClusterId) -> dict[str, Any]:
+    pairs = [(CHANGEABLE, before, after)]
+    pairs.append((CHANGEABLE_OF_CLUSTERS, before.cluster(cluster), after.cluster(cluster)))  # type: ignore[arg-type]
+    return {
+        name: getattr(new, name)
+        for names, old, new in pairs
+        for name in names
+        if getattr(old, name) != getattr(new, name)
+    }
+
+
+def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
+    """Raise InputError, with the field, where `after` cannot come of `before` while nodes run, or
+    leaves out the cluster whose node is asked."""
+    if before.is_named and after.is_named and before.name != after.name:
+        raise InputError(SOURCE, "name", f"expected federation {before.name!r}, got {after.name!r}")
+    if own not in after.cluster_ids:
+        expected = f"expected cluster {own}, whose node is asked: ask another one to remove it"
+        raise InputError(SOURCE, "clusters", expected)
+    for field in fields(Topology):
+        if field.name not in (*CHANGEABLE, *_PARTS, "name"):
+            _refuse_other(field.name, getattr(before, field.name), getattr(after, field.name))
+    known = {cluster.id: cluster for cluster in before.clusters}
+    for index, cluster in enumerate(after.clusters):
+        place = f"clusters[{index}]"
+        if cluster.id in known:
+            _refuse_fixed_of(place, known[cluster.id], cluster)
+        elif cluster.url is None:
+            raise InputError(SOURCE, f"{place}.url", "expected a url, so that others reach it")
+    _refuse_other_pools(before, after)
+
+
+def _refuse_other_pools(before: Topology, after: Topology) -> None:
+    """Which types are alike is worked out of all pools, once, by every node."""
+    if not (before.type_groups.groups or after.type_groups.groups):
+        return
+    old, new = set(before.cluster_ids), set(after.cluster_ids)
+    if old != new:
+        expected = f"expected those that there are ({', '.join(sorted(old))})"
+        why = "which they are is fixed while nodes run, since some have a list of servers"
+        raise InputError(SOURCE, "clusters", f"{expected}; {why}")
+
+
+def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
+    for field in fields(Cluster):
+        name = field.name
+        unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
+        if name not in CHANGEABLE_OF_CLUSTERS or (name == "servers" and unlike):
+            _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
+
+
+def _refuse_other(field: str, old: Any, new: Any) -> None:
+    if old == new:
+        return
+    said = f": {_shown(old)}" if isinstance(old, int | float | str | None) else ""
+    expected = f"expected it as it is{said}; it is fixed while nodes run"
+    raise InputError(SOURCE, field, expected)
+
+
+def _shown(value: float | str | None) -> str:
+    return "not set" if value is None else f"{value}"
+
+
+def kept(before: Topology, after: Topology) -> Topology:
+    """Returns `after` as a node goes by it that has come from `before`: what is fixed is as there.
+
+    Raises InputError where the two do not fit together.
+    """
+    known = {cluster.id: cluster for cluster in before.clusters}
+    clusters = tuple(
+        _kept_of(known[cluster.id], cluster) if cluster.id in known else cluster
+        for cluster in after.clusters
+    )
+    changeable = {name: getattr(after, name) for name in CHANGEABLE}
+    return replace(
+        before, version=after.version, clusters=clusters, links=after.links, **changeable
+    )
+
+
+def _kept_of(old: Cluster, new: Cluster) -> Cluster:
+    names: tuple[str, ...] = CHANGEABLE_OF_CLUSTERS
+    if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
+        names = tuple(name for name in names if name != "servers")
+    return replace(old, **{name: getattr(new, name) for name in names})

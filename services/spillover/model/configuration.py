@@ -1,0 +1,55 @@
+"""A configuration of a federation: its topology, and the stamp that says how new it is (decision
+0040). Which of two counts is said by the order of their stamps, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spillover.model.topology import Topology
+
+LINEAGE_MAX = 32
+"""Stamps that a configuration remembers of those that it is built on."""
+
+
+class Stamp(NamedTuple):
+    """How new a configuration is, and which cluster's node took it, in which life. The higher one
+    counts, by version, then by the cluster's id, then by the `epoch` of that life: a node that
+    forgot what it took, and takes another one, gives it another stamp. `cluster` is empty where it
+    was read from a file."""
+
+    version: int
+    cluster: str = ""
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.version} of {self.cluster}" if self.cluster else f"{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What all nodes of a federation go by. `text` is the topology as it travels, and `lineage` the
+    stamps that it is built on, newest first."""
+
+    stamp: Stamp
+    topology: Topology
+    text: str = ""
+    lineage: tuple[Stamp, ...] = ()
+
+    def builds_on(self, stamp: Stamp) -> bool:
+        """Returns whether it is the one of this stamp, or has come of it by changes, as far as it
+        remembers: what is older than all that it remembers is taken to be in it."""
+        if stamp == self.stamp or stamp in self.lineage:
+            return True
+        return len(self.lineage) == LINEAGE_MAX and stamp.version < self.lineage[-1].version
+
+    def next(self, by: tuple[str, int], topology: Topology, text: str = "") -> Configuration:
+        """Returns the one that a node makes of it, by its cluster and epoch."""
+        stamp = Stamp(self.stamp.version + 1, *by)
+        return Configuration(stamp, topology, text, (self.stamp, *self.lineage)[:LINEAGE_MAX])
+
+
+def of_file(topology: Topology, text: str = "") -> Configuration:
+    """Returns what a node that has heard of nothing else goes by."""
+    return Configuration(Stamp(topology.version), topology, text)
