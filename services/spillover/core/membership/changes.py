@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from spillover.model.dask_target import is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Neighbor, Topology
@@ -83,6 +84,25 @@ def _settings(before: Topology, after: Topology, cluster: ClusterId) -> dict[str
     }
 
 
+def filled(before: Topology, after: Topology) -> Topology:
+    """Returns `after` with what a file need not say again of clusters that there are: their urls,
+    and how much they hold."""
+    known = {cluster.id: cluster for cluster in before.clusters}
+    return replace(
+        after,
+        clusters=tuple(
+            _filled_of(known[cluster.id], cluster) if cluster.id in known else cluster
+            for cluster in after.clusters
+        ),
+    )
+
+
+def _filled_of(old: Cluster, new: Cluster) -> Cluster:
+    names = ("url", "peer_url", "held_limit_bytes")
+    missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
+    return replace(new, **missing)
+
+
 def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
     """Raise InputError, with the field, where `after` cannot come of `before` while nodes run, or
     leaves out the cluster whose node is asked."""
@@ -119,7 +139,8 @@ def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
     for field in fields(Cluster):
         name = field.name
         unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
-        if name not in CHANGEABLE_OF_CLUSTERS or (name == "servers" and unlike):
+        fixed_servers = name == "servers" and (unlike or is_dask_handler(old.handler))
+        if name not in CHANGEABLE_OF_CLUSTERS or fixed_servers:
             _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
 
 
