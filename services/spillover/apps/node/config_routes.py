@@ -55,6 +55,15 @@ class ConfigState(BaseModel):
     removed: bool = False
 
 
+class PeerConfiguration(BaseModel):
+    """What a node goes by, as others are told: `stamp` and those that it is built on, each
+    [version, cluster, epoch], and the text of the topology."""
+
+    stamp: tuple[int, str, int]
+    topology: str
+    lineage: list[tuple[int, str, int]] = []
+
+
 def add_config_routes(
     app: FastAPI, shell: NodeShell, configuration: NodeConfiguration, guard: list[Any]
 ) -> None:
@@ -89,7 +98,10 @@ def add_config_routes(
         CONFIGURATION,
         summary="Between nodes: what this one goes by",
         openapi_extra={"parameters": [HELLO_HEADER]},
-        responses=problems("not_a_neighbor", "not_ready"),
+        responses={
+            200: {"model": PeerConfiguration},
+            **problems("not_a_neighbor", "not_ready"),
+        },
     )
     async def tell(request: Request) -> Response:
         hello = request.headers.get(HELLO.decode())

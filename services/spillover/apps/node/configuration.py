@@ -28,9 +28,8 @@ from spillover.model.topology import Neighbor, Topology
 ASK_WITHIN_S = 2.0
 """For one question. There is one at a time."""
 
-OF_THE_MACHINE = ("servers", "queue_limit", "max_hops")
-"""Settings that the node's machine goes by. `held_limit_bytes` is one too; others are read where
-they are used."""
+OF_THE_MACHINE = ("servers", "queue_limit", "held_limit_bytes", "max_hops")
+"""Settings that the node's machine goes by; others are read where they are used."""
 
 _log = logging.getLogger(__name__)
 
@@ -172,8 +171,6 @@ class NodeConfiguration:
 
     def _of_settings(self, settings: Mapping[str, Any]) -> Iterator[ev.Event]:
         told = {name: settings[name] for name in OF_THE_MACHINE if name in settings}
-        if "held_limit_bytes" in settings:
-            told["held_limit_bytes"] = self._node.held_limit_bytes()
         if told:
             yield ev.SettingsChanged(**told)
         if "policy" in settings or "shadow" in settings:

@@ -166,10 +166,6 @@ class NodeShell:
         for changed in self.on_change:
             changed()
 
-    def held_limit_bytes(self) -> int:
-        """Returns what the topology says, or what is meant where it says nothing."""
-        return self.cluster.held_limit_bytes or default_held_limit_bytes()
-
     def limits_changed(self) -> None:
         """The machine has other limits now: so have those who keep to them."""
         self.room.make()
@@ -362,7 +358,8 @@ class NodeShell:
         self, neighbors: Sequence[Neighbor], random: Random, *, confirms: bool
     ) -> NodeMachine:
         settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
-        settings = replace(settings, held_limit_bytes=self.held_limit_bytes())
+        limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
+        settings = replace(settings, held_limit_bytes=limit_bytes)
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         machine = ConfirmingMachine if confirms else NodeMachine
         return machine(settings, ways, random, self.started_s)
