@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from spillover.model.errors import InputError
 from spillover.sim.engine.world import stream
-from spillover.sim.membership import RULES, STARTS, change_between, least_moves, rebalance
+from spillover.sim.membership.rebalancing import (
+    RULES,
+    STARTS,
+    change_between,
+    least_moves,
+    rebalance,
+)
 
 SERVERS = [f"s{number}" for number in range(12)]
 NINE = SERVERS[:9]
