@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
+from spillover.core.membership.list_change import Change, change_between
 from spillover.model.errors import InputError
 from spillover.policy.leases import minimum_moves
 from spillover.policy.membership import (
@@ -28,25 +29,6 @@ from spillover.sim.engine.world import stream
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
 STARTS = ("balanced", "random", "uneven")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """From one list to the next, as the choosers see it: servers by place."""
-
-    before: tuple[str, ...]
-    """The survivors in the order of their names, then those that went in theirs."""
-    after: tuple[str, ...]
-    """The survivors in the same order, then the new ones in theirs."""
-    kept: int
-
-    @property
-    def gone(self) -> int:
-        return len(self.before) - self.kept
-
-    @property
-    def added(self) -> int:
-        return len(self.after) - self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +93,6 @@ def rebalance(
         if on_progress is not None:
             on_progress(number)
     return steps
-
-
-def change_between(before: Iterable[str], after: Iterable[str]) -> Change:
-    """Returns the places of the servers of two lists; the same whatever order the lists are in."""
-    old, new = set(before), set(after)
-    kept = sorted(old & new)
-    return Change((*kept, *sorted(old - new)), (*kept, *sorted(new - old)), len(kept))
 
 
 def least_moves(counts: dict[str, int], servers: Sequence[str]) -> int:

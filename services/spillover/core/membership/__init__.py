@@ -1,0 +1,1 @@
+"""Who belongs to a federation: its configuration, how it spreads, and what a change asks for."""
