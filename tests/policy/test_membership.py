@@ -6,7 +6,6 @@ import bisect
 import hashlib
 import importlib.util
 from fractions import Fraction
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -16,17 +15,18 @@ from hypothesis import strategies as st
 from spillover.policy import membership as rebalancing
 from spillover.policy.membership import (
     ELSEWHERE,
-    LAST_POSITION,
     choose_baseline,
     choose_probabilistic,
     choose_stratified,
-    even_start,
     hash_point,
     move_quotient,
-    spread_point,
+    phase_of,
     successor,
+    surplus_of,
     survivor_quotient,
 )
+
+LAST_DRAW = 1.0 - 2.0**-53
 
 # ZooKeeper's own expectations (10 000 clients): kept, gone, added; moved; per server after.
 ZOOKEEPER = {
@@ -45,9 +45,10 @@ ZOOKEEPER = {
     "unchanged": (4, 0, 0, "0", 2500),
 }
 DRAWS = st.one_of(
-    st.sampled_from([0.0, LAST_POSITION, 0.5, 1 / 3]),
+    st.sampled_from([0.0, LAST_DRAW, 0.5, 1 / 3]),
     st.floats(0, 1, exclude_max=True),
 )
+PHASES = st.floats(0, 0.999)
 
 
 @st.composite
@@ -103,17 +104,17 @@ def test_the_coin_tosses_as_the_rules_say(case):
     assert max(abs(count - even) for count in after) <= kept + gone
 
 
-@given(changes(), DRAWS)
-def test_choices_are_places_that_the_rules_allow(change, draw):
+@given(changes(), DRAWS, st.integers(1, 50), st.data())
+def test_choices_are_places_that_the_rules_allow(change, draw, clients, data):
     """Every draw, its ends too, gives a place; survivors' clients move to new servers only."""
     kept, gone, added = change
+    rank = data.draw(st.integers(0, clients - 1))
     for own in (ELSEWHERE, *range(kept + gone)):
         place = choose_probabilistic(own, kept, gone, added, draw)
-        other, position = choose_stratified(own, kept, gone, added, draw)
-        for chosen in (place, other, choose_baseline(own, kept, gone, added, draw)):
+        ranked = choose_stratified(own, kept, gone, added, rank, clients, 0.0, draw)
+        for chosen in (place, ranked, choose_baseline(own, kept, gone, added, draw)):
             assert 0 <= chosen < kept + added
-        assert 0.0 <= position < 1.0
-        for chosen in (place, other):
+        for chosen in (place, ranked):
             if 0 <= own < kept:
                 assert chosen == own or (added > gone and chosen >= kept)
             elif added >= gone and added:
@@ -128,65 +129,93 @@ def test_rule_4_without_new_servers_is_exactly_one():
             for own in (ELSEWHERE, kept):
                 if own == kept and gone == 0:
                     continue
-                assert choose_probabilistic(own, kept, gone, 0, LAST_POSITION) == kept - 1
-                assert choose_stratified(own, kept, gone, 0, LAST_POSITION)[0] <= kept - 1
+                assert choose_probabilistic(own, kept, gone, 0, LAST_DRAW) == kept - 1
+                assert choose_stratified(own, kept, gone, 0, 6, 7, 0.0, LAST_DRAW) <= kept - 1
 
 
 def test_an_unchanged_list_without_the_own_server():
     """The 0/0 of the document: anywhere, evenly. Nobody else moves."""
     places = [choose_probabilistic(ELSEWHERE, 3, 0, 0, (i + 0.5) / 30) for i in range(30)]
     assert [places.count(place) for place in range(3)] == [10, 10, 10]
-    places = [choose_stratified(ELSEWHERE, 3, 0, 0, (i + 0.5) / 30)[0] for i in range(30)]
+    places = [choose_stratified(ELSEWHERE, 3, 0, 0, rank, 30, 0.0, 0.5) for rank in range(30)]
     assert [places.count(place) for place in range(3)] == [10, 10, 10]
     assert all(choose_probabilistic(own, 3, 0, 0, 0.99) == own for own in range(3))
-    assert all(choose_stratified(own, 3, 0, 0, 0.75) == (own, 0.75) for own in range(3))
+    assert all(choose_stratified(own, 3, 0, 0, 9, 10, 0.0, 0.75) == own for own in range(3))
 
 
-def pieces_of(kept, gone, added):
-    """(own, from, to) of the pieces that move as a whole: the parts change hands at multiples of
-    one new server's share of an old one."""
-    new = kept + added
-    cuts = [Fraction(i, new) for i in range(new + 1)]
-    return [(own, a, b) for own in range(kept + gone) for a, b in pairwise(cuts)]
-
-
-@given(changes(largest=6))
-def test_stratified_keeps_lengths_and_moves_the_least(change):
-    """The pieces of the old interval fill the new one without a gap or an overlap, and as much of
-    it moves as the rules say."""
+def ranked_counts(change, counts, phase, surplus=None):
+    """Returns the clients at each place afterwards, and how many moved."""
     kept, gone, added = change
-    old, new = kept + gone, kept + added
-    pieces, moved = [], 0.0
-    for own, a, b in pieces_of(kept, gone, added):
-        middle = float((a + b) / 2)
-        place, position = choose_stratified(own, kept, gone, added, middle)
-        half = float(b - a) / 2 * new / old
-        pieces.append((place + position - half, place + position + half))
-        stays = own < kept and place == own
-        moved += 0.0 if stays else float(b - a) / old
-    pieces.sort()
-    assert [pieces[0][0], pieces[-1][1]] == pytest.approx([0, new], abs=1e-9)
-    for (_, end), (start, _) in pairwise(pieces):
-        assert start == pytest.approx(end, abs=1e-9)
-    assert moved == pytest.approx(float(expected(kept, gone, added, 1)[0]), abs=1e-9)
+    after, moved = [0] * (kept + added), 0
+    for own in range(kept + gone):
+        for rank in range(counts[own]):
+            extra = surplus[own] if surplus else 0.0
+            place = choose_stratified(own, kept, gone, added, rank, counts[own], extra, phase)
+            after[place] += 1
+            moved += not (own < kept and place == own)
+    return after, moved
+
+
+@given(changes(largest=9), st.integers(1, 120), PHASES)
+def test_ranks_are_exactly_even_and_move_the_least(change, clients, phase):
+    """From equal counts: no two differ by more than one, and what moves is the least, rounded."""
+    kept, gone, _ = change
+    after, moved = ranked_counts(change, [clients] * (kept + gone), phase)
+    assert max(after) - min(after) <= 1
+    assert abs(moved - expected(*change, clients * (kept + gone))[0]) < 1
+
+
+@given(changes(largest=9), st.data(), PHASES)
+def test_ranks_keep_small_differences_small(change, data, phase):
+    """From counts that differ by d to such as differ by little more; nobody is lost."""
+    kept, gone, _ = change
+    least, most = data.draw(st.integers(20, 120)), data.draw(st.integers(0, 3))
+    counts = [least + data.draw(st.integers(0, most)) for _ in range(kept + gone)]
+    after, _ = ranked_counts(change, counts, phase)
+    assert sum(after) == sum(counts)
+    assert max(after) - min(after) <= 3 * most + 3
+
+
+def test_a_position_instead_of_the_coin_would_round_all_to_one_side():
+    """Why ranks are counted through: 9 servers of 115 clients, and a tenth one comes."""
+    after, moved = ranked_counts((9, 0, 1), [115] * 9, 0.5)
+    assert (min(after), max(after), moved) == (103, 104, after[9])
+    cut_off = sum((rank + 0.5) / 115 >= 0.9 for rank in range(115))
+    assert (115 - cut_off, 9 * cut_off) == (103, 108)
 
 
 def test_last_to_come_is_first_to_go():
-    """What a server got when another went is what it gives back when that returns."""
-    start = [(own, (i + 0.5) / 20) for own in range(5) for i in range(20)]
-    without = [choose_stratified(own, 4, 1, 0, position) for own, position in start]
-    back = [choose_stratified(own, 4, 0, 1, position) for own, position in without]
-    assert [place for place, _ in back] == [own for own, _ in start]
-    assert [position for _, position in back] == pytest.approx([position for _, position in start])
+    """Whoever leaves a survivor has a higher rank than whoever stays."""
+    for own in range(4):
+        places = [choose_stratified(own, 4, 0, 1, rank, 50, 0.0, 0.5) for rank in range(50)]
+        assert places == sorted(places)
+        assert places.count(4) == 10
 
 
-def test_ranks_spread_evenly_from_any_rank_on():
-    """Without knowing how many there are: within a few of even, where draws are within dozens."""
-    for first in (0, 17, 1000):
-        places = [even_start(spread_point(rank), 9)[0] for rank in range(first, first + 900)]
-        assert max(abs(places.count(place) - 100) for place in range(9)) <= 3
-    assert even_start(LAST_POSITION, 3) == (2, pytest.approx(1.0))
-    assert even_start(LAST_POSITION, 3)[1] < 1.0
+def test_half_a_surplus_leaves_at_any_change():
+    """The highest ranks, a few to each other server; also where nobody would have to move."""
+    counts = [160, 60, 60, 60]
+    surplus = [surplus_of(count, sum(counts), 4) for count in counts]
+    after, moved = ranked_counts((4, 0, 0), counts, 0.5, surplus)
+    assert (surplus[1:], moved) == ([0.0] * 3, 38)  # (160 - 85) / 2
+    assert sorted(after) == [72, 73, 73, 122]
+    assert choose_stratified(0, 1, 0, 0, 9, 10, 0.9, 0.5) == 0  # nowhere else to go
+
+
+def test_what_counts_as_surplus():
+    """Not what rounding leaves: 2 clients, or 2 %; what is short has none."""
+    assert surplus_of(102, 300, 3) == 0.0
+    assert surplus_of(103, 300, 3) == pytest.approx(3 / 103)
+    assert surplus_of(1019, 3000, 3) == 0.0
+    assert surplus_of(2, 6, 3) == surplus_of(0, 6, 3) == surplus_of(0, 0, 3) == 0.0
+
+
+def test_rounding_begins_anywhere_in_turn():
+    """In any twenty changes in a row, in each half as often, up to one or two."""
+    for first in range(50):
+        phases = [phase_of(version) for version in range(first, first + 20)]
+        assert all(0 <= phase < 1 for phase in phases)
+        assert abs(sum(phase < 0.5 for phase in phases) - 10) <= 2
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(-1, 51))
@@ -206,14 +235,19 @@ def test_compiled_choices_agree(require):
     from numba import njit
     from numba.extending import register_jitable
 
-    for function in (move_quotient, survivor_quotient, rebalancing._dealt):
+    for function in (
+        move_quotient, survivor_quotient, rebalancing._dealt, rebalancing._any_short
+    ):  # fmt: skip
         register_jitable(function)
     random = Random(1)
     choosers = (choose_probabilistic, choose_baseline, choose_stratified)
-    compiled = [njit(choose) for choose in choosers]
+    by_draw, by_baseline, by_rank = (njit(choose) for choose in choosers)
     for _ in range(300):
         kept, gone, added = random.randrange(1, 6), random.randrange(5), random.randrange(5)
-        own = random.randrange(-1, kept + gone)
-        draw = random.choice((0.0, LAST_POSITION, random.random()))
-        for choose, fast in zip(choosers, compiled, strict=True):
-            assert fast(own, kept, gone, added, draw) == choose(own, kept, gone, added, draw)
+        change = (random.randrange(-1, kept + gone), kept, gone, added)
+        draw = random.choice((0.0, LAST_DRAW, random.random()))
+        clients = random.randrange(1, 90)
+        ranked = (random.randrange(clients), clients, random.choice((0.0, 0.3)), draw)
+        assert by_draw(*change, draw) == choose_probabilistic(*change, draw)
+        assert by_baseline(*change, draw) == choose_baseline(*change, draw)
+        assert by_rank(*change, *ranked) == choose_stratified(*change, *ranked)

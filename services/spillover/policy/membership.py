@@ -13,15 +13,22 @@ change:
 counts as a place that went; whoever is on a new server already has nothing to choose. A chooser
 returns the client's place in the new list, `own` where it stays. `draw` is uniform in [0, 1), the
 only randomness, and one serves both stages: given that it fell into a part of the interval, it is
-uniform in that part.
+uniform in that part. `choose_stratified` has a rank instead of the draw.
 
 What the document leaves open or prints wrongly, and what is done here:
 * Rule 4 without new servers must be exactly 1: probabilities are quotients of integers, compared
   without dividing, so that no rounding picks from an empty set.
 * A list that did not change and a client whose server is not in it is 0/0: the client goes to any
   server of the list, each as likely as the others.
+* Lists of equal size that are replaced: whoever is on a survivor stays, all others go to new ones.
+* A client that skipped configurations follows from the list that it last acted on: the servers that
+  came and went meanwhile are none of its change, and its fellows of that list are spread evenly.
+* A change while a client waits is such a case too. One that tries its new server has acted.
+* An empty list, or one with duplicates, never comes here: the client keeps the list it has.
 * The rules keep evenness in expectation alone: every client is a coin of its own, and the spread
-  settles at the multinomial's. `choose_stratified`, ours, takes that away.
+  settles at the multinomial's. An uneven start stays. `choose_stratified`, ours, mends both.
+  It counts, and does not just take (rank + 1/2) / clients for the coin: cut off at one point, all
+  servers would round to the same side, and 9 of 115 clients give a tenth one 108 and keep 103.
 """
 
 from __future__ import annotations
@@ -31,8 +38,9 @@ from collections.abc import Sequence
 
 ELSEWHERE = -1
 
-LAST_POSITION = 1.0 - 2.0**-53
-"""The largest number below 1: what rounding would make a position of 1."""
+SURPLUS_MIN = 2
+SURPLUS_SHARE_MIN = 0.02
+"""What of an uneven spread is left as it is."""
 
 _GOLDEN = 0.6180339887498949
 
@@ -83,73 +91,88 @@ def choose_baseline(own: int, kept: int, gone: int, added: int, draw: float) -> 
 
 
 def choose_stratified(
-    own: int, kept: int, gone: int, added: int, position: float
-) -> tuple[int, float]:
-    """Ours: rules 1 to 4 without coins. The place in the new list, and the position there.
+    own: int,
+    kept: int,
+    gone: int,
+    added: int,
+    rank: int,
+    clients: int,
+    surplus: float,
+    phase: float,
+) -> int:
+    """Ours: rules 1 to 4 without coins, for the client of `rank` 0 .. clients-1 at its server.
 
-    A client has a position in [0, 1) among those of its server, and keeps it between changes. The
-    positions of all servers, laid end to end, are one interval, of which each server of S owns a
-    part as large as the others'. A change cuts as much off the end of the survivors' parts as they
-    have too much (rule 1), lays what was cut off and the parts of the servers that went end to end,
-    and deals it out in the places' order to whom is short: to survivors behind what they have, to
-    new servers from 0 (rules 2 and 4). Nothing else moves. Lengths are kept, only scaled, so that
-    evenly spread positions stay evenly spread, and last to come is first to go.
+    Each client counts as if every server had as many clients as its own: so many have to leave each
+    survivor (rule 1), the last to come first; they and the clients of the servers that went stand
+    in one line, in the places' order, and the line is dealt out in pieces to whom is short (rules 2
+    and 4). `phase`, in [0, 1) and the same for all clients of a change, says where rounding begins.
 
-    Needs: positions that are spread evenly over the servers' parts (`even_start`), an
-    order of the places that all agree on, and lists that all clients see in the same order.
-    Guarantees: of the interval, exactly the fractions of rules 1 to 4, so the least that must move.
-    Of clients, each server has the even number up to one for each piece of the first interval that
-    it owns by now: within 2 or 3 of even for 1 000 clients after the document's four changes, 5
-    after twenty, where coins differ by 30. With random positions, as of hashed names, the spread is
-    the coins'. As with the rules, unevenness that was there before is not repaired. A client that
-    had to take another server than the chosen one keeps its position and goes on from there.
+    Guarantees: from counts that are equal, counts that differ by one at most, and the least that
+    must move. From counts that differ by d it makes such as differ by about d + 1, and by less
+    where the list grows. Needs an order of the places that all agree on, and ranks of one instant.
+
+    Where a server has more clients than others, `surplus` is the share of them that it has too
+    many, and half of that leaves too, whatever the change, from the highest ranks down: a little
+    to each other server of the new list. See `surplus_of`.
     """
     old, new = kept + gone, kept + added
-    # Lengths are counted in parts of which the whole interval has old * new: an old server owns
-    # `new` of them, a new one `old`.
-    if 0 <= own < kept:
-        at = position * new
-        if new <= old or at < old:
-            return own, at / old
-        return _dealt(own * (new - old) + at - old, 0, kept, added, old)
     if own == ELSEWHERE:
-        # Of no part: spread over whom rule 2 or 4 would fill, or over all where nobody is short.
-        short = kept * max(0, old - new) + added * old
-        if short == 0:
-            place = min(int(position * new), new - 1)
-            return place, position * new - place
-        return _dealt(position * short, max(0, old - new), kept, added, old)
-    at = (own - kept + position) * new + kept * max(0, new - old)
-    return _dealt(at, max(0, old - new), kept, added, old)
+        return _any_short(kept, gone, added, (rank + phase) / clients)
+    repairing = int(clients * surplus / 2 + 0.5) if own < kept and new > 1 else 0
+    clients -= repairing
+    if rank >= clients:
+        step = int((rank - clients + phase) * (new - 1) / repairing)
+        return (own + 1 + min(step, new - 2)) % new
+    if new <= old:
+        if own < kept:
+            return own
+        at = ((own - kept) * clients + rank + phase) * new / clients
+        return _dealt(at, old - new, old, kept, added)
+    movers = int(clients * kept * (new - old) / new + phase)
+    if own < kept:
+        before = int(clients * own * (new - old) / new + phase)
+        stayers = clients - int(clients * (own + 1) * (new - old) / new + phase) + before
+        if rank < stayers:
+            return own
+        at = before + rank - stayers + phase
+    else:
+        at = movers + (own - kept) * clients + rank + phase
+    return kept + min(int(at * added / (movers + gone * clients)), added - 1)
 
 
-def _dealt(at: float, room: int, kept: int, added: int, old: int) -> tuple[int, float]:
-    """The server that is dealt the point `at` of what moves, and the position there: `room` goes to
-    each survivor, behind what it has, then `old` to each new server."""
+def _any_short(kept: int, gone: int, added: int, draw: float) -> int:
+    """Of no server: spread over whom rule 2 or 4 would fill, or over all where nobody is short."""
+    old, new = kept + gone, kept + added
+    room = max(0, old - new)
+    short = kept * room + added * old
+    if short == 0:
+        return min(int(draw * new), new - 1)
+    return _dealt(draw * short, room, old, kept, added)
+
+
+def _dealt(at: float, room: int, empty: int, kept: int, added: int) -> int:
+    """The place that is dealt the point `at` of what moves: `room` goes to each survivor, then
+    `empty` to each new server."""
     if at < kept * room or added == 0:
-        place = min(int(at / room), kept - 1)
-        return place, min((old - room + at - place * room) / old, LAST_POSITION)
-    behind = (at - kept * room) / old
-    place = min(int(behind), added - 1)
-    return kept + place, min(behind - place, LAST_POSITION)
+        return min(int(at / room), kept - 1)
+    return kept + min(int((at - kept * room) / empty), added - 1)
 
 
-def spread_point(rank: int) -> float:
-    """Returns a point in [0, 1) for each rank 0, 1, 2, ...: the multiples of the golden ratio, of
-    which any number from any rank on are spread evenly, so that nobody has to know how many there
-    are."""
-    return (0.5 + rank * _GOLDEN) % 1.0
+def phase_of(version: int) -> float:
+    """Returns where rounding begins at the change to this version: multiples of the golden ratio,
+    so that in the long run no server is rounded up more often than another."""
+    return (0.5 + version * _GOLDEN) % 1.0
 
 
-def even_start(point: float, servers: int) -> tuple[int, float]:
-    """Returns the server and the position that belong to a point in [0, 1): where a client begins.
-
-    The point is `spread_point(rank)`, or (rank + 1/2) / clients where their number is known: the
-    spread is smaller then.
-    """
-    at = point * servers
-    place = min(int(at), servers - 1)
-    return place, min(at - place, LAST_POSITION)
+def surplus_of(clients: int, total: int, servers: int) -> float:
+    """Returns the share of a server's `clients` beyond its even part of the `total` of those
+    `servers` that are compared, itself included: it and its neighbors. 0 where that is no more
+    than what rounding leaves: SURPLUS_MIN clients, or SURPLUS_SHARE_MIN of the even part."""
+    even = total / servers
+    beyond = clients - even
+    if beyond <= SURPLUS_MIN or beyond <= SURPLUS_SHARE_MIN * even:
+        return 0.0
+    return beyond / clients
 
 
 def hash_point(name: str) -> int:

@@ -13,6 +13,7 @@ from spillover.core.fifo import Fifo
 from spillover.core.overflow.deadlines import STALE_MAX, Deadlines
 from spillover.core.overflow.events import HOME
 from spillover.core.overflow.ledger import Ledger
+from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.visit import AWAY, QUEUED, Visit
 from spillover.model.request import Outcome, Request
@@ -109,6 +110,7 @@ def test_every_end_has_its_entry(outcome, home, foreign):
     ledger = register.ledger
     for ref, origin in ((1, HOME), (2, 0)):
         visit = Visit(ref, Request("r", True, None), origin, 60.0, 0.0)
+        visit.target = Neighbor(0, "b", 0.0, 0.25)
         register.accept(visit)
         register.enter(visit, AWAY, 0.0)
         assert ledger.imbalance() == 0

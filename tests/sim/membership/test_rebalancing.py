@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spillover.core.membership.list_change import change_between
 from spillover.model.errors import InputError
+from spillover.policy.membership import move_quotient
 from spillover.sim.engine.world import stream
-from spillover.sim.membership.rebalancing import (
-    RULES,
-    STARTS,
-    change_between,
-    least_moves,
-    rebalance,
-)
+from spillover.sim.membership.rebalancing import RULES, STARTS, least_moves, rebalance
 
 SERVERS = [f"s{number}" for number in range(12)]
 NINE = SERVERS[:9]
@@ -55,8 +51,8 @@ def test_books_balance(rule, start):
         )
     assert steps == rebalance(700, lists, rule=rule, start=start, virtual_nodes=3, seed=5)
     other = rebalance(700, lists, rule=rule, start=start, virtual_nodes=3, seed=6)
-    # From an even grid, ours may come out the same wherever the grid lies.
-    assert steps != other or (rule, start) == ("stratified", "balanced")
+    # From equal counts, ours may come out the same whoever is where.
+    assert steps != other or (rule == "stratified" and start != "random")
 
 
 def test_the_chain_of_zookeepers_suite():
@@ -73,7 +69,7 @@ def test_the_chain_of_zookeepers_suite():
 def test_nobody_moves_without_need(rule):
     """Unchanged list: nobody. Shrinking: those of the servers that went. Growing: to new ones."""
     start, same, fewer, more = rebalance(
-        900, [NINE, NINE, NINE, NINE[:7], SERVERS], rule=rule, start="random"
+        900, [NINE, NINE, NINE, NINE[:7], SERVERS], rule=rule, start="balanced"
     )
     assert (start.moved, same.moved) == (0, 0)
     assert start.clients == same.clients
@@ -107,25 +103,79 @@ def test_uniform_after_any_sequence_of_changes():
 
 
 @pytest.mark.slow
+def test_twenty_random_changes_of_100_000_clients():
+    """Each server within 5 % of even at each step, moves within 3 standard deviations of what the
+    rules expect from the counts before (rules 1 and 3: each on a survivor is a coin)."""
+    lists = random_lists("many", 20)
+    counts = dict.fromkeys(lists[0], 100_000 // len(lists[0]))
+    for before, step in zip(lists, rebalance(100_000, lists, seed=4), strict=False):
+        assert max(step.clients.values()) < 1.05 * step.mean
+        assert min(step.clients.values()) > 0.95 * step.mean
+        change = change_between(before, step.servers)
+        on_survivors = sum(counts[server] for server in change.before[: change.kept])
+        moves, of = move_quotient(change.kept, change.gone, change.added)
+        share = moves / of
+        expected = 100_000 - on_survivors + share * on_survivors
+        deviation = (on_survivors * share * (1 - share)) ** 0.5
+        assert abs(step.moved - expected) <= 3 * deviation
+        counts = step.clients
+
+
+@pytest.mark.slow
 def test_stratified_stays_even_where_coins_do_not():
-    """Twenty random changes, 20 seeds: within 5 clients of even, moves within a few of the least;
-    coins are an order of magnitude farther off."""
-    worst = {"stratified": 0.0, "probabilistic": 0.0}
+    """Twenty random changes, 20 seeds: largest minus smallest at most one more with each change,
+    moves the fewest within rounding; coins are an order of magnitude farther off."""
+    worst = {"stratified": 0, "probabilistic": 0}
     for rule, seed in itertools.product(worst, range(20)):
         steps = rebalance(2000, random_lists(seed, 20), rule=rule, seed=seed)
-        for step in steps:
-            worst[rule] = max(
-                worst[rule], *(abs(count - step.mean) for count in step.clients.values())
-            )
+        for number, step in enumerate(steps, start=1):
+            spread = max(step.clients.values()) - min(step.clients.values())
+            worst[rule] = max(worst[rule], spread)
             if rule == "stratified":
-                assert abs(step.moved - step.moved_min) <= 12
+                assert spread <= 1 + number
+                assert abs(step.moved - step.moved_min) <= 8
     assert worst["stratified"] <= 6
     assert worst["probabilistic"] > 8 * worst["stratified"]
 
 
+def test_the_documents_changes_leave_rounding_alone():
+    """1 000 clients on 6 to 9 servers: at most 1.03 of the mean, where coins are at about 1.13."""
+    for seed in range(20):
+        for step in rebalance(1000, CHAIN, rule="stratified", seed=seed):
+            assert step.as_dict()["max_over_mean"] <= 1.03
+            assert abs(step.moved - step.moved_min) <= 2
+
+
+def test_an_uneven_start_is_repaired_a_little_at_each_change():
+    """Half of the clients on one of nine servers; one server goes and comes, again and again. The
+    fullest over the mean falls like this, where the rules alone move nobody to repair it."""
+    lists = [NINE, *[NINE[:8], NINE] * 5]
+    curves = {}
+    for rule in ("stratified", "probabilistic"):
+        steps = rebalance(1000, lists, rule=rule, start="uneven", seed=1)
+        curves[rule] = [round(step.as_dict()["max_over_mean"], 2) for step in steps]
+    assert curves["stratified"] == pytest.approx(
+        [2.71, 1.85, 1.38, 1.19, 1.09, 1.04, 1.02, 1.02, 1.02, 1.02], abs=0.03
+    )
+    assert curves["probabilistic"][-1] > 2
+
+
+def test_clients_that_skip_a_change():
+    """Half of them still wait at the next one: nobody is lost, all end on the list, and it is as
+    even as it was again."""
+    for seed in range(10):
+        lists = random_lists(seed, 6)
+        steps = rebalance(1000, [*lists, *[lists[-1]] * 20], rule="stratified", skip=0.5, seed=seed)
+        assert sum(steps[-1].clients.values()) == 1000
+        assert steps[-1].as_dict()["max_over_mean"] < 1.04
+        skipped = rebalance(20_000, [*lists[:2], *[lists[2]] * 15], skip=0.5, seed=seed)[-1]
+        assert max(skipped.clients.values()) < 1.06 * skipped.mean
+        assert min(skipped.clients.values()) > 0.94 * skipped.mean
+
+
 @given(st.integers(1, 400), st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
 def test_one_stratified_change_is_off_by_few(clients, before, after, seed):
-    """After one change a server owns few pieces: never more than 3 clients from even."""
+    """Counts that differ by one differ by two or three after one change."""
     lists = [SERVERS[:before], SERVERS[12 - after :]]
     (step,) = rebalance(clients, lists, rule="stratified", seed=seed)
     assert all(abs(count - step.mean) <= 3 for count in step.clients.values())
@@ -207,7 +257,9 @@ def test_lists_are_sets_in_any_order():
         ({"clients": 0}, "clients: expected a whole number of at least 1, got 0"),
         ({"virtual_nodes": 0}, "virtual_nodes: expected"),
         ({"rule": "best"}, "rule: expected one of probabilistic, stratified,"),
-        ({"start": "empty"}, "start: expected one of balanced, random, got 'empty'"),
+        ({"start": "empty"}, "start: expected one of balanced, random, uneven, got 'empty'"),
+        ({"skip": 1.0}, "skip: expected a share from 0 to below 1, got 1.0"),
+        ({"skip": 0.1, "rule": "consistent-hash"}, "skip: expected without consistent-hash"),
     ],
 )
 def test_bad_input(arguments, complaint):

@@ -10,11 +10,11 @@ from spillover.cli.models import Answer
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import whole_number_in
 from spillover.model.errors import InputError
-from spillover_loadgen.option_types import whole_number
+from spillover_loadgen.option_types import at_least_zero, whole_number
 from spillover_loadgen.terminal import open_console, table_of
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
-STARTS = ("balanced", "random")
+STARTS = ("balanced", "random", "uneven")
 CLIENTS_MAX = 10_000_000
 VIRTUAL_NODES_MAX = 10_000
 
@@ -46,7 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--start", choices=STARTS,
-        help="balanced (default) or random; not for consistent-hash, whose circle says",
+        help="balanced (default), random, or uneven, half of them on the first server; not for"
+        " consistent-hash, whose circle says",
+    )  # fmt: skip
+    parser.add_argument(
+        "--skip", type=_share, default=0.0, metavar="SHARE",
+        help="of the clients that still wait when the next change comes, and follow then",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
 
@@ -69,6 +74,7 @@ def run(options: argparse.Namespace) -> Answer:
             rule=options.rule,
             start=start,
             virtual_nodes=virtual_nodes,
+            skip=options.skip,
             seed=options.seed,
             on_progress=on_progress,
         )
@@ -77,10 +83,18 @@ def run(options: argparse.Namespace) -> Answer:
         "start": "circle" if on_circle else start,
         "virtual_nodes": virtual_nodes if on_circle else None,
         "clients": options.clients,
+        "skip": options.skip,
         "seed": options.seed,
         "steps": [step.as_dict() for step in steps],
     }
     return Answer(result, partial(_print_steps, result))
+
+
+def _share(text: str) -> float:
+    share = at_least_zero(text)
+    if share >= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, got {text!r}")
+    return share
 
 
 def _server_list(text: str) -> list[str]:

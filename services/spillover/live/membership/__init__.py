@@ -1,1 +1,3 @@
-"""A federation's configuration in real time: how it travels, and the store that may keep it."""
+"""Membership in real time: how a configuration travels and is kept, and the sessions of clients that
+follow it, at both ends.
+"""

@@ -7,45 +7,28 @@ servers and the time that moves take are not here.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
+from spillover.core.membership.list_change import Change, change_between
 from spillover.model.errors import InputError
 from spillover.policy.leases import minimum_moves
 from spillover.policy.membership import (
     choose_baseline,
     choose_probabilistic,
     choose_stratified,
-    even_start,
     hash_point,
+    phase_of,
     successor,
+    surplus_of,
 )
 from spillover.sim.engine.world import stream
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
-STARTS = ("balanced", "random")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """From one list to the next, as the choosers see it: servers by place."""
-
-    before: tuple[str, ...]
-    """The survivors in the order of their names, then those that went in theirs."""
-    after: tuple[str, ...]
-    """The survivors in the same order, then the new ones in theirs."""
-    kept: int
-
-    @property
-    def gone(self) -> int:
-        return len(self.before) - self.kept
-
-    @property
-    def added(self) -> int:
-        return len(self.after) - self.kept
+STARTS = ("balanced", "random", "uneven")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,36 +65,34 @@ def rebalance(
     rule: str = "probabilistic",
     start: str = "balanced",
     virtual_nodes: int = 1,
+    skip: float = 0.0,
     seed: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Step]:
     """Let `clients` clients follow the `lists`, of which the first is the one they start with.
 
-    `start` is "balanced", the counts differing by one
-    at most, or "random", every client anywhere; with "consistent-hash" the circle alone decides.
-    `virtual_nodes` is how often that rule hashes each server. `on_progress` is told how many
-    changes are done. Raises InputError for a list that is empty or names a server twice, no client,
-    or an unknown name.
+    `start` is "balanced", the counts differing by one at most, "random", every client anywhere, or
+    "uneven", every other one of them on the first server; with "consistent-hash" the circle alone
+    decides. `virtual_nodes` is how often that rule hashes each server. `skip` is the share of
+    clients that still wait when the next change comes, and follow from the older list then; they
+    may be on servers that went, which no step counts. `on_progress` is told how many changes are
+    done. Raises InputError for a list that is empty or names a server twice, no client, or an
+    unknown name.
     """
-    _check(clients, rule, start, virtual_nodes)
+    _check(clients, rule, start, virtual_nodes, skip)
     named = [_checked(servers, number) for number, servers in enumerate(lists)]
-    crowd = _crowd_of(rule, clients, named[0], seed, start, virtual_nodes)
+    crowd = _crowd_of(
+        rule, clients, named, seed=seed, start=start, virtual_nodes=virtual_nodes, skip=skip
+    )
     steps = []
     for number, (before, after) in enumerate(pairwise(named), start=1):
         counts = _counts(crowd.servers, before)
-        moved = crowd.follow(change_between(before, after))
+        moved = crowd.follow(number)
         after_counts = _counts(crowd.servers, after)
         steps.append(Step(after, moved, least_moves(counts, after), after_counts))
         if on_progress is not None:
             on_progress(number)
     return steps
-
-
-def change_between(before: Iterable[str], after: Iterable[str]) -> Change:
-    """Returns the places of the servers of two lists; the same whatever order the lists are in."""
-    old, new = set(before), set(after)
-    kept = sorted(old & new)
-    return Change((*kept, *sorted(old - new)), (*kept, *sorted(new - old)), len(kept))
 
 
 def least_moves(counts: dict[str, int], servers: Sequence[str]) -> int:
@@ -132,73 +113,112 @@ class _Crowd(Protocol):
     servers: list[str]
     """By client."""
 
-    def follow(self, change: Change) -> int:
-        """Each client decides; how many moved."""
+    def follow(self, number: int) -> int:
+        """Each client decides about the list of this number; how many moved."""
 
 
-class _Coins:
-    """Clients that draw a number of their own for each change."""
+class _Deciding:
+    """Clients that each have a server and the list that they last acted on."""
 
     def __init__(
-        self,
-        choose: Callable[[int, int, int, int, float], int],
-        servers: list[str],
-        seed: int,
+        self, servers: list[str], lists: Sequence[tuple[str, ...]], seed: int, skip: float
     ) -> None:
         self.servers = servers
-        self._choose = choose
-        self._random = stream(seed, "draws").random
+        self.draw = stream(seed, "draws").random
+        self._lists = lists
+        self._acted_on = [0] * len(servers)
+        self._skips = stream(seed, "skips").random
+        self._skip = skip
 
-    def follow(self, change: Change) -> int:
-        places = {server: place for place, server in enumerate(change.before)}
-        kept, gone, added = change.kept, change.gone, change.added
-        choose, draw, after = self._choose, self._random, change.after
-        moved = 0
+    def deciding(self, number: int) -> list[tuple[int, Change, int]]:
+        """Returns who acts on the list of this number: client, its change, its place in that."""
+        after = self._lists[number]
+        changes = [change_between(before, after) for before in self._lists[:number]]
+        places = [{name: place for place, name in enumerate(one.before)} for one in changes]
+        found = []
         for client, server in enumerate(self.servers):
-            chosen = after[choose(places[server], kept, gone, added, draw())]
-            if chosen != server:
-                self.servers[client] = chosen
+            if self._skip and self._skips() < self._skip:
+                continue
+            acted_on = self._acted_on[client]
+            found.append((client, changes[acted_on], places[acted_on][server]))
+            self._acted_on[client] = number
+        return found
+
+
+class _Coins(_Deciding):
+    """Clients that draw a number of their own for each change."""
+
+    choose: Callable[[int, int, int, int, float], int] = staticmethod(choose_probabilistic)
+
+    def follow(self, number: int) -> int:
+        choose, draw, servers = self.choose, self.draw, self.servers
+        moved = 0
+        for client, change, own in self.deciding(number):
+            place = choose(own, change.kept, change.gone, change.added, draw())
+            if change.after[place] != servers[client]:
+                servers[client] = change.after[place]
                 moved += 1
         return moved
 
 
-class _Stratified:
-    """Clients that keep a position among those of their server."""
+class _Baseline(_Coins):
+    choose = staticmethod(choose_baseline)
 
-    def __init__(self, servers: Sequence[str], points: Iterable[float]) -> None:
-        ordered = sorted(servers)
-        starts = [even_start(point, len(ordered)) for point in points]
-        self.servers = [ordered[place] for place, _ in starts]
-        self._positions = [position for _, position in starts]
 
-    def follow(self, change: Change) -> int:
-        places = {server: place for place, server in enumerate(change.before)}
-        kept, gone, added = change.kept, change.gone, change.added
-        positions = self._positions
-        moved = 0
-        for client, server in enumerate(self.servers):
-            place, positions[client] = choose_stratified(
-                places[server], kept, gone, added, positions[client]
-            )
-            chosen = change.after[place]
-            if chosen != server:
-                self.servers[client] = chosen
-                moved += 1
-        return moved
+class _Stratified(_Deciding):
+    """Clients whose servers tell them their ranks: the order in which they came there. Servers know
+    how many clients all others have; live ones know it of their neighbors."""
+
+    def __init__(
+        self, servers: list[str], lists: Sequence[tuple[str, ...]], seed: int, skip: float
+    ) -> None:
+        super().__init__(servers, lists, seed, skip)
+        self._lines = defaultdict[str, list[int]](list)
+        for client, server in enumerate(servers):
+            self._lines[server].append(client)
+
+    def follow(self, number: int) -> int:
+        lines, servers = self._lines, self.servers
+        ranks = {client: rank for line in lines.values() for rank, client in enumerate(line)}
+        counts = {server: len(line) for server, line in lines.items() if line}
+        total = len(servers)
+        compared = len(set(counts) | set(self._lists[number - 1]))
+        surplus = {name: surplus_of(count, total, compared) for name, count in counts.items()}
+        phase = phase_of(number)
+        movers = []
+        for client, change, own in self.deciding(number):
+            server = servers[client]
+            place = choose_stratified(
+                own, change.kept, change.gone, change.added,
+                ranks[client], counts[server], surplus[server], phase,
+            )  # fmt: skip
+            if change.after[place] != server:
+                movers.append((self.draw(), client, change.after[place]))
+        leaving = {client for _, client, _ in movers}
+        for name, line in lines.items():
+            lines[name] = [client for client in line if client not in leaving]
+        # They wait, each as long as it draws, and come in that order.
+        for _, client, chosen in sorted(movers):
+            lines[chosen].append(client)
+            servers[client] = chosen
+        return len(movers)
 
 
 class _Circle:
     """Clients on the circle of consistent hashing: each belongs to the server after it."""
 
-    def __init__(self, clients: int, servers: Sequence[str], seed: int, virtual_nodes: int) -> None:
+    def __init__(
+        self, clients: int, lists: Sequence[tuple[str, ...]], seed: int, virtual_nodes: int
+    ) -> None:
         # Names carry the seed, so that another seed is another draw of all points.
         self._seed = seed
         self._virtual_nodes = virtual_nodes
         self._points = [hash_point(f"{seed}/client/{client}") for client in range(clients)]
-        self.servers = self._owners(servers)
+        self._lists = lists
+        self.servers = self._owners(lists[0])
 
-    def follow(self, change: Change) -> int:
-        before, self.servers = self.servers, self._owners(change.after)
+    def follow(self, number: int) -> int:
+        before, self.servers = self.servers, self._owners(self._lists[number])
         return sum(map(str.__ne__, before, self.servers))
 
     def _owners(self, servers: Sequence[str]) -> list[str]:
@@ -212,25 +232,29 @@ class _Circle:
 
 
 def _crowd_of(
-    rule: str, clients: int, servers: Sequence[str], seed: int, start: str, virtual_nodes: int
+    rule: str,
+    clients: int,
+    lists: Sequence[tuple[str, ...]],
+    *,
+    seed: int,
+    start: str,
+    virtual_nodes: int,
+    skip: float,
 ) -> _Crowd:
     if rule == "consistent-hash":
-        return _Circle(clients, servers, seed, virtual_nodes)
-    random = stream(seed, "start")
-    balanced = start == "balanced"
+        return _Circle(clients, lists, seed, virtual_nodes)
+    random, first = stream(seed, "start"), lists[0]
+    if start == "random":
+        starts = [random.choice(first) for _ in range(clients)]
+    else:
+        starts = [first[client % len(first)] for client in range(clients)]
+        # They have come in any order.
+        random.shuffle(starts)
+    if start == "uneven":
+        starts[::2] = [first[0]] * len(starts[::2])
     if rule == "stratified":
-        shift = random.random()
-        # An even grid, laid anywhere; or points like those of hashed names.
-        points = (
-            (client + shift) / clients if balanced else random.random() for client in range(clients)
-        )
-        return _Stratified(servers, points)
-    starts = [
-        servers[client % len(servers)] if balanced else random.choice(servers)
-        for client in range(clients)
-    ]
-    choose = choose_baseline if rule == "baseline" else choose_probabilistic
-    return _Coins(choose, starts, seed)
+        return _Stratified(starts, lists, seed, skip)
+    return (_Baseline if rule == "baseline" else _Coins)(starts, lists, seed, skip)
 
 
 def _counts(where: Iterable[str], servers: Iterable[str]) -> dict[str, int]:
@@ -248,7 +272,11 @@ def _checked(servers: Sequence[str], number: int) -> tuple[str, ...]:
     return tuple(servers)
 
 
-def _check(clients: int, rule: str, start: str, virtual_nodes: int) -> None:
+def _check(clients: int, rule: str, start: str, virtual_nodes: int, skip: float) -> None:
+    if not 0 <= skip < 1:
+        raise InputError("skip", "", f"expected a share from 0 to below 1, got {skip}")
+    if skip and rule == "consistent-hash":
+        raise InputError("skip", "", "expected without consistent-hash: its circle decides")
     for field, value in (("clients", clients), ("virtual_nodes", virtual_nodes)):
         if value < 1:
             raise InputError(field, "", f"expected a whole number of at least 1, got {value}")

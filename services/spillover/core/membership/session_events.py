@@ -1,0 +1,139 @@
+"""What a client's session is told, and what it says: see `client_session`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+SERVERS_MAX = 1000
+"""In a list: what is longer is none."""
+
+
+class Server(NamedTuple):
+    """A node as its clients know it. `id` is empty until it or another one has said it."""
+
+    id: str
+    url: str
+
+
+class Announcement(NamedTuple):
+    """What a node tells a client of the federation, and of the client's place at the node."""
+
+    cluster: str
+    """The node's own."""
+    version: int
+    by: str
+    """With `by_epoch`, whose configuration of this version it is: of two the later one counts."""
+    by_epoch: int
+    servers: tuple[Server, ...]
+    clients: int
+    """Of the node, when it said so."""
+    rank: int
+    """The client's among them, from 0, in the order in which they came."""
+    surplus: float
+    """The share of them that the node has too many."""
+
+    @property
+    def stamp(self) -> tuple[int, str, int]:
+        """Returns what says which of two is newer."""
+        return self.version, self.by, self.by_epoch
+
+    @property
+    def can_be_meant(self) -> bool:
+        """Returns whether its list is one: not empty, each server once, each with a url."""
+        ids = {server.id for server in self.servers}
+        urls = {server.url.rstrip("/") for server in self.servers}
+        count = len(self.servers)
+        is_list = 0 < count <= SERVERS_MAX and len(ids) == len(urls) == count
+        return is_list and all(ids) and all(urls)
+
+
+# --- events: `attempt` is the number of the Connect that they are about -------------------------
+
+
+@dataclass(slots=True)
+class Started:
+    """The client has its first servers, and wants one."""
+
+
+@dataclass(slots=True)
+class Connected:
+    """The node has let the client in, and has said this."""
+
+    attempt: int
+    announcement: Announcement
+
+
+@dataclass(slots=True)
+class NotReached:
+    """Nobody answered, or not as a node does, or it lets nobody in for `retry_after_s`."""
+
+    attempt: int
+    retry_after_s: float | None = None
+
+
+@dataclass(slots=True)
+class Announced:
+    """The node says what has changed."""
+
+    attempt: int
+    announcement: Announcement
+
+
+@dataclass(slots=True)
+class Parting:
+    """The node will take nothing more: its clients are to go elsewhere within this time."""
+
+    attempt: int
+    within_s: float
+
+
+@dataclass(slots=True)
+class Lost:
+    """The session has ended without a word, or has been silent for too long."""
+
+    attempt: int
+
+
+@dataclass(slots=True)
+class Ended:
+    """The client needs no server any more."""
+
+
+@dataclass(slots=True)
+class TimerFired:
+    """`next_deadline` has come."""
+
+
+Event: TypeAlias = (
+    Started | Connected | NotReached | Announced | Parting | Lost | Ended | TimerFired
+)
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Connect:
+    """Ask this server for a session."""
+
+    attempt: int
+    server: Server
+
+
+@dataclass(slots=True)
+class Use:
+    """New requests go there from now on. What is under way elsewhere ends where it is."""
+
+    server: Server
+
+
+@dataclass(slots=True)
+class Leave:
+    """End this session, or the attempt at one. `moved`: it was in use, and another one is now."""
+
+    attempt: int
+    moved: bool = False
+
+
+Command: TypeAlias = Connect | Use | Leave

@@ -1,0 +1,257 @@
+"""One client's session: stories."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+
+from spillover.core.membership.client_session import (
+    ASKED_TO_WAIT_MAX,
+    CONNECT_S,
+    LONGEST_PAUSE_S,
+    ClientSession,
+)
+from spillover.core.membership.session_events import (
+    Announced,
+    Connect,
+    Connected,
+    Ended,
+    Leave,
+    Lost,
+    NotReached,
+    Parting,
+    Server,
+    Started,
+    TimerFired,
+    Use,
+)
+from support.client_sessions import told, urls
+
+
+def in_session(names="abc", *, at=None, version=1, **options):
+    """A client with a session at the first server it asks, or at this one; and where that is."""
+    client = ClientSession("me", urls(names), Random(1), **options)
+    (asked,) = client.handle(Started(), 0.0)
+    while at is not None and asked.server.url != f"http://{at}":
+        (asked,) = client.handle(NotReached(asked.attempt), 0.0)
+    here = asked.server.url.removeprefix("http://")
+    client.handle(Connected(asked.attempt, told(here, names, version)), 0.0)
+    client.check()
+    return client, asked.attempt, here
+
+
+def connects(commands):
+    return [command for command in commands if isinstance(command, Connect)]
+
+
+def asked_in_turn(client, commands, now_s):
+    """The servers that are asked if nobody can be reached, until it pauses or gives up."""
+    asked = []
+    while found := connects(commands):
+        asked.append(found[0].server.url.removeprefix("http://"))
+        commands = client.handle(NotReached(found[0].attempt), now_s)
+    return asked
+
+
+def test_begins_with_any_of_the_urls_and_follows_no_list_that_is_the_same():
+    firsts = {
+        ClientSession("me", urls("abc"), Random(seed)).handle(Started(), 0.0)[0].server.url
+        for seed in range(30)
+    }
+    assert firsts == set(urls("abc"))
+    client, _, here = in_session()
+    assert client.in_use == Server(here, f"http://{here}")
+    assert math.isinf(client.next_deadline())
+
+
+def test_a_change_is_acted_on_after_a_wait_and_new_requests_go_to_the_new_server_first():
+    client, attempt, _ = in_session("ab", at="a")
+    assert client.handle(Announced(attempt, told("a", "bc", 2)), 10.0) == []
+    assert 10.0 <= client.next_deadline() <= 15.0
+    now_s = client.next_deadline()
+    (asked,) = client.handle(TimerFired(), now_s)
+    assert asked.server.id == "c"  # as many as before: who goes, goes to the new one
+    commands = client.handle(Connected(asked.attempt, told("c", "bc", 2)), now_s)
+    assert commands == [Use(Server("c", "http://c")), Leave(attempt, moved=True)]
+    client.check()
+
+
+def test_newer_announcements_replace_the_list_and_not_the_wait():
+    client, attempt, _ = in_session("ab", at="a")
+    client.handle(Announced(attempt, told("a", "bc", 2)), 10.0)
+    due_s = client.next_deadline()
+    client.handle(Announced(attempt, told("a", "bcd", 3)), 11.0)
+    assert client.next_deadline() == due_s
+    client.handle(Announced(attempt, told("a", "ab", 4)), 11.0)
+    assert client.handle(TimerFired(), due_s) == []  # all is as it was when it last acted
+    assert math.isinf(client.next_deadline())
+
+
+def test_older_lists_and_the_same_list_mean_nothing():
+    client, attempt, _ = in_session("ab", at="a", version=5)
+    for version, names, by in ((4, "bc", "z"), (5, "bc", "a"), (6, "ba", "a")):
+        client.handle(Announced(attempt, told("a", names, version, by=by)), 1.0)
+        assert math.isinf(client.next_deadline())
+    client.handle(Announced(attempt, told("a", "bc", 6, by="b")), 1.0)  # later by its author
+    assert math.isfinite(client.next_deadline())
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        (),
+        (Server("a", "http://a"), Server("a", "http://b")),
+        (Server("a", "http://a"), Server("b", "http://a/")),
+        (Server("a", "http://a"), Server("b", "")),
+        (Server("", "http://a"),),
+    ],
+)
+def test_a_list_that_is_none_is_refused_and_the_old_one_stays(listed):
+    client, attempt, _ = in_session("ab")
+    lie = told("a", "b", 9)._replace(servers=listed)
+    assert client.handle(Announced(attempt, lie), 1.0) == []
+    assert (client.refused, math.isinf(client.next_deadline())) == (1, True)
+    assert {server.id for server in client.servers} == {"a", "b"}
+
+
+def test_a_list_without_the_own_server_and_otherwise_unchanged():
+    """0/0 in the rules: any server, as if the own one had gone."""
+    seen = Counter()
+    for seed in range(60):
+        client = ClientSession("me", urls("abc"), Random(seed), change_wait_s=0.0)
+        (asked,) = client.handle(Started(), 0.0)
+        client.handle(Connected(asked.attempt, told("x", "abc")), 0.0)  # says that it is another
+        client.handle(Announced(asked.attempt, told("x", "abc", 2)), 0.0)
+        client.handle(Announced(asked.attempt, told("x", "abcd", 3)), 0.0)
+        commands = client.handle(TimerFired(), 0.0)
+        seen[connects(commands)[0].server.id] += 1
+    assert set(seen) <= set("abcd")
+
+
+def test_the_groups_are_asked_in_their_order():
+    """Four servers, own gone, two survivors, eight new ones: the new ones, then the survivors,
+    then a pause, then all of them."""
+    client, attempt, _ = in_session("0123", at="0")
+    client.handle(Announced(attempt, told("0", "23456789xy", 2)), 0.0)
+    now_s = client.next_deadline()
+    asked = asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)
+    assert (set(asked[:8]), set(asked[8:])) == (set("456789xy"), set("23"))
+    assert len(asked) == 10
+    later_s = client.next_deadline()
+    assert later_s > now_s
+    again = asked_in_turn(client, client.handle(TimerFired(), later_s), later_s)
+    assert sorted(again) == sorted("0123456789xy".replace("0", "")) or set(again) > set("2345")
+    assert client.in_use == Server("0", "http://0")  # it is still there
+
+
+def test_who_may_stay_stays_when_no_new_server_is_reached():
+    client, attempt, _ = in_session("a", at="a")
+    lists = told("a", "abcd", 2, clients=10, rank=9)
+    client.handle(Announced(attempt, lists), 0.0)
+    now_s = client.next_deadline()
+    asked = asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)
+    assert set(asked) == set("bcd")
+    assert math.isinf(client.next_deadline())
+    client.check()
+
+
+def test_a_lost_server_is_left_at_once_and_asked_last():
+    client, attempt, _ = in_session("abcd", at="b")
+    asked = asked_in_turn(client, client.handle(Lost(attempt), 7.0), 7.0)
+    assert (set(asked[:3]), asked[3:]) == (set("acd"), ["b"])
+    pauses = []
+    for _ in range(12):
+        pauses.append(client.next_deadline() - 7.0)
+        assert set(asked_in_turn(client, client.handle(TimerFired(), 1e3), 7.0)) == set("abcd")
+    assert 0.1 <= pauses[0] <= 0.2
+    assert LONGEST_PAUSE_S / 2 <= pauses[-1] <= LONGEST_PAUSE_S
+
+
+def test_a_loss_during_the_wait_ends_the_wait():
+    client, attempt, _ = in_session("ab", at="a")
+    client.handle(Announced(attempt, told("a", "acd", 2)), 0.0)
+    (asked,) = client.handle(Lost(attempt), 0.5)
+    assert asked.server.id in "cd"
+    assert set(asked_in_turn(client, [asked], 0.5)) == set("acd")
+
+
+def test_an_update_while_it_reconnects_counts_from_the_server_that_it_chose():
+    """Whoever has chosen a server is there, for the next change: it goes on to it."""
+    client, attempt, _ = in_session("ab", at="a", change_wait_s=0.0)
+    client.handle(Announced(attempt, told("a", "bc", 2)), 0.0)
+    (asked,) = client.handle(TimerFired(), 0.0)
+    assert asked.server.id == "c"
+    client.handle(Announced(attempt, told("a", "cb", 3)), 0.1)
+    client.handle(Announced(attempt, told("a", "c", 4)), 0.1)
+    assert client.handle(TimerFired(), 0.1) == []  # c stays, so it is still on its way there
+    gone = client.handle(Announced(attempt, told("a", "d", 5)), 0.2)
+    gone = client.handle(TimerFired(), 0.2)
+    assert gone[0] == Leave(asked.attempt)
+    assert connects(gone)[0].server.id == "d"
+    late = client.handle(Connected(asked.attempt, told("c", "c", 4)), 0.3)
+    assert late == [Leave(asked.attempt)]
+
+
+def test_a_server_that_asks_to_wait_is_waited_for_by_who_has_another():
+    client, attempt, _ = in_session("ab", at="a", change_wait_s=0.0)
+    client.handle(Announced(attempt, told("a", "bc", 2)), 0.0)
+    (asked,) = client.handle(TimerFired(), 0.0)
+    now_s = 0.0
+    for _ in range(ASKED_TO_WAIT_MAX):
+        assert client.handle(NotReached(asked.attempt, 1.0), now_s) == []
+        assert 0.5 <= client.next_deadline() - now_s <= 1.5
+        now_s = client.next_deadline()
+        (asked,) = client.handle(TimerFired(), now_s)
+        assert asked.server.id == "c"
+    (asked,) = client.handle(NotReached(asked.attempt, 1.0), now_s)
+    assert asked.server.id == "b"
+    lost, attempt, _ = in_session("abc", at="a")
+    (asked,) = lost.handle(Lost(attempt), 0.0)
+    assert connects(lost.handle(NotReached(asked.attempt, 1.0), 0.0))
+
+
+def test_a_node_that_ends_is_left_within_its_time_and_kept_until_then():
+    client, attempt, _ = in_session("abc", at="a")
+    assert client.handle(Parting(attempt, 1.0), 3.0) == []
+    now_s = client.next_deadline()
+    assert 3.0 <= now_s <= 4.0
+    (asked,) = client.handle(TimerFired(), now_s)
+    assert asked.server.id in "bc"
+    assert client.in_use is not None
+    commands = client.handle(Connected(asked.attempt, told(asked.server.id, "abc")), now_s)
+    assert commands[-1] == Leave(attempt, moved=True)
+    assert math.isinf(client.next_deadline())
+
+
+def test_an_attempt_without_an_answer_is_given_up():
+    client = ClientSession("me", urls("ab"), Random(1))
+    (asked,) = client.handle(Started(), 0.0)
+    assert client.next_deadline() == CONNECT_S
+    gone, other = client.handle(TimerFired(), CONNECT_S)
+    assert gone == Leave(asked.attempt)
+    assert other.server != asked.server
+
+
+def test_a_federation_that_counts_from_0_again_is_followed():
+    client, attempt, _ = in_session("a", at="a", version=7)
+    (asked,) = client.handle(Lost(attempt), 0.0)
+    assert client.handle(NotReached(asked.attempt), 0.0) == []
+    (asked,) = client.handle(TimerFired(), 1.0)
+    client.handle(Connected(asked.attempt, told("a", "ab", 0, by="")), 1.0)
+    assert {server.id for server in client.servers} == {"a"}
+    assert math.isfinite(client.next_deadline())
+
+
+def test_the_end_leaves_everything():
+    client, attempt, _ = in_session("ab", at="a", change_wait_s=0.0)
+    client.handle(Announced(attempt, told("a", "bc", 2)), 0.0)
+    (asked,) = client.handle(TimerFired(), 0.0)
+    assert client.handle(Ended(), 0.0) == [Leave(asked.attempt), Leave(attempt)]
+    assert client.handle(Connected(asked.attempt, told("c", "bc", 2)), 0.0) == [
+        Leave(asked.attempt)
+    ]
+    assert client.handle(Lost(attempt), 0.0) == []
+    client.check()
