@@ -1,5 +1,5 @@
-"""What all tests share: how a missing tool is met, Hypothesis without surprises, and which tests
-run side by side, which in pairs, which alone, and which of them once more (tests/run.sh).
+"""What all tests share: how a missing tool is met, Hypothesis without surprises, and how many
+tests run side by side, and which of them once more (tests/run.sh).
 
 Fixtures of one ring live in that ring's own conftest, what tests import in tests/support.
 """
@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import hypothesis
 import pytest
@@ -29,32 +28,16 @@ hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, m
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
-ALONE = {"containers", "dashboards", "e2e", "soak"}
-"""Directories whose tests want the machine for themselves, unless their file is named below."""
-TOGETHER = {
-    *("test_alerts.py", "test_bench_command.py", "test_boards.py", "test_malformed.py"),
-    *("test_handlers.py", "test_lease_processes.py"),
-    *(f"test_lease_redis_{story}.py" for story in ("losses", "refusals", "replicas", "starts")),
-}
-"""Files there, and others with real processes, that only take long: nothing in them is timed, or
-with limits that grow with the machine's load. Those about leases wait most of their time."""
-TESTBEDS = "testbeds"
-IN_PAIRS = {
-    **dict.fromkeys(
-        ("test_cancellations.py", "test_console_page.py", "test_killed_node.py"), TESTBEDS
-    ),
-    "test_mixed_versions.py": TESTBEDS,
-    **dict.fromkeys(("test_on_prometheus.py", "test_up.py"), TESTBEDS),
-    **{f"test_faults_{of}.py": "faults" for of in ("links", "processes", "surroundings")},
-    **{f"test_lease_redis_{of}.py": f"redis {of}" for of in ("links", "pauses")},
-    **{f"test_lease_{of}.py": f"lease {of}" for of in ("demo", "groups", "handlers")},
-    "test_leases_bench.py": "lease bench",
-    "test_readme_tour.py": "tour",
-}
-"""Files there, and of the marker `e2e`, that use half the machine and whose limits bear one more
-test beside them, yet no crowd; and what is to stay one after the other. Two testbeds would: where
-a node was killed, its port is the first free one for the next."""
-KINDS = ("together", "in-pairs", "alone")
+REAL = {"containers", "dashboards", "e2e", "soak"}
+"""Directories whose tests start real processes and wait in real time, as those do elsewhere that
+are marked `e2e`. A marker says which of the kinds they are; who says nothing is alone."""
+KINDS = ("together", "threes", "pairs", "alone")
+"""As many as there are cores and one more, whatever they do; three at once of those that mostly
+wait (less than half a core each) and whose limits bear two more; two of those that take a core or
+look at times more closely; one."""
+KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
+LONGEST = ("queue_virtual_time", "readme_tour", "console_page", "up", "mixed_versions")
+"""Files of the threes that begin first, so that no worker is left alone with one in the end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
 REAL_SERVERS = {"redis_server", "redis_servers"}
@@ -72,8 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--only",
         choices=(*KINDS, "quick"),
-        help="the tests that do not mind others beside them, those that bear one, those that want "
-        "the machine for themselves, or of the first those that start no process and are not slow "
+        help="the tests of one kind (tests/conftest.py), or of those that run together the ones "
+        "that start no process and are not slow "
         "(default: all)",
     )
     parser.addoption(
@@ -126,18 +109,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     only, name = config.getoption("only"), collection_path.name
     if only in {None, "together"} or not name.startswith("test_"):
         return None
-    if only == "in-pairs":
-        return name not in IN_PAIRS or None
-    is_real = bool(ALONE & set(collection_path.parts))
+    is_real = bool(REAL & set(collection_path.parts))
     text = collection_path.read_text("utf-8")
     if only == "quick":
         return is_real or ALL_SLOW.search(text) is not None or None
-    is_alone = is_real and name not in {*TOGETHER, *IN_PAIRS}
-    return not (is_alone or re.search(r"\bmark\.(alone|e2e)\b", text)) or None
+    is_without_kind = is_real or "mark.e2e" in text
+    if only == "alone" and is_without_kind and not KIND_OF_FILE.search(text):
+        return None
+    return f"mark.{only}" not in text or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what follows from a test's place, and leave out what is for other passes."""
+    if config.getoption("only") == "threes":
+        items.sort(key=_is_shorter)
     for item in items:
         if _kind(item) != "together":
             item.add_marker(pytest.mark.realtime)
@@ -166,16 +151,17 @@ def _parts(item: pytest.Item) -> tuple[str, ...]:
 
 
 def _is_real(item: pytest.Item) -> bool:
-    return bool(ALONE & set(_parts(item)) or item.get_closest_marker("e2e"))
+    return bool(REAL & set(_parts(item)) or item.get_closest_marker("e2e"))
+
+
+def _is_shorter(item: pytest.Item) -> bool:
+    return item.path.stem.removeprefix("test_") not in LONGEST
 
 
 def _kind(item: pytest.Item) -> str:
-    """Which of KINDS: the marker `alone` says it of a test, and else its place."""
-    if item.get_closest_marker("alone"):
-        return "alone"
-    if not _is_real(item) or item.path.name in TOGETHER:
-        return "together"
-    return "in-pairs" if item.path.name in IN_PAIRS else "alone"
+    """Which of KINDS: as the nearest marker says."""
+    said = (marker.name for marker in item.iter_markers() if marker.name in KINDS)
+    return next(said, "alone" if _is_real(item) else "together")
 
 
 @pytest.hookimpl(trylast=True)
@@ -209,20 +195,6 @@ def pytest_xdist_auto_num_workers() -> int:
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
     return min(cores + 1, WORKERS_MAX)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Pairs: what is to stay one after the other goes to the same worker."""
-    if config.getoption("only") != "in-pairs":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Pairs(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return IN_PAIRS[Path(nodeid.partition("::")[0]).name]
-
-    return Pairs(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The tests, in three passes: on all cores those that do not mind others beside them, then two at a
-# time those that mostly wait, then one by one those that want the machine for themselves.
-# tests/conftest.py knows which these are. Arguments are pytest's and go to all of them:
-# `make test ARGS="tests/core -k cancel"`.
+# The tests, in four passes: on all cores those that do not mind others beside them, then three at a
+# time those that mostly wait, two at a time those that bear one more, and one by one those that want
+# the machine for themselves. Markers tell which these are (tests/conftest.py). Arguments are
+# pytest's and go to all of them: `make test ARGS="tests/core -k cancel"`.
 #
 # What fails has failed. Only tests marked `realtime`, whose limits are those of real time, are run
 # once more by themselves, and that counts; the end of the log lists those that failed at first.
@@ -64,9 +64,11 @@ again() {
 
 pass together --numprocesses=auto --dist=worksteal "$@"
 again together "$@"
-pass in-pairs --numprocesses=2 --dist=loadscope "$@"
-again in-pairs "$@"
+pass threes --numprocesses=3 --dist=loadfile --no-loadscope-reorder "$@"
+again threes "$@"
+pass pairs --numprocesses=2 --dist=worksteal "$@"
+again pairs "$@"
 pass alone "$@"
 again alone "$@"
-if [ "$without_tests" -eq 3 ]; then exit 5; fi
+if [ "$without_tests" -eq 4 ]; then exit 5; fi
 exit "$status"

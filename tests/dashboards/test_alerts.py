@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.together
+
 PROMTOOL_TESTS = Path(__file__).with_name("alerts.test.yaml")
 SUMMARY_MAX = 100
 

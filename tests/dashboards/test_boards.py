@@ -10,6 +10,8 @@ from itertools import combinations
 
 import pytest
 
+pytestmark = pytest.mark.together
+
 COLUMNS = 24
 SAYS_MAX = 120
 OTHERS = {"process_cpu_seconds_total", "process_resident_memory_bytes", "up", "ALERTS"}

@@ -7,6 +7,10 @@ from __future__ import annotations
 import math
 import re
 
+import pytest
+
+pytestmark = pytest.mark.threes
+
 SELECTOR = re.compile(r"\b(?:spillover_\w+|up)\b(?:\{[^}]*\})?")
 LEGEND_LABEL = re.compile(r"\{\{(\w+)\}\}")
 LINK_LABEL = re.compile(r"\$\{__field\.labels\.(\w+)\}")

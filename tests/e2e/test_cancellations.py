@@ -20,6 +20,8 @@ import uvloop
 
 from spillover.live.http.client import HttpClient
 
+pytestmark = pytest.mark.threes
+
 COUNT = 100_000 if "SPILLOVER_SOAK_S" in os.environ else 20_000
 CLIENTS = 120
 DELAY_S_MAX = 0.03

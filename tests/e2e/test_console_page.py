@@ -26,6 +26,8 @@ from support import told_console as consoles
 from support.commands import free_ports
 from support.queue_service import Producer
 
+pytestmark = pytest.mark.threes
+
 LIMIT_MS = 40_000
 THREE = """
 name: three

@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+pytestmark = pytest.mark.pairs
+
 SUMMARY = {"mean", "p50", "p99", "max", "min", "std"}
 WITHIN_S = 60.0
 """About 20 s on a quiet machine."""

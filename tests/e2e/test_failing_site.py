@@ -22,6 +22,8 @@ import pytest
 
 from spillover.live.http.client import HttpClient
 
+pytestmark = pytest.mark.threes
+
 BACKEND = Path(__file__).with_name("failing_backend.py")
 RETRY_AFTER_S = 2.0
 HOW = {

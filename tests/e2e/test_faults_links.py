@@ -13,6 +13,8 @@ import pytest
 
 from support.faults import federation as federations
 
+pytestmark = pytest.mark.threes
+
 CUTS = {"there": ("ab", "bc"), "back": ("ba", "cb"), "both ways": ("ab", "ba", "bc", "cb")}
 """On the way from a through b to c; the one over d stays."""
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import pytest
+
+pytestmark = pytest.mark.threes
+
 HOME, RELAY, RUNNER = "a", "b", "c"
 
 

@@ -19,6 +19,8 @@ from support.faults import load as loads
 from support.faults import reckoning as reckonings
 from support.faults import resets
 
+pytestmark = pytest.mark.threes
+
 HOUR_S = 3600
 
 

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+pytestmark = pytest.mark.threes
+
 LINK_S = 0.1
 """More than a request or an answer is on a link: 35 ms, 6 ms of delivery, and a busy machine."""
 

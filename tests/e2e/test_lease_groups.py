@@ -18,6 +18,8 @@ from spillover.model.lease_times import LeaseTimes
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
 
+pytestmark = pytest.mark.threes
+
 now_s = lease_members.now_s
 
 HOUR_S = 3600.0

@@ -11,6 +11,8 @@ import pytest
 from support.leases import members as lease_members
 from support.leases import reckoning as lease_reckoning
 
+pytestmark = pytest.mark.threes
+
 LEASE_S = lease_members.TIMES.max_lease_ms / 1000.0
 BUSY_S = 3.0 * LEASE_S
 PROGRESS_S = 0.8

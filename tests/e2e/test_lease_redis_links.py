@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from support.leases import redis_faults as faults
+
+pytestmark = pytest.mark.threes
 
 endure = faults.endure
 now_s = faults.now_s

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from spillover.model.lease_times import LeaseTimes
 from support.leases import redis_faults as faults
+
+pytestmark = pytest.mark.threes
 
 endure = faults.endure
 now_s = faults.now_s

@@ -12,6 +12,8 @@ import pytest
 
 from support.leases import redis_faults as faults
 
+pytestmark = pytest.mark.threes
+
 endure = faults.endure
 now_s = faults.now_s
 

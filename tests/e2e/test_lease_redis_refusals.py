@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from support.leases import redis_faults as faults
+
+pytestmark = pytest.mark.together
 
 endure = faults.endure
 now_s = faults.now_s

@@ -11,6 +11,8 @@ import pytest
 
 from support.leases import redis_faults as faults
 
+pytestmark = pytest.mark.together
+
 SECRET = "sesame"  # noqa: S105 - of a server that lives for seconds
 MAY_NO_SCRIPTS = ("on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha")
 

@@ -22,6 +22,8 @@ import uvloop
 
 from spillover.apps.http.problems import STATUS_BY_REASON
 
+pytestmark = pytest.mark.together
+
 SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
 COUNT = 100_000
 BATCH = 25

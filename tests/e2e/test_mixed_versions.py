@@ -21,6 +21,8 @@ from support.faults import federation, reckoning
 from support.faults import load as loads
 from support.loop import until
 
+pytestmark = pytest.mark.threes
+
 RELEASE = "180b093"
 FIRST = "42fa3fe"
 

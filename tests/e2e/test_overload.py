@@ -24,6 +24,8 @@ import uvloop
 from spillover.live.http.client import HttpClient
 from spillover.model.statistics import percentile
 
+pytestmark = pytest.mark.pairs
+
 LOAD_S = max(10.0, float(os.environ.get("SPILLOVER_SOAK_S", "0")) / 5)
 SETTLED_S = 2.0
 """Goodput counts from here on: until then the queue fills."""

@@ -13,6 +13,8 @@ import pytest
 from spillover.client import OutcomeUnknown, Unreachable, consume, produce
 from support.commands import LOADGEN, SPILLOVER
 
+pytestmark = pytest.mark.threes
+
 
 @pytest.fixture
 def queue(start, free_ports, until, ask):

@@ -22,6 +22,8 @@ import pytest
 from support.commands import free_ports
 from support.queue_service import Producer, call, fetched, until
 
+pytestmark = pytest.mark.threes
+
 COMMAND = (sys.executable, "-m", "spillover", "queue")
 SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
 GONE = (OSError, HTTPException)

@@ -7,7 +7,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from support.queue_service import Producer, fetched, until
+
+pytestmark = pytest.mark.threes
 
 SPILLOVER = (sys.executable, "-m", "spillover")
 

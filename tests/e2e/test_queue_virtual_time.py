@@ -25,7 +25,7 @@ from spillover.sim.theory.queue.system import ProbingSystem, alike
 from support.commands import READY_S
 from support.waiting import until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.threes, pytest.mark.timeout(240)]
 
 PRODUCERS = 8
 RATE_PER_S = 5.0

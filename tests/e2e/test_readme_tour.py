@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.threes
+
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT.joinpath("README.md").read_text().partition("## A tour")[2].partition("\n## ")[0]
 

@@ -16,6 +16,8 @@ import pytest
 
 from support.commands import OPENER, SPILLOVER, ask
 
+pytestmark = pytest.mark.threes
+
 BACKEND = Path(__file__).with_name("failing_backend.py")
 PAUSE_S = 0.05
 """Of a client that got no result."""

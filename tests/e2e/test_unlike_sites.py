@@ -10,6 +10,8 @@ import pytest
 
 from support import unlike_sites
 
+pytestmark = pytest.mark.threes
+
 KINDS = ("embed", "llm", "search")
 
 

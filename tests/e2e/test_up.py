@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.threes
+
 TWO = """
 name: two
 clusters:
@@ -56,8 +58,9 @@ def test_nodes_do_not_outlive_a_supervisor_that_was_killed(up):
     bed.nothing_left(within_s=2.0)
 
 
-def test_what_a_killed_supervisor_left_the_next_one_removes(up):
+def test_what_a_killed_supervisor_left_the_next_one_removes(up, tmp_path, monkeypatch):
     """Its logs and its topology; not what one has that is up."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # no other test's next one
     killed, _ = up("ring5")
     killed.end(signal.SIGKILL)
     killed.nothing_left(within_s=2.0)

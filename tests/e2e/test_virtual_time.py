@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.pairs
+
 SCHEDULE = ("--workload", "bursts", "--duration-s", "12", "--seed", "1")
 
 

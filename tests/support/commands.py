@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +33,8 @@ SPILLOVER = (sys.executable, "-m", "spillover")
 LOADGEN = (sys.executable, "-m", "spillover_loadgen")
 PORTS = random.Random(os.getpid())
 """Asked on and on: a test does not find the ports of the last one, whose neighbors may call yet."""
+ROW = 20
+"""Clusters of the largest testbed."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -185,6 +187,16 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def free_row(count: int) -> int:
+    """The first of so many ports in a row that are free now."""
+    while True:
+        first = PORTS.randrange(20_000, 30_000 - count)
+        with suppress(OSError), ExitStack() as probes:
+            for port in range(first, first + count):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+
+
 class Watch:
     """The `/state` of some clusters, looked at again and again by a thread of its own."""
 
@@ -262,11 +274,15 @@ def _starting(where: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def up(start) -> Callable[..., tuple[Running, dict[str, str]]]:
-    """`up(topology, *options, within_s=..., cwd=...)`: a testbed that is ready, and its urls."""
+    """`up(topology, *options, within_s=..., cwd=...)`: a testbed that is ready, and its urls. At
+    ports of its own: none that starts beside it takes the port of a node that was killed."""
 
     def up_it(
         topology: str, *options: str, within_s: float = READY_S, **where: Any
     ) -> tuple[Running, dict[str, str]]:
+        file = Path(where.get("cwd", ".")) / topology
+        if not (file.is_file() and "url:" in file.read_text()):
+            options = ("--port", str(free_row(ROW)), *options)
         bed = start(*SPILLOVER, "up", topology, "--json", *options, **where)
         return bed, bed.ready(within_s)
 

@@ -20,6 +20,7 @@ ROW_FIELDS = {"case", "value", "unit", "runs", "peer", "peer_value", "ratio"}
 
 
 @pytest.mark.e2e
+@pytest.mark.together
 def test_one_case_gives_one_object(tmp_path):
     """With the fields of the contract; the table is for people and goes elsewhere."""
     command = [*BENCH, "--json", "--runs", "2", "--case", "local, 1 KiB"]
@@ -45,6 +46,7 @@ def test_one_case_gives_one_object(tmp_path):
 
 
 @pytest.mark.e2e
+@pytest.mark.together
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ended_early_it_leaves_no_process(number, tmp_path):
     """Nodes, peers, relays and askers all go with it."""

@@ -99,6 +99,7 @@ def started():
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_a_group_is_followed_from_nothing_to_rest(session):
     """Even without a move, and each member renews and looks once a period, whatever it holds: far
     fewer round trips than one for each partition and period, as locks take. Nothing is left."""
@@ -128,6 +129,7 @@ def test_a_group_is_followed_from_nothing_to_rest(session):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 @pytest.mark.parametrize("mode", [renewing.PROCESS, renewing.TASK])
 def test_renewals_under_load_are_timed(session, mode):
     """However they are sent: what was due within the load, once a period each, and in time for
@@ -148,6 +150,7 @@ def test_renewals_under_load_are_timed(session, mode):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_a_takeover_is_timed(session):
     """After what is left of a lease, at least, and within the bound, with a second for a machine
     that is busy: not after one lease more."""
@@ -161,6 +164,7 @@ def test_a_takeover_is_timed(session):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_what_is_timed_as_fenced_is_fenced(session):
     """In one round trip, where the peer that reads before it writes takes several; and refused as
     soon as a later epoch is known."""
@@ -189,6 +193,7 @@ def test_what_is_timed_as_fenced_is_fenced(session):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_one_case_gives_one_object(session):
     """With its peers, and which Redis it was."""
     run = subprocess.run(

@@ -12,6 +12,7 @@ BENCH = [sys.executable, "-m", "spillover", "bench", "queue", "--quick", "--json
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_objects_go_through_both(tmp_path):
     command = [*BENCH, "--case", "objects of 1 KiB"]
     done = subprocess.run(

@@ -70,6 +70,7 @@ async def times_ms(port, sizes_ms):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_servers_share_evenly_and_refuse_what_no_token_was_for():
     """At rate 2, jobs of 200, 400 and 600 ms: all three share until the first has had its 200, at
     300 ms, the other two until 500 ms; the last one is alone with its last 200 ms until 600."""
@@ -95,6 +96,7 @@ def test_servers_share_evenly_and_refuse_what_no_token_was_for():
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 def test_a_dispatcher_answers_as_a_node_does():
     """Two servers with room for one job each: of three at once, one is blocked, and only one; of
     those of a type that may join but one server, all but the first."""
@@ -359,6 +361,7 @@ def bench(tmp_path, *options):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 @pytest.mark.usefixtures("with_numba")
 def test_the_command_puts_tokens_beside_rules_and_theory(tmp_path):
     """Of both types at an overload, where even seconds block some jobs of those with no choice."""
@@ -384,6 +387,7 @@ def test_the_command_puts_tokens_beside_rules_and_theory(tmp_path):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 @pytest.mark.usefixtures("with_numba")
 def test_a_server_is_taken_out_and_put_back_while_jobs_come(tmp_path):
     """No job is lost by that, and no token: else there is no result."""
@@ -396,6 +400,7 @@ def test_a_server_is_taken_out_and_put_back_while_jobs_come(tmp_path):
 
 
 @pytest.mark.e2e
+@pytest.mark.threes
 @pytest.mark.usefixtures("with_numba")
 def test_ended_early_it_leaves_no_process(tmp_path):
     """Nodes, dispatchers, servers and generators all go with it."""

@@ -17,7 +17,7 @@ from spillover.cli import main
 from spillover.cli.lease_demo import MEMBERS
 from support import waiting
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.threes]
 
 RECORDS, STREAMS = 20_000, 8
 COMMAND = (sys.executable, "-m", "spillover", "lease", "demo")
