@@ -1,3 +1,3 @@
-"""Membership in real time: how a configuration travels and is kept, and the sessions of clients that
-follow it, at both ends.
+"""Membership in real time: how a configuration travels and is kept, and the sessions of clients
+that follow it, at both ends.
 """
