@@ -255,6 +255,23 @@ def test_what_was_granted_too_often_as_the_process_died_is_dead_at_the_start() -
     assert (list(machine.objects), list(machine.objects.dead)) == ([1, 3], [2])
 
 
+def test_what_was_thrown_away_unread_is_back_unless_its_consumer_was_heard_since() -> None:
+    machine = producer()
+    put(machine, 1)
+    give = given(machine.handle(taken(7, ONLY_HERE), 0.0))
+    machine.handle(ev.Extended(0, give.grant), 1.0)
+    machine.handle(ev.Sent(give.grant, whole=True), 2.0)
+    machine.handle(ev.ThrownAway(give.grant), 3.0)
+    assert list(machine.objects) == [1]
+    machine.handle(ev.ThrownAway(give.grant), 3.0)
+    give = given(machine.handle(taken(8, ONLY_HERE), 4.0))
+    machine.handle(ev.Sent(give.grant, whole=True), 5.0)
+    machine.handle(ev.Extended(9, give.grant), 6.0)
+    machine.handle(ev.ThrownAway(give.grant), 7.0)
+    assert machine.objects.granted == {1}
+    machine.check()
+
+
 def test_a_drain_gives_away_and_takes_nothing() -> None:
     machine = producer(buffers=1)
     put(machine, 1)

@@ -64,7 +64,8 @@ def test_a_handler_gets_json_as_it_came_and_other_types_wrapped(run, jobs):
             async with working(one.url, "python:queue_jobs:see"):
                 await until(lambda: one.objects.acknowledged == 3)
         wrapped = {"content_type": "image/png", "body_base64": "AP8="}
-        assert jobs.seen == [({"n": 1}, "p1-1"), ([2], "p1-2"), (wrapped, "p1-3")]
+        names = [one.shell.object_id(k + 1) for k in range(3)]
+        assert jobs.seen == list(zip([{"n": 1}, [2], wrapped], names, strict=True))
 
     run(main())
 

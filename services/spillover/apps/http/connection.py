@@ -94,6 +94,7 @@ class HttpConnection(asyncio.Protocol):
         self._put_off: Exchange | None = None
         """A request whose body is collected before anybody hears of the request."""
         self.on_gone: Callable[[], None] | None = None
+        self.unread: tuple[Exchange, Callable[[], None]] | None = None
         # The head that is read.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -138,8 +139,9 @@ class HttpConnection(asyncio.Protocol):
             self._bound_exchange(self._bounds.exchange_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
         self._service.connections.discard(self)
+        if self.unread is not None:
+            self._tell_reset(exc)
         self._put_off = None
         for timer in (
             *(self._idle_timer, self._head_timer, self._body_timer),
@@ -164,6 +166,12 @@ class HttpConnection(asyncio.Protocol):
         self._running = self.exchange = None
         self.pipeline.clear()
         self._parser = None
+
+    def _tell_reset(self, exc: Exception | None) -> None:
+        assert self.unread is not None  # noqa: S101 - looked at before
+        (exchange, on_reset), self.unread = self.unread, None
+        if exc is not None and exchange is self.exchange:
+            on_reset()
 
     def data_received(self, data: bytes) -> None:
         if self._head_bytes + len(data) <= HEAD_LIMIT_BYTES or self._is_one_request(data):

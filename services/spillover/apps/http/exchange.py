@@ -51,6 +51,9 @@ class Line(Protocol):
     write_paused: bool
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
+    unread: tuple[Exchange, Callable[[], None]] | None
+    """The newest exchange if its answer may not have been read, and what to call if the other side
+    resets the connection before anything else comes: who has read all of it closes in order."""
     peer: Any
     """Who is at the other end, once the app has settled that; None before."""
 
@@ -220,6 +223,10 @@ class Exchange:
             on_gone()
         else:
             self._line.on_gone = on_gone
+
+    def watch_reset(self, on_reset: Callable[[], None]) -> None:
+        """Have it called if the other side, which has been sent the answer, throws it away."""
+        self._line.unread = (self, on_reset)
 
     def unwatch(self) -> None:
         self._line.on_gone = None

@@ -221,6 +221,8 @@ class QueueCalls:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             shell.feed(ev.Sent(give.grant, whole))
+        # The system takes much that a consumer which has just died will never read.
+        exchange.watch_reset(lambda: shell.feed(ev.ThrownAway(give.grant)))
 
     async def _stream(self, exchange: Exchange, send: Send, give: ev.Give) -> None:
         """As fast as the consumer reads. Its time does not run while it does."""

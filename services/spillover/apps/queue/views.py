@@ -220,14 +220,14 @@ def explanation(shell: QueueShell, name: str) -> Explanation | None:
     """Returns the story of an object, by the id of its 201 or by its number, or of a probe; None if
     nothing is known of either."""
     own = shell.settings.id
-    number = name.removeprefix(f"{own}-")
+    number = name.removeprefix(shell.object_prefix)
     if _OBJECT_NUMBER.fullmatch(number):
         story = shell.history.story(OBJECT, int(number))
         state = _object_state(shell, int(number))
         if story or state:
             told = _told(story)
             state = state or f"{_how_it_went(story)}: it is gone"
-            name = f"{own}-{number}"
+            name = shell.object_id(int(number))
             return Explanation(id=name, kind=OBJECT, producer=own, state=state, story=told)
     story = shell.history.story(PROBE, name)
     if not story:

@@ -192,6 +192,13 @@ class Sent(Event):
 
 
 @dataclass(slots=True)
+class ThrownAway(Event):
+    """The object of a grant was sent whole, and its consumer has gone without reading all of it."""
+
+    grant: str
+
+
+@dataclass(slots=True)
 class Acked(Event):
     """The consumer is done with a grant's object; `ref` is its call."""
 

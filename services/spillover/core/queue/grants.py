@@ -14,7 +14,7 @@ again."""
 class Grant:
     """One object for one take. It ends at `until_s` unless something comes before."""
 
-    __slots__ = ("id", "is_offer", "is_sending", "number", "until_s")
+    __slots__ = ("id", "is_offer", "is_received", "is_sending", "number", "until_s")
 
     def __init__(self, grant_id: str, number: int, until_s: float) -> None:
         self.id = grant_id
@@ -22,6 +22,8 @@ class Grant:
         self.until_s = until_s
         self.is_offer = True
         """It is not known yet whether somebody still wants it."""
+        self.is_received = False
+        """Its consumer has asked for more time since it was sent."""
         self.is_sending = False
         """Its consumer has come for the object: that is sent once."""
 

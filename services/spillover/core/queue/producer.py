@@ -77,6 +77,7 @@ class ProducerMachine:
             ev.OfferAnswered: self._offer_answered,
             ev.Fetched: self._fetched,
             ev.Sent: self._sent,
+            ev.ThrownAway: self._thrown_away,
             ev.Acked: self._acked,
             ev.Nacked: self._nacked,
             ev.Extended: self._extended,
@@ -314,8 +315,15 @@ class ProducerMachine:
         if grant is None:
             return
         if event.whole:
+            grant.is_received = False  # extended until now for the sake of the transfer
             grant.until_s = now_s + self.settings.visibility_s
         else:
+            self._return(grant, now_s)
+
+    def _thrown_away(self, event: ev.ThrownAway, now_s: float) -> None:
+        """Who has asked for more time has it, whatever became of the connection."""
+        grant = self.grants.get(event.grant)
+        if grant is not None and not grant.is_received:
             self._return(grant, now_s)
 
     def _grant_late(self, grant: Grant, now_s: float) -> None:
@@ -366,6 +374,7 @@ class ProducerMachine:
         if grant is not None:
             usual_s = self.settings.visibility_s
             longer_s = usual_s if event.visibility_s is None else event.visibility_s
+            grant.is_received = True
             is_sooner = now_s + longer_s < grant.until_s
             grant.until_s = now_s + longer_s
             if is_sooner:

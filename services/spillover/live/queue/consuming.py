@@ -35,7 +35,8 @@ class _Object:
         self.body = received.body
         self.content_type = received.content_type
         self.id = received.id
-        """Its name, such as p1-17: the producer that has it, and its number there."""
+        """Its name, such as p1-17: the producer that has it, and its number there; between them the
+        producer's life where objects end with that."""
         self.grant = received.grant
         self.producer = received.producer
         self.deliveries = received.deliveries

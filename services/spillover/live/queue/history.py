@@ -46,6 +46,9 @@ class QueueHistory:
             ),
             ev.OfferAnswered: self._offer_answered,
             ev.Sent: self._sent,
+            ev.ThrownAway: lambda event: self._of_grant(
+                event.grant, "its consumer went away before it had read it"
+            ),
             ev.Acked: lambda event: self._of_grant(event.grant, "acknowledged: done"),
             ev.Discard: self._discarded,
             ev.Nacked: lambda event: self._of_grant(event.grant, "given back by its consumer"),

@@ -58,6 +58,10 @@ class QueueShell:
         self.public_urls = {**peers, settings.id: own_url}
         """Where consumers reach each producer."""
         self.epoch = time.time_ns() // 1_000_000
+        life = "" if store is not None else f"{self.epoch:x}-"
+        self.object_prefix = f"{settings.id}-{life}"
+        """Of objects' ids. In memory numbers begin anew with each process: its objects must not be
+        taken for those of another one."""
         self.machine = ProducerMachine(settings, tuple(peers), random or SystemRandom())
         self.timers = Timers(asyncio.get_running_loop(), finest_alarm)
         self.bodies = Bodies(store, self.timers.clock)
@@ -90,7 +94,7 @@ class QueueShell:
 
     def object_id(self, number: int) -> str:
         """Returns how users know an object."""
-        return f"{self.settings.id}-{number}"
+        return f"{self.object_prefix}{number}"
 
     def feed(self, event: ev.Event) -> None:
         self._driver.feed(event)
