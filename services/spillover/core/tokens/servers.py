@@ -80,6 +80,7 @@ class TokenServers(TokenFacts[V]):
         self._ends = 0
         self.seated = 0
         self._seated_foreign = 0
+        self._turned = False
         self._startable: dict[int, None] = {}
         """Servers at which one in a seat may be able to start."""
         self._popped: tuple[V, Job[V]] | None = None
@@ -194,6 +195,10 @@ class TokenServers(TokenFacts[V]):
                 server.is_out = not servers_in[server.id]
                 self._settle(server)
 
+    def has_turned(self) -> bool:
+        turned, self._turned = self._turned, False
+        return turned
+
     def _learn_failure(self, server: UnlikeServer[V]) -> None:
         """The last one that takes jobs of some type goes on, whatever it does: whether the cluster
         fails is not for the pool to say."""
@@ -216,6 +221,7 @@ class TokenServers(TokenFacts[V]):
         if is_closed is server.is_closed:
             return
         server.is_closed = is_closed
+        self._turned = True
         for kind in server.classes:
             was_open = bool(self._taking[kind])
             self._taking[kind] = tuple(one for one in self._of_class[kind] if not one.is_closed)
