@@ -15,8 +15,11 @@ from spillover.policy.tokens import (
     assigned_at_random,
     fill,
     give_back,
+    load_rank,
     longest_available,
+    rivals,
     seize,
+    speeds,
 )
 
 
@@ -136,6 +139,17 @@ def test_only_the_named_part_of_the_classes_counts():
     assert longest_available(rows, 2, 3, [5, 4, 1]) == 2
     assert longest_available(rows, 1, 1, [5, 4, 1]) == BLOCKED
     assert longest_available(rows, 0, 4, [NONE, NONE, NONE]) == BLOCKED
+
+
+def test_a_rank_grows_with_jobs_by_the_root_of_speed_and_with_what_others_lack():
+    """The formula of decision 0038, by hand."""
+    fast, slow = speeds([[4.0], [1.0]])
+    assert fast == pytest.approx(2.0 * slow)
+    assert speeds([[4.0], [1.0, 1.0]]) == [1.0, 1.0]
+    joins = [[0, 1], [1], [0, 1]]
+    assert rivals(joins, 2) == [[], [1]], "who may join all makes no difference"
+    rank = load_rank(3, 2.0, [9, 0, 1], 1, 3, [4, 16])
+    assert rank == pytest.approx(3.01 / 2.0 + 1 / 2 + 1 / 4)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from spillover.core.overflow import events as ev
 from spillover.inputs.random_faults import random_faults
 from spillover.model.faults import IN, OUT, FaultSchedule, TokensFault
 from spillover.model.request import Request
+from spillover.model.token_orders import ORDERS
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import DISCIPLINES, ON_BLOCK, JobType, Server, ServerClass
 from spillover.sim.engine.world import World, stream
@@ -66,6 +67,7 @@ def topology_of(random):
         if not plain:
             fields["discipline"] = random.choice(DISCIPLINES)
             fields["on_block"] = random.choice(ON_BLOCK)
+            fields["order"] = random.choice(ORDERS)
         clusters.append(Cluster(id=cluster, service_ms=WORK_S * 1e3, queue_limit=8, **fields))
     links = (Link(between=("a", "b"), delay_ms=random.choice((0.0, 10.0))),)
     return Topology(

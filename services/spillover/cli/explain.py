@@ -195,8 +195,11 @@ def _granted(record: dict[str, Any]) -> str:
     others = told.get("others") or []
     if not others:
         return f"{words}: no other was there (available for {waited})"
-    named = ", ".join(f"{one.get('class')} {one.get('available_releases')}" for one in others)
+    by = "rank" if "rank" in told else "available_releases"
+    named = ", ".join(f"{one.get('class')} {one.get(by)}" for one in others)
     more = ", ..." if told.get("others_count", 0) > len(others) else ""
+    if by == "rank":
+        return f"{words}: the least loaded, of rank {told[by]}; others by rank: {named}{more}"
     return f"{words}: the longest available, for {waited}; others by releases: {named}{more}"
 
 

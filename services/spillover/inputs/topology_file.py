@@ -20,7 +20,7 @@ from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
 from spillover.model.topology import NOT_RUN_STATUSES, Topology
 
-_OF_POOLS = ("classes", "types", "on_block", "discipline")
+_OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
 """Fields of clusters that are only along with a list of servers."""
 
 

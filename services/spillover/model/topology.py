@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import at_least, check_limits
+from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
     OVERFLOW,
@@ -58,8 +59,8 @@ class Cluster:
     unlike in speed, in handler, or in the types of requests that they may run."""
     classes: tuple[ServerClass, ...] = ()
     """Of a list of servers: which of them share requests, and how many requests at a time. A
-    request starts when it takes a token of a class that its type may join: of those available, the
-    one that has lain there longest. Every server is in a class.
+    request starts when it takes a token of a class that its type may join, in the `order` given.
+    Every server is in a class.
 
     Why: without it each server is a class of its own, with its id and one token, so that a request
     goes to the server that has been idle longest."""
@@ -81,6 +82,12 @@ class Cluster:
 
     Why: services that answer several requests at a time share their machine among them. With one
     token for each server there is no difference."""
+    order: str = LONGEST_AVAILABLE
+    """Of a list of servers: which available token a request takes. `longest-available`: the one
+    that has lain there longest. `least-loaded`: one of the class with the fewest requests for its
+    speed, which other types need least; that blocks fewer requests.
+
+    Why: what the longest available one blocks is known exactly (`spillover plan tokens`)."""
     service_ms: Annotated[float, at_least(0)] = 40.0
     """Service time of the handlers sleep and spin; a payload may override it. In a list of servers
     it is the time that a request takes alone on a server of rate 1. For other handlers it is only
@@ -152,8 +159,8 @@ class Cluster:
         """
         if not isinstance(self.servers, tuple):
             return None
-        parts = self.servers, self.classes, self.types, self.on_block, self.discipline
-        return UnlikeServers.of(*parts)
+        parts = self.servers, self.classes, self.types
+        return UnlikeServers.of(*parts, self.on_block, self.discipline, self.order)
 
     @property
     def handlers(self) -> dict[str, str]:
@@ -351,7 +358,7 @@ def _check_pool(field: str, cluster: Cluster) -> None:
     if pool is not None:
         return
     plain = Cluster(id=cluster.id, servers=cluster.servers)
-    for name in ("classes", "types", "on_block", "discipline"):
+    for name in ("classes", "types", "on_block", "discipline", "order"):
         if getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a list of servers")
 

@@ -15,6 +15,7 @@ from spillover.model.errors import InputError
 from spillover.model.limits import above, at_least, check_limits
 from spillover.model.nearest import did_you_mean
 from spillover.model.pool import check_ids, check_known
+from spillover.model.token_orders import LONGEST_AVAILABLE, ORDERS
 
 OVERFLOW, QUEUE, REFUSE = "overflow", "queue", "refuse"
 ON_BLOCK = (OVERFLOW, QUEUE, REFUSE)
@@ -83,6 +84,7 @@ class UnlikeServers:
     types: tuple[JobType, ...]
     on_block: str = OVERFLOW
     discipline: str = PS
+    order: str = LONGEST_AVAILABLE
 
     @classmethod
     def of(
@@ -92,6 +94,7 @@ class UnlikeServers:
         types: tuple[JobType, ...] = (),
         on_block: str = OVERFLOW,
         discipline: str = PS,
+        order: str = LONGEST_AVAILABLE,
     ) -> UnlikeServers:
         """Returns the pool with what was left out: one class for each server, one type for all
         classes, as many tokens as a class has servers.
@@ -113,9 +116,15 @@ class UnlikeServers:
         _check_relations(servers, classes, types)
         _check_choice("on_block", on_block, ON_BLOCK)
         _check_choice("discipline", discipline, DISCIPLINES)
+        _check_choice("order", order, ORDERS)
         full = tuple(replace(each, tokens=each.tokens or len(each.servers)) for each in classes)
         return cls(
-            servers=servers, classes=full, types=types, on_block=on_block, discipline=discipline
+            servers=servers,
+            classes=full,
+            types=types,
+            on_block=on_block,
+            discipline=discipline,
+            order=order,
         )
 
     @property

@@ -1,4 +1,5 @@
-"""Which token an incoming job takes: the longest available of those it is compatible with.
+"""Which token an incoming job takes, of those it is compatible with: the longest available, or one
+of the least loaded class.
 
 Comte, "Dynamic load balancing with tokens", section III-C. There is one bucket of tokens; each
 names a class, and a job that holds it runs on the servers of that class. An incoming job takes the
@@ -19,15 +20,26 @@ oldest[i]     the number of the longest available one, NONE without any: all tha
 
 All arrays are the caller's; `seize` and `give_back` write the last four for the class they name.
 The same choice serves first come, first served: there, the servers choose among waiting jobs.
+
+*Least loaded* is ours. In place of `oldest` the same choice reads a rank for each class, the
+smaller the better (`load_rank`): how many jobs it has, by the square root of its speed, and how
+short of tokens the types are that may join it. So fast servers have more jobs, by less than their
+speed, since all are to be kept from running idle; and what others need most is taken last. Of ranks
+that are equal the class that comes first is taken. It blocks less than any rule it was compared
+with, but nothing that theory says of the longest available token is true of it (decision 0038).
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+import math
+from collections.abc import Iterable, MutableSequence, Sequence
 
 BLOCKED = -1
 NONE = 2**62
 """Stands for the number of a token that is not there: later than every release."""
+
+IDLE = 0.01
+"""Jobs that a class without any counts for: of two of them, the faster one is taken."""
 
 
 def fill(
@@ -57,14 +69,16 @@ def fill(
     return number
 
 
-def longest_available(classes: Sequence[int], start: int, stop: int, oldest: Sequence[int]) -> int:
+def longest_available(
+    classes: Sequence[int], start: int, stop: int, oldest: Sequence[float]
+) -> int:
     """Returns the class among classes[start:stop] whose token has waited longest, BLOCKED if none
-    has one.
+    has one. With ranks in place of numbers: the class of the smallest.
 
     Never blocks while a compatible token is available, whatever else is in the bucket.
     """
     chosen = BLOCKED
-    smallest = NONE
+    smallest: float = NONE
     for place in range(start, stop):
         i = classes[place]
         if oldest[i] < smallest:
@@ -111,6 +125,36 @@ def give_back(
     if available[i] == 0:
         oldest[i] = number
     available[i] += 1
+
+
+def speeds(rates: Iterable[Sequence[float]]) -> list[float]:
+    """Returns the speeds of classes whose servers have these rates, as `load_rank` takes them: 1 is
+    the mean."""
+    roots = [sum(math.sqrt(rate) for rate in of_class) for of_class in rates]
+    mean = sum(roots) / len(roots)
+    return [root / mean for root in roots]
+
+
+def rivals(joins: Sequence[Sequence[int]], classes: int) -> list[list[int]]:
+    """Returns by class the types that may join it, where `joins` has the classes by type: those
+    that may join all are left out, since they add as much to each."""
+    told = [k for k, of in enumerate(joins) if len(of) < classes]
+    return [[k for k in told if i in joins[k]] for i in range(classes)]
+
+
+def load_rank(
+    held: int, speed: float, types: Sequence[int], start: int, stop: int, free: Sequence[int]
+) -> float:
+    """Returns the rank of a class with an available token, `held` of whose tokens are in use.
+
+    types[start:stop] are those that may join it (`rivals`), free[k] how many tokens type k could
+    take, this one too. Worked out whenever a token of the class comes or goes, and kept till then:
+    nearly as good as anew for each job, at a cost that does not grow with the classes.
+    """
+    rank = (held + IDLE) / speed
+    for place in range(start, stop):
+        rank += 1.0 / math.sqrt(free[types[place]])
+    return rank
 
 
 def assigned_at_random(

@@ -33,6 +33,7 @@ import numpy as np
 
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool
+from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.sim.fast.tokens.layout import Floats
 from spillover.sim.fast.tokens.run import Counts, TokenSystem
 from spillover.sim.theory.tokens.static import static_split
@@ -69,6 +70,7 @@ class TokenRun:
 
     pool: str
     policy: str
+    order: str
     discipline: str
     sizes: str
     load: float
@@ -85,6 +87,7 @@ class TokenRun:
         return {
             "pool": self.pool,
             "policy": self.policy,
+            "order": self.order,
             "discipline": self.discipline,
             "sizes": self.sizes,
             "load": self.load,
@@ -116,11 +119,13 @@ def run_tokens(
     *,
     on_progress: Callable[[float], None] | None = None,
     interruptions: float = INTERRUPTIONS,
+    order: str = LONGEST_AVAILABLE,
 ) -> TokenRun:
     """Let `jobs` jobs arrive at the pool, at its rates, after a warm-up of a tenth as many.
 
     policy         dynamic: tokens; static-best, static-uniform: a class at random, by the
                    probabilities of `sim.theory`, and blocked if it is full
+    order          dynamic: which of the available tokens is taken
     discipline     ps: a class shares its balanced fair rate evenly, that of its servers where no
                    other class uses them; fcfs: sequential, several servers on one job
     sizes          exp, hyper, hyper-by-class, det: see `sim.fast.tokens.run.laws_of`
@@ -130,10 +135,12 @@ def run_tokens(
     The same seed gives the same arrivals and sizes under every policy and discipline. Raises
     InputError for names and numbers beyond these, and for pools that are too large.
     """
+    if policy != "dynamic" and order != LONGEST_AVAILABLE:
+        raise InputError("--order", "", "expected with --policy dynamic only")
     if jobs < 1:
         raise InputError("--jobs", "", f"expected at least 1, got {jobs}")
     shares, quantum = _shares(pool, policy), _quantum(discipline, interruptions)
-    system = TokenSystem(pool, seed=seed, shares=shares, sizes=sizes, quantum=quantum)
+    system = TokenSystem(pool, seed=seed, shares=shares, sizes=sizes, quantum=quantum, order=order)
     warm_up = max(jobs // 10, 20 * sum(each.tokens for each in pool.classes))
     started_s = time.perf_counter()
     often = interruptions / INTERRUPTIONS if discipline == "fcfs" else 1.0
@@ -143,6 +150,7 @@ def run_tokens(
     return TokenRun(
         pool=pool.name,
         policy=policy,
+        order=order,
         discipline=discipline,
         sizes=sizes,
         load=pool.load,

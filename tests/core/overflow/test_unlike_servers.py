@@ -68,6 +68,27 @@ def test_what_is_blocked_waits_where_it_is_to():
     assert [only(ev.Start | ev.Forward, b.arrive(ref, "llm")).ref for ref in (1, 2)] == [1, 2]
 
 
+def test_neighbors_hear_at_once_of_a_server_that_fails():
+    """By the failure that was one too many, and again when it is tried again: both are of what the
+    pool does by itself."""
+    a = site(unlike("b", {"any": "big"}), types={"any": "big small"})
+    told = []
+    for ref in range(1, 100):
+        commands = a.arrive(ref, "any", ref / 10)
+        ((_, server),) = started(commands)
+        commands = a.end(ref, outcome=Outcome.DONE if server else Outcome.FAILED)
+        told = [each.report.groups[0].servers for each in commands if isinstance(each, ev.Publish)]
+        if a.machine.servers.servers[0].state == "degraded":
+            break
+    assert told[-1:] == [1]
+    assert a.machine.servers.next_s < float("inf")
+    commands = a.tell(ev.TimerFired(), a.machine.servers.next_s)
+    while a.machine.servers.servers[0].state == "degraded":
+        commands = a.tell(ev.TimerFired(), a.machine.servers.next_s)
+    told = [each.report.groups[0].servers for each in commands if isinstance(each, ev.Publish)]
+    assert told[-1:] == [2]
+
+
 def test_what_waits_goes_elsewhere_at_a_drain_also_there():
     """It could not be kept."""
     a = site(unlike("b", TYPES), on_block="queue")

@@ -11,9 +11,9 @@ from spillover.policy.tokens import BLOCKED
 
 def test_at_first_the_classes_take_turns():
     bucket = Bucket([("A", 3), ("B", 1), ("C", 2)], 0.0)
-    taken = [bucket.seize(bucket.longest((0, 1, 2)), ref).id for ref in range(6)]
+    taken = [bucket.seize(bucket.choose((0, 1, 2)), ref).id for ref in range(6)]
     assert taken == ["A-1", "B-1", "C-1", "A-2", "C-2", "A-3"]
-    assert bucket.longest((0, 1, 2)) == BLOCKED
+    assert bucket.choose((0, 1, 2)) == BLOCKED
 
 
 def test_what_comes_back_late_or_twice_changes_nothing():
@@ -59,7 +59,7 @@ def test_a_job_takes_the_longest_available_token_that_fits(limits, steps):
         if what < 6:
             classes = tuple(kind for kind in range(len(limits)) if (which >> kind) & 1)
             expected = next((token for token in order if token.kind in classes), None)
-            chosen = bucket.longest(classes)
+            chosen = bucket.choose(classes)
             assert (chosen == BLOCKED) is (expected is None)
             if expected is not None:
                 assert bucket.seize(chosen, ref) is expected

@@ -30,7 +30,7 @@ class Job:
 class Twin:
     """One run. Counts as in the kernels: by type, and idle seconds by server."""
 
-    def __init__(self, pool, draws, *, sizes, quantum, split):
+    def __init__(self, pool, draws, *, sizes, quantum, split, order="longest-available"):
         self.pool, self.draws = pool, draws
         self.sizes, self.quantum, self.split = sizes, quantum, split
         self.queue = []
@@ -38,6 +38,9 @@ class Twin:
         self.bucket = [each.id for n in rounds for each in pool.classes if n < each.tokens]
         self.servers_of = {each.id: set(each.servers) for each in pool.classes}
         self.rate_of = {server.id: server.rate for server in pool.servers}
+        self.ranks = {} if order == "least-loaded" else None
+        for name in self.servers_of:
+            self.weigh(name)
         self.arrived = dict.fromkeys([each.id for each in pool.types], 0)
         self.blocked = dict(self.arrived)
         self.idle_s = dict.fromkeys(self.rate_of, 0.0)
@@ -82,6 +85,23 @@ class Twin:
             self.queue.append(job)
         else:
             self.bucket.append(job.entry)
+            self.weigh(job.entry)
+
+    def weigh(self, name):
+        """The rank that the class has until a token of it comes or goes, by decision 0038."""
+        if self.ranks is None:
+            return
+        limits = {each.id: each.tokens for each in self.pool.classes}
+        speed = {
+            each: sum(math.sqrt(self.rate_of[server]) for server in servers)
+            for each, servers in self.servers_of.items()
+        }
+        held = limits[name] - self.bucket.count(name) + 0.01
+        self.ranks[name] = held / (speed[name] / (sum(speed.values()) / len(speed)))
+        for kind in self.pool.types:
+            if name in kind.classes and len(kind.classes) < len(limits) and name in self.bucket:
+                free = sum(self.bucket.count(each) for each in kind.classes)
+                self.ranks[name] += 1.0 / math.sqrt(free)
 
     def draw_turns(self):
         """Whoever is first of its class and has no turn gets one."""
@@ -107,9 +127,13 @@ class Twin:
             self.blocked[kind.id] += 1
         else:
             self.bucket.remove(chosen)
+            self.weigh(chosen)
             self.queue.append(Job(chosen, size))
 
     def choose(self, kind):
+        if self.ranks is not None:
+            there = [name for name in kind.classes if name in self.bucket]
+            return min(there, key=self.ranks.__getitem__, default=None)
         if self.split is None:
             return next((name for name in self.bucket if name in kind.classes), None)
         draw, reached = self.draws.choices.random(), 0.0
@@ -187,20 +211,24 @@ def unlike_pool():
 SPLIT = {"x": {"a": 0.7, "b": 0.3}, "y": {"b": 0.0, "c": 0.25, "d": 0.75}}
 
 
-@pytest.mark.parametrize("split", [None, SPLIT], ids=["tokens", "static"])
+@pytest.mark.parametrize(
+    ("split", "order"),
+    [(None, "longest-available"), (None, "least-loaded"), (SPLIT, "longest-available")],
+    ids=["tokens", "least loaded", "static"],
+)
 @pytest.mark.parametrize("sizes", ["exp", "hyper", "hyper-by-class", "det"])
 @pytest.mark.parametrize("quantum", [None, math.inf, 0.3], ids=["ps", "fcfs", "interrupted"])
-def test_every_count_is_the_twins(require, quantum, sizes, split):
+def test_every_count_is_the_twins(require, quantum, sizes, split, order):
     """Blocked jobs by type to the job, idle times by server and the end to rounding."""
     require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     from spillover.sim.fast.tokens.jobs import draws_of
     from spillover.sim.fast.tokens.run import TokenSystem
 
     pool, seed = unlike_pool(), 11
-    twin = Twin(pool, draws_of(seed), sizes=sizes, quantum=quantum, split=split)
+    twin = Twin(pool, draws_of(seed), sizes=sizes, quantum=quantum, split=split, order=order)
     twin.run(JOBS)
     rows = None if split is None else [list(row.values()) for row in split.values()]
-    system = TokenSystem(pool, seed=seed, shares=rows, sizes=sizes, quantum=quantum)
+    system = TokenSystem(pool, seed=seed, shares=rows, sizes=sizes, quantum=quantum, order=order)
     for jobs in (1, 0, JOBS - 1):  # in parts: nothing may be lost in between
         system.advance(jobs)
     counts = system.counts()

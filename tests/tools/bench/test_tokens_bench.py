@@ -368,12 +368,15 @@ def test_the_command_puts_tokens_beside_rules_and_theory(tmp_path):
     result = bench(tmp_path, "--case", "comte11 at 1.2", "--duration-s", "6")
     rows = {(row["case"], row["peer"]): row for row in result["rows"]}
     rivals = ["best static", "uniform static", "shortest queue", "shortest queue by rate"]
-    rivals += ["two choices", "itself, simulated"]
+    rivals += ["two choices", "tokens, least loaded", "tokens, least loaded, simulated"]
     name = "comte11 at 1.2"
     blocked = [f"{name}: blocked{of}" for of in ("", " of t1", " of t2")]
-    assert set(rows) == {(case, peer) for case in blocked for peer in ("exact", *rivals)} | {
-        (f"{name}: mean time", peer) for peer in rivals
-    }
+    least = {(f"{case}, least loaded", peer) for case in blocked for peer in rivals}
+    least -= {(case, "tokens, least loaded") for case, _ in least}
+    rivals.append("itself, simulated")
+    assert set(rows) == least | {
+        (case, peer) for case in blocked for peer in ("exact", *rivals)
+    } | {(f"{name}: mean time", peer) for peer in rivals}
     exact = [rows[case, "exact"]["peer_value"] for case in blocked]
     assert exact == pytest.approx([2474.5, 43.95, 3082.1], rel=1e-3)
     row = rows[blocked[2], "uniform static"]

@@ -175,6 +175,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "TokensBody": {"classes": {"large": 4}, "servers": {"small": "out"}},
     "TokensState": {
         "discipline": "ps",
+        "order": "longest-available",
         "on_block": "overflow",
         "jobs": 5,
         "blocked": 0,

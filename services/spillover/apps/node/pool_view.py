@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spillover.core.overflow.visit import Visit
 from spillover.core.tokens.servers import TokenServers
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.token_orders import LONGEST_AVAILABLE
 
 Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -69,6 +70,8 @@ class TokensState(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     discipline: str
+    order: str = LONGEST_AVAILABLE
+    """Of the tokens that a job could take, which one it takes."""
     on_block: str
     jobs: Count
     """On all servers."""

@@ -15,6 +15,7 @@ from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.pool import Pool
+from spillover.model.token_orders import LONGEST_AVAILABLE, ORDERS
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.terminal import open_console, say, table_of
 
@@ -37,6 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="dynamic",
         help="dynamic: tokens; static: at random, best or uniform",
     )
+    parser.add_argument(
+        "--order", choices=ORDERS, default=LONGEST_AVAILABLE,
+        help="dynamic: which available token a job takes; theory is exact for the longest",
+    )  # fmt: skip
     parser.add_argument(
         "--discipline", choices=("ps", "fcfs"), default="ps",
         help="processor sharing (balanced fair), or first come, first served in parallel",
@@ -84,12 +89,13 @@ def _simulate(pool: Pool, options: argparse.Namespace, on_progress: OnProgress) 
         options.sizes,
         on_progress=on_progress,
         interruptions=interruptions,
+        order=options.order,
     ).as_dict()
 
 
 def _print_tokens(result: dict[str, Any]) -> None:
     title = f"{result['pool']} at load {result['load']:.4g}: "
-    title += ", ".join(result[name] for name in ("policy", "discipline", "sizes"))
+    title += ", ".join(result[name] for name in ("policy", "order", "discipline", "sizes"))
     table = table_of("", ("share", "95 % interval"), title=title)
     shares, widths = result["blocking"], result["ci95"]["blocking"]
     _add_row(table, "blocked", shares["average"], widths["average"])

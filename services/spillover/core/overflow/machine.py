@@ -396,7 +396,10 @@ class NodeMachine(NodeFacts):
         # longer than usual: then it only could have been more.
         if outcome is DONE or event.service_s > servers.service_s:
             servers.served(ref, event.service_s)
-        self._serve_queue(now_s)
+        if outcome is DONE:
+            self._serve_queue(now_s)
+        else:
+            self._serve_turned(now_s)
         if self._by_load:
             self._ask_for_work(now_s)
 
@@ -420,7 +423,7 @@ class NodeMachine(NodeFacts):
                     self._health_changed(now_s)
             undone = event.refused or self.servers.resting or self.servers.down
             self._place_again(visit, now_s, undone=undone)
-        self._serve_queue(now_s)
+        self._serve_turned(now_s)
 
     def _visit_of(self, ref: int) -> Visit | None:
         """The visit whose work is over; None if it had ended before its server was free."""
@@ -685,9 +688,7 @@ class NodeMachine(NodeFacts):
         rested = False
         if self.servers.next_s <= now_s:
             rested = self.servers.wake(now_s)
-            if self.servers.down and not self._down:  # one that was degraded is tried again
-                self._servers_changed(now_s)
-            self._serve_queue(now_s)
+            self._serve_turned(now_s)
         silent = self.neighbors.next_silence_s <= now_s and self.neighbors.expire(now_s)
         if self._gossip.report_due(now_s) or silent or rested:
             self._publish(now_s)
@@ -765,6 +766,11 @@ class NodeMachine(NodeFacts):
         pool.set_limits(event.limits, now_s)
         pool.put_in(event.servers_in, now_s)
         self._servers_changed(now_s)
+
+    def _serve_turned(self, now_s: float) -> None:
+        """Serve the queue, where a server may have left off by itself, or take jobs again."""
+        turned = self._unlike and cast("TokenPool", self.servers).has_turned()
+        (self._servers_changed if turned else self._serve_queue)(now_s)
 
     def _servers_changed(self, now_s: float) -> None:
         """What waits is served where it can be now, and offered where nothing here fits it."""

@@ -239,7 +239,11 @@ class ServerPool(Protocol):
 
 
 class TokenPool(ServerPool, Protocol):
-    """What operators change of a pool of unlike servers."""
+    """What operators change of a pool of unlike servers, and what it changes by itself."""
+
+    def has_turned(self) -> bool:
+        """Returns whether a server takes jobs that did not when this was asked last, or the other
+        way round."""
 
     def set_limits(self, limits: Mapping[str, int], now_s: float, /) -> None:
         """So many tokens from now on, by the id of the class. Held ones are not taken."""

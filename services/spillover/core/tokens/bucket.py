@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from spillover.policy.tokens import NONE, fill, longest_available
+from spillover.policy.tokens import NONE, fill, load_rank, longest_available, rivals, speeds
 
 
 class Token:
@@ -56,6 +56,45 @@ class _Class:
         return len(self.made) - len(self.out)
 
 
+class Loads:
+    """How loaded the classes are, by the rates of their servers and by which types may join them:
+    what the order `least-loaded` goes by. Only the bucket tells it anything."""
+
+    __slots__ = ("_available", "_free", "_rivals", "_speeds", "ranks")
+
+    def __init__(self, rates: Sequence[Sequence[float]], joins: Sequence[Sequence[int]]) -> None:
+        self.ranks: list[float] = [NONE] * len(rates)
+        """By class: the smaller, the sooner one of its tokens is taken; NONE without any."""
+        self._speeds = speeds(rates)
+        self._rivals = rivals(joins, len(rates))
+        self._available = [0] * len(rates)
+        """By class, as was told last."""
+        self._free = [0] * len(joins)
+        """By type: how many tokens it could take."""
+
+    def told(self, kind: int, available: int, held: int) -> None:
+        """So many tokens of this class are available now, and so many in use."""
+        types, free = self._rivals[kind], self._free
+        more = available - self._available[kind]
+        if more:
+            self._available[kind] = available
+            for type_ in types:
+                free[type_] += more
+        if available:
+            self.ranks[kind] = load_rank(held, self._speeds[kind], types, 0, len(types), free)
+        else:
+            self.ranks[kind] = NONE
+
+    def check(self, available: Sequence[int]) -> None:
+        """Raise AssertionError unless these are the tokens that it counts with."""
+        assert self._available == available
+        free = [0] * len(self._free)
+        for types, count in zip(self._rivals, available, strict=True):
+            for type_ in types:
+                free[type_] += count
+        assert self._free == free
+
+
 class Bucket:
     """The tokens of all classes, which are named by their numbers.
 
@@ -64,13 +103,16 @@ class Bucket:
     class that is *closed* has none available. Opened again, it has a *slow start*: one of its
     tokens comes back at once, and one more with each job that it has served since.
 
-    `longest` answers which class a job takes a token of. It is asked twice for most jobs, so that
-    the last answer is kept until something changes.
+    `choose` answers which class a job takes a token of: of the longest available one, or, where
+    there are `loads`, of the least loaded class. It is asked twice for most jobs, so that the last
+    answer is kept until something changes.
     """
 
-    __slots__ = ("_answer", "_asked", "_classes", "_next", "oldest", "released")
+    __slots__ = ("_answer", "_asked", "_classes", "_loads", "_next", "oldest", "ranks", "released")
 
-    def __init__(self, classes: Iterable[tuple[str, int]], now_s: float) -> None:
+    def __init__(
+        self, classes: Iterable[tuple[str, int]], now_s: float, loads: Loads | None = None
+    ) -> None:
         """`classes` are (id, limit)."""
         self._classes = [_Class(id_, limit) for id_, limit in classes]
         self.released: dict[int, None] = {}
@@ -89,17 +131,22 @@ class Bucket:
                 token = self._make(kind)
                 token.number, token.released_s = numbers[first[kind] + place], now_s
                 entry.available.append(token)
+        self._loads = loads
+        self.ranks: list[int] | list[float] = self.oldest if loads is None else loads.ranks
+        """By class: what the choice goes by, the smallest first; NONE without a token."""
+        for _ in range(2):  # how short of tokens a type is depends on all classes
+            for kind in range(len(limits)):
+                self._weigh(kind)
 
     @property
     def next_number(self) -> int:
         """Returns the number of the next release."""
         return self._next
 
-    def longest(self, classes: Sequence[int]) -> int:
-        """Returns the class among these whose token has been available longest, BLOCKED if none has
-        one."""
+    def choose(self, classes: Sequence[int]) -> int:
+        """Returns the class among these that comes first, BLOCKED if none has a token."""
         if classes is not self._asked:
-            self._answer = longest_available(classes, 0, len(classes), self.oldest)
+            self._answer = longest_available(classes, 0, len(classes), self.ranks)
             self._asked = classes
         return self._answer
 
@@ -111,6 +158,8 @@ class Bucket:
         token.holder = holder
         self.oldest[kind] = available[0].number if available else NONE
         self._asked = None
+        if self._loads is not None:
+            self._weigh(kind)
         return token
 
     def give_back(self, token: Token, holder: int, served: bool, now_s: float) -> bool:
@@ -130,6 +179,8 @@ class Bucket:
             self._release(entry, token, now_s)
         if entry.starts:
             self._start(entry, now_s)
+        if self._loads is not None:
+            self._weigh(token.kind)
         return True
 
     # --- what operators and servers change ----------------------------------------------------
@@ -146,9 +197,9 @@ class Bucket:
                 self._release(entry, token, now_s)
         while len(entry.made) > limit and (entry.out or entry.available):
             del entry.made[(entry.out or entry.available).pop().id]
-        self._changed(kind)
         if entry.starts:
             self._start(entry, now_s)
+        self._changed(kind)
 
     def close(self, kind: int) -> None:
         """Have none of this class available until it is opened."""
@@ -164,6 +215,7 @@ class Bucket:
         entry.is_closed, entry.starts = False, True
         entry.served = entry.back = 0
         self._start(entry, now_s)
+        self._weigh(kind)
 
     def _start(self, entry: _Class, now_s: float) -> None:
         """Let come back what may by now. One must be there whatever the others came to: else
@@ -198,6 +250,15 @@ class Bucket:
         available = self._classes[kind].available
         self.oldest[kind] = available[0].number if available else NONE
         self._asked = None
+        self._weigh(kind)
+
+    def _weigh(self, kind: int) -> None:
+        """Tokens of this class have come or gone: so may its place in the order."""
+        if self._loads is not None:
+            self._asked = None
+            entry = self._classes[kind]
+            available = len(entry.available)
+            self._loads.told(kind, available, len(entry.made) - available - len(entry.out))
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -239,7 +300,10 @@ class Bucket:
             assert not numbers.intersection(order), "two releases with one number"
             numbers.update(order)
             assert self.oldest[kind] == (order[0] if order else NONE), entry.id
+            assert (self.ranks[kind] == NONE) is not bool(order), entry.id
             assert not (entry.is_closed and order), "a closed class has tokens"
             assert entry.is_closed or entry.starts or not entry.out, entry.id
             assert not entry.starts or counts["available"] + counts["held"], entry.id
         assert not numbers or max(numbers) < self._next
+        if self._loads is not None:
+            self._loads.check([len(entry.available) for entry in self._classes])

@@ -44,6 +44,6 @@ def check_pool(pool: TokenFacts[V]) -> None:
         return
     for kind in pool.kinds.values():
         blocked = pool.blocked.lines[kind.number].visits
-        assert not blocked or bucket.longest(kind.classes) == BLOCKED, "blocked beside a token"
+        assert not blocked or bucket.choose(kind.classes) == BLOCKED, "blocked beside a token"
     for server in pool.servers:
         assert server.running or not server.line, "a server idles while some wait at it"

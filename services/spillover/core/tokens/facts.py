@@ -25,6 +25,7 @@ class TokenFacts(Generic[V]):
 
     on_block: str
     discipline: str
+    order: str
     bucket: Bucket
     servers: list[UnlikeServer[V]]
     class_ids: list[str]
@@ -51,6 +52,8 @@ class TokenFacts(Generic[V]):
     """By class: its servers that take jobs."""
     _seated_foreign: int
     _shares: bool
+    _ranks: bool
+    """Whether the order is by rank, not by release."""
     _delivery_s: float
 
     def kind_of(self, visit: V) -> Kind[V]:
@@ -134,7 +137,7 @@ class TokenFacts(Generic[V]):
     def granted(self, ref: int) -> Grant:
         """Returns which token this visit has, which runs, why, and what else was there."""
         job = self.jobs_by_ref[ref]
-        return grant_of(job, self.class_ids, self.servers[job.server].id)
+        return grant_of(job, self.class_ids, self.servers[job.server].id, by_rank=self._ranks)
 
     # --- whether one can start ------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class TokenFacts(Generic[V]):
         if self.down or self.resting:
             return False
         kind = self.kind_of(visit)
-        chosen = self.bucket.longest(kind.classes)
+        chosen = self.bucket.choose(kind.classes)
         if chosen == BLOCKED:
             return False
         return self._shares or not self._is_engaged(self.least_busy(chosen))
@@ -153,7 +156,7 @@ class TokenFacts(Generic[V]):
         if self._shares or self.down or self.resting:
             return False
         kind = self.kind_of(visit)
-        chosen = self.bucket.longest(kind.classes)
+        chosen = self.bucket.choose(kind.classes)
         return chosen != BLOCKED and self._is_engaged(self.least_busy(chosen))
 
     def least_busy(self, kind: int) -> UnlikeServer[V]:

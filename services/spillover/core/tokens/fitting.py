@@ -124,7 +124,7 @@ class Fitting(Generic[V]):
         if pool.down or pool.resting:
             return False
         if not self._in_turn:
-            return self._bucket.longest(self.classes) != BLOCKED
+            return self._bucket.choose(self.classes) != BLOCKED
         return self.idle > 0
 
     @property

@@ -44,7 +44,8 @@ class Job(Generic[V]):
         "at_s",
         "end",
         "kind",
-        "numbers",
+        "rank",
+        "ranks",
         "ref",
         "server",
         "token",
@@ -57,7 +58,8 @@ class Job(Generic[V]):
         kind: Kind[V],
         token: Token,
         server: int,
-        numbers: tuple[int, ...],
+        rank: float,
+        ranks: tuple[float, ...],
         at_number: int,
         at_s: float,
     ) -> None:
@@ -65,8 +67,10 @@ class Job(Generic[V]):
         self.kind = kind
         self.token = token
         self.server = server
-        self.numbers = numbers
-        """By class that it may join: the number of the longest available token then."""
+        self.rank = rank
+        """Of its class, when it took the token (`Bucket.ranks`)."""
+        self.ranks = ranks
+        """By class that it may join, just after."""
         self.at_number = at_number
         """Of the next release then."""
         self.at_s = at_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from spillover.core.tokens.bucket import Bucket
+from spillover.core.tokens.bucket import Bucket, Loads
 from spillover.core.tokens.fitting import Fitting, Halted
 from spillover.core.tokens.jobs import Kind
 from spillover.core.tokens.server import UnlikeServer
@@ -12,6 +12,16 @@ from spillover.core.tokens.waiting import V, Waiting
 from spillover.model.ids import ClusterId
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import PS, UnlikeServers
+
+
+def loads_of(pool: UnlikeServers) -> Loads:
+    """Returns what the order `least-loaded` goes by."""
+    rate = {server.id: server.rate for server in pool.servers}
+    number = {each.id: kind for kind, each in enumerate(pool.classes)}
+    return Loads(
+        [[rate[id_] for id_ in each.servers] for each in pool.classes],
+        [[number[id_] for id_ in each.classes] for each in pool.types],
+    )
 
 
 class Layout(Generic[V]):

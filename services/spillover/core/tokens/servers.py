@@ -1,11 +1,11 @@
 """The pool of unlike servers: who gets which token, on which server, and when who waits starts.
 
-Theory of operation. A job takes the longest available token of the classes that its type may join
-(Comte, section III-C) and runs on the least busy server of that class. Under processor sharing (ps)
-it runs at once. One after another (fcfs), it starts if that server is idle, and otherwise has its
-*seat* there: it waits with its token. A job that finds no token is *blocked* (`waiting`), until one
-is released that fits it. Which tokens there are is the bucket's business, what the servers do all
-together the sum of theirs.
+Theory of operation. A job takes a token of the classes that its type may join: the longest
+available (Comte, section III-C) or one of the least loaded class, by the pool's order. It runs on
+the least busy server of that class. Under processor sharing (ps) it runs at once. One after another
+(fcfs), it starts if that server is idle, and otherwise has its *seat* there: it waits with its
+token. A job that finds no token is *blocked* (`waiting`), until one is released that fits it. Which
+tokens there are is the bucket's business, what the servers do all together the sum of theirs.
 
 A job that has failed may *cool*: it has left its server's clock, but not given back its token.
 
@@ -24,10 +24,11 @@ from collections.abc import Mapping
 from spillover.core.tokens.bucket import Bucket
 from spillover.core.tokens.facts import TokenFacts
 from spillover.core.tokens.jobs import Job, Kind, Place
-from spillover.core.tokens.layout import Layout
+from spillover.core.tokens.layout import Layout, loads_of
 from spillover.core.tokens.server import UNLIMITED, UnlikeServer
 from spillover.core.tokens.waiting import V
 from spillover.model.ids import ClusterId
+from spillover.model.token_orders import LEAST_LOADED
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import PS, UnlikeServers
 from spillover.policy.tokens import NONE
@@ -59,11 +60,13 @@ class TokenServers(TokenFacts[V]):
         self.now_s = now_s
         """The time of what is handled. Set by the machine."""
         self.on_block = pool.on_block
-        self.discipline = pool.discipline
+        self.discipline, self.order = pool.discipline, pool.order
         self._shares = pool.discipline == PS
+        self._ranks = pool.order == LEAST_LOADED
         self._delivery_s = delivery_s
         self.class_ids = [each.id for each in pool.classes]
-        self.bucket = Bucket([(each.id, each.tokens or 0) for each in pool.classes], now_s)
+        limits = [(each.id, each.tokens or 0) for each in pool.classes]
+        self.bucket = Bucket(limits, now_s, loads_of(pool) if self._ranks else None)
         self.down = False
         self.resting = False
         self.rest_until_s = math.inf
@@ -77,6 +80,7 @@ class TokenServers(TokenFacts[V]):
         self._ends = 0
         self.seated = 0
         self._seated_foreign = 0
+        self._turned = False
         self._startable: dict[int, None] = {}
         """Servers at which one in a seat may be able to start."""
         self._popped: tuple[V, Job[V]] | None = None
@@ -111,11 +115,12 @@ class TokenServers(TokenFacts[V]):
     def _take(self, ref: int, kind: Kind[V]) -> Job[V]:
         """A token for this visit, for which there is one."""
         bucket = self.bucket
-        chosen = bucket.longest(kind.classes)
+        chosen = bucket.choose(kind.classes)
         server = self.least_busy(chosen)
+        rank = bucket.ranks[chosen]
         token = bucket.seize(chosen, ref)
-        numbers = kind.look(bucket.oldest) if kind.look is not None else ()
-        return Job(ref, kind, token, server.number, numbers, bucket.next_number, self.now_s)
+        ranks = kind.look(bucket.ranks) if kind.look is not None else ()
+        return Job(ref, kind, token, server.number, rank, ranks, bucket.next_number, self.now_s)
 
     def not_done(self, ref: int, *, failed: bool) -> None:
         """The work of this visit, whose server is not free yet, failed or was stopped."""
@@ -190,6 +195,10 @@ class TokenServers(TokenFacts[V]):
                 server.is_out = not servers_in[server.id]
                 self._settle(server)
 
+    def has_turned(self) -> bool:
+        turned, self._turned = self._turned, False
+        return turned
+
     def _learn_failure(self, server: UnlikeServer[V]) -> None:
         """The last one that takes jobs of some type goes on, whatever it does: whether the cluster
         fails is not for the pool to say."""
@@ -212,6 +221,7 @@ class TokenServers(TokenFacts[V]):
         if is_closed is server.is_closed:
             return
         server.is_closed = is_closed
+        self._turned = True
         for kind in server.classes:
             was_open = bool(self._taking[kind])
             self._taking[kind] = tuple(one for one in self._of_class[kind] if not one.is_closed)

@@ -45,6 +45,8 @@ class PoolChecker:
         self._running: dict[int, _Running] = {}
         self._oldest: dict[str, int] = {}
         """By class, before the event: the number of its longest available token."""
+        self._ranks: dict[str, float] = {}
+        """By class, before the event: the smallest is to be taken."""
 
     def line_of(self, kind: str) -> str | None:
         """Returns the line in which jobs of this type start in order; None where servers have lines
@@ -58,6 +60,7 @@ class PoolChecker:
             case ev.Arrived():
                 servers = self._looked_at
                 self._oldest = dict(zip(servers.class_ids, servers.bucket.oldest, strict=True))
+                self._ranks = dict(zip(servers.class_ids, servers.bucket.ranks, strict=True))
                 if event.origin != ev.HOME and event.request.type not in self._joins:
                     yield f"{event.request.id} is of a type that is not served here"
             case ev.TokensSet():
@@ -103,7 +106,9 @@ class PoolChecker:
         if self._pool.discipline == FCFS and any(other.server == server for other in others):
             yield f"{name} runs on {server} beside another job"
         if isinstance(event, ev.Arrived) and event.ref == command.ref:
-            longest = min(self._oldest[each] for each in classes)
+            first, longest = min(self._ranks[each] for each in classes), self._oldest[class_id]
+            if self._ranks[class_id] != first:
+                yield f"{name} has a token of rank {self._ranks[class_id]}, {first} is there"
             if job.token.number != longest:
                 yield f"{name} has token {job.token.number}, {longest} is there for longer"
         self._running[command.ref] = one

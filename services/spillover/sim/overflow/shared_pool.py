@@ -24,11 +24,13 @@ class MergedPool:
         """Raises InputError where clusters serve in different ways."""
         clusters = topology.clusters
         pools = [cluster.pool for cluster in clusters if cluster.pool is not None]
-        disciplines = {pool.discipline for pool in pools}
-        if len(disciplines) > 1:
-            expected = "expected one discipline in all clusters for policy shared, got ps and fcfs"
-            raise InputError(topology.name, "clusters", expected)
-        (self._discipline,) = disciplines
+        for what in ("discipline", "order"):
+            said = sorted({getattr(pool, what) for pool in pools})
+            if len(said) > 1:
+                expected = f"expected one {what} in all clusters for policy shared"
+                got = " and ".join(said)
+                raise InputError(topology.name, "clusters", f"{expected}, got {got}")
+        self._discipline, self._order = pools[0].discipline, pools[0].order
         self._refuses = all(cluster.on_block == REFUSE for cluster in clusters)
         self.named = {kind.id for pool in pools for kind in pool.types}
         """Types that pools name."""
@@ -52,6 +54,7 @@ class MergedPool:
             types=tuple(types),
             on_block=REFUSE if self._refuses else QUEUE,
             discipline=self._discipline,
+            order=self._order,
         )
 
     def _add(self, cluster: Cluster) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 
 from spillover.policy.tokens import (
     BLOCKED,
+    NONE,
     assigned_at_random,
     fill,
     give_back,
+    load_rank,
     longest_available,
     seize,
 )
@@ -74,6 +76,10 @@ class Jobs(NamedTuple):
     heads: Ints
     available: Ints
     oldest: Ints
+    free: Ints
+    """By type: how many tokens it could take; as `ranks`, only where the order is by load."""
+    ranks: Floats
+    """By class, in place of `oldest`."""
     arrived: Ints
     """By type, as is `blocked`."""
     blocked: Ints
@@ -101,6 +107,8 @@ def no_jobs(graph: Graph, draws: Draws) -> Jobs:
         heads=np.zeros(classes, dtype=np.int64),
         available=np.zeros(classes, dtype=np.int64),
         oldest=np.zeros(classes, dtype=np.int64),
+        free=np.zeros(types, dtype=np.int64),
+        ranks=np.zeros(classes),
         arrived=np.zeros(types, dtype=np.int64),
         blocked=np.zeros(types, dtype=np.int64),
         compatible=np.zeros(servers, dtype=np.int64),
@@ -110,7 +118,26 @@ def no_jobs(graph: Graph, draws: Draws) -> Jobs:
     jobs.counters[RELEASES] = fill(
         graph.limits, graph.first, jobs.numbers, jobs.heads, jobs.available, jobs.oldest
     )
+    for k in range(types):
+        joined = graph.type_classes[graph.type_start[k] : graph.type_start[k + 1]]
+        jobs.free[k] = graph.limits[joined].sum()
+    if len(graph.speeds) > 0:
+        for i in range(classes):
+            start, stop = graph.rival_start[i], graph.rival_start[i + 1]
+            jobs.ranks[i] = load_rank(0, graph.speeds[i], graph.rivals, start, stop, jobs.free)
     return jobs
+
+
+@inlined
+def weigh(graph: Graph, jobs: Jobs, i: int, more: int) -> None:
+    """So many more tokens of class i are available than before: its rank."""
+    start, stop = graph.rival_start[i], graph.rival_start[i + 1]
+    for place in range(start, stop):
+        jobs.free[graph.rivals[place]] += more
+    jobs.ranks[i] = NONE
+    if jobs.available[i] > 0:
+        held = graph.limits[i] - jobs.available[i]
+        jobs.ranks[i] = load_rank(held, graph.speeds[i], graph.rivals, start, stop, jobs.free)
 
 
 @inlined
@@ -131,6 +158,8 @@ def class_for(setting: Setting, jobs: Jobs, k: int) -> int:
     shares."""
     classes = setting.graph.type_classes
     start, stop = setting.graph.type_start[k], setting.graph.type_start[k + 1]
+    if len(setting.graph.speeds) > 0:
+        return longest_available(classes, start, stop, jobs.ranks)
     if len(setting.shares) == 0:
         return longest_available(classes, start, stop, jobs.oldest)
     draw = setting.draws.choices.random()
@@ -160,6 +189,8 @@ def enter(graph: Graph, jobs: Jobs, i: int, now: float) -> None:
     seize(
         i, graph.limits, graph.first, jobs.numbers, jobs.heads, jobs.available, jobs.oldest
     )  # fmt: skip
+    if len(graph.speeds) > 0:
+        weigh(graph, jobs, i, -1)
     for place in range(graph.class_start[i], graph.class_start[i + 1]):
         s = graph.class_servers[place]
         if jobs.compatible[s] == 0:
@@ -175,6 +206,8 @@ def leave(graph: Graph, jobs: Jobs, i: int, now: float) -> None:
     give_back(
         i, number, graph.limits, graph.first, jobs.numbers, jobs.heads, jobs.available, jobs.oldest
     )
+    if len(graph.speeds) > 0:
+        weigh(graph, jobs, i, 1)
     for place in range(graph.class_start[i], graph.class_start[i + 1]):
         s = graph.class_servers[place]
         jobs.compatible[s] -= 1

@@ -14,6 +14,8 @@ import numpy as np
 
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool
+from spillover.model.token_orders import LEAST_LOADED, LONGEST_AVAILABLE
+from spillover.policy.tokens import rivals, speeds
 from spillover.sim.fast.compile import kernel
 
 # Arrays of int64 and of float64. Policies take Sequences, which to a checker no numpy array is.
@@ -44,6 +46,11 @@ class Graph(NamedTuple):
     """Tokens by class."""
     first: Ints
     """Where each class's places start in arrays by token."""
+    speeds: Floats
+    """By class, for the order `least-loaded`; empty: the longest available token is taken."""
+    rival_start: Ints
+    rivals: Ints
+    """By class, the types that may join it, as far as they are told apart (`policy.tokens`)."""
 
 
 class Sharing(NamedTuple):
@@ -66,7 +73,7 @@ class Sharing(NamedTuple):
     members: Ints
 
 
-def graph_of(pool: Pool) -> Graph:
+def graph_of(pool: Pool, order: str = LONGEST_AVAILABLE) -> Graph:
     """Returns the pool as arrays. Raises InputError where it has too many tokens to be
     simulated."""
     tokens = sum(each.tokens for each in pool.classes)
@@ -86,6 +93,8 @@ def graph_of(pool: Pool) -> Graph:
     type_start, type_classes = rows(type_rows)
     class_start, class_servers = rows(class_rows)
     server_start, server_classes = rows(server_rows)
+    rates = [[pool.servers[s].rate for s in row] for row in class_rows]
+    rival_start, rival_types = rows(rivals(type_rows, len(class_rows)))
     return Graph(
         type_start=type_start,
         type_classes=type_classes,
@@ -98,6 +107,9 @@ def graph_of(pool: Pool) -> Graph:
         server_rates=np.array([server.rate for server in pool.servers]),
         limits=limits,
         first=np.concatenate(([0], np.cumsum(limits)[:-1])).astype(np.int64),
+        speeds=np.array(speeds(rates) if order == LEAST_LOADED else (), dtype=float),
+        rival_start=rival_start,
+        rivals=rival_types,
     )
 
 

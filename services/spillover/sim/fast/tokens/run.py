@@ -17,6 +17,7 @@ import numpy as np
 
 from spillover.model.errors import InputError
 from spillover.model.pool import Pool
+from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.sim.fast.tokens.fcfs import advance_fcfs, nobody_waiting
 from spillover.sim.fast.tokens.jobs import NOW, Laws, Setting, draws_of, no_jobs
 from spillover.sim.fast.tokens.layout import Floats, Ints, graph_of, sharing_of
@@ -54,6 +55,7 @@ class TokenSystem:
     `shares`: None for the token policy, else the static policy's assignment probabilities, for each
     type by its classes. `sizes`: exp, hyper, hyper-by-class or det, see `laws_of`. `quantum`: None
     for processor sharing, else FCFS with this mean work between interruptions, infinite for none.
+    `order`: which of the available tokens is taken.
     Raises InputError where the pool is too large to be simulated, and for other sizes.
     """
 
@@ -65,8 +67,9 @@ class TokenSystem:
         shares: Sequence[Sequence[float]] | None = None,
         sizes: str = "exp",
         quantum: float | None = None,
+        order: str = LONGEST_AVAILABLE,
     ) -> None:
-        graph = graph_of(pool)
+        graph = graph_of(pool, order)
         self._sharing = sharing_of(graph) if quantum is None else None
         draws = draws_of(seed)
         self._setting = Setting(

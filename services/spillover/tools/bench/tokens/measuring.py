@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from spillover.model.ids import ClusterId
 from spillover.model.statistics import percentile
+from spillover.model.token_orders import LEAST_LOADED
 from spillover.sim.theory.tokens.exact import TokenFigures, exact_tokens
 from spillover.sim.tokens import Estimate
 from spillover.tools.bench.load_process import LoadProcess
@@ -21,6 +22,7 @@ from spillover.tools.bench.model import Row
 from spillover.tools.bench.tokens.outcome import ALL, Blocking, Job, blocking, mean_time_ms
 from spillover.tools.bench.tokens.rivals import BEST_STATIC, RIVALS, UNIFORM_STATIC
 from spillover.tools.bench.tokens.sides import (
+    LEAST,
     TOKENS,
     Dispatched,
     Played,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 SAY_EVERY_S = 30.0
 UNIT = "per 10 000 jobs"
 SHARE = 1e4
-EXACT, SIMULATED = "exact", "itself, simulated"
+EXACT, SIMULATED, LEAST_SIMULATED = "exact", "itself, simulated", f"{LEAST}, simulated"
 THEORY = {TOKENS: "dynamic", BEST_STATIC: "static-best", UNIFORM_STATIC: "static-uniform"}
 """What theory calls those sides that it has exact values of."""
 
@@ -58,9 +60,11 @@ async def measure(workload: Workload, session: Session) -> None:
     # What rules would make of a server that goes is not compared.
     rules = () if workload.out else tuple(RIVALS)
     sides: list[PlayingSide] = [Tokens(), *(Dispatched(name) for name in rules)]
+    if rules:
+        sides.insert(1, Tokens(LEAST, LEAST_LOADED))
     phases, replicas = workload.phases(plan), workload.replicas(plan)
     plays: dict[str, list[Played]] = {side.name: [] for side in sides}
-    virtual: list[Sequence[Job]] = []
+    virtual: dict[str, list[Sequence[Job]]] = {SIMULATED: [], LEAST_SIMULATED: []}
     for number in range(plan.runs):
         session.say_run(workload.name, number)
         seed = plan.seed + number
@@ -70,10 +74,11 @@ async def measure(workload: Workload, session: Session) -> None:
             plays[side.name].append(play)
         if workload.out is None:
             session.say(f"{workload.name}: simulated")
-            virtual.append(simulate(run))
+            virtual[SIMULATED].append(simulate(run))
+            virtual[LEAST_SIMULATED].append(simulate(run, LEAST_LOADED))
     jobs = {name: [play.jobs for play in played] for name, played in plays.items()}
-    if virtual:
-        jobs[SIMULATED] = virtual
+    if workload.out is None:
+        jobs |= virtual
     for phase in phases:
         found = {name: _found(runs, replicas, phase) for name, runs in jobs.items()}
         _add_rows(session, f"{workload.name}, {phase.name}".rstrip(", "), phase, found)
@@ -140,6 +145,13 @@ def _add_rows(session: Session, case: str, phase: Phase, found: Mapping[str, Fou
                 _add_share(session, what, ours.shares[name], rule, theirs.blocking.shares[name])
         for side, figures in exact.items():
             _note_exact(session, what, side, found[side].blocking, name, _of(figures, name))
+    for name in names if LEAST in found else ():
+        what = f"{case}: blocked" if name == ALL else f"{case}: blocked of {name}"
+        least = found[LEAST].blocking.shares[name]
+        for rule, theirs in found.items():
+            if rule not in {LEAST, TOKENS, SIMULATED}:
+                row = f"{what}, least loaded"
+                _add_share(session, row, least, rule, theirs.blocking.shares[name])
     for rule, theirs in found.items():
         if rule != TOKENS:
             session.add(

@@ -19,6 +19,7 @@ from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import percentile
+from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
 from spillover.sim.overflow.run import REFUSED, run_overflow
@@ -33,7 +34,8 @@ from spillover.tools.bench.tokens.workloads import Phase, Workload
 from spillover.tools.bench.usage import cpu_s
 from spillover.tools.processes.child import Child
 
-TOKENS = "tokens"
+TOKENS, LEAST = "tokens", "tokens, least loaded"
+"""In the order of the paper, which theory is exact about, and in ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +88,13 @@ class Tokens:
     """Nodes, one for each replica, untuned."""
 
     name: str = TOKENS
+    order: str = LONGEST_AVAILABLE
 
     async def play(self, turn: Turn) -> Played:
         run = turn.run
         async with _sharing(run) as (sharing, ports):
             clusters = [
-                cluster(replica, run.workload, of_servers)
+                cluster(replica, run.workload, of_servers, order=self.order)
                 for replica, of_servers in zip(run.replicas, ports, strict=True)
             ]
             topology = nodes.topology_of(clusters)
@@ -144,7 +147,7 @@ def check_tokens(url: str, pool: Mapping[str, Any]) -> None:
         raise RunError(f"{url}: {pool['unaccounted']} tokens are nowhere, or in two places")
 
 
-def simulate(run: Run) -> list[Job]:
+def simulate(run: Run, order: str = LONGEST_AVAILABLE) -> list[Job]:
     """Returns what becomes of the jobs in virtual time, by the nodes' own code; the pool must not
     change meanwhile."""
     times_ms: list[float | None] = [None] * len(run.schedule)
@@ -152,7 +155,9 @@ def simulate(run: Run) -> list[Job]:
     def answered(number: int, answer: Answer) -> None:
         times_ms[number] = answer.total_s * 1e3
 
-    topology = nodes.topology_of(cluster(replica, run.workload) for replica in run.replicas)
+    topology = nodes.topology_of(
+        cluster(replica, run.workload, order=order) for replica in run.replicas
+    )
     ended = run_overflow(topology, run.schedule, run.seed, on_answer=answered).outcomes
     if ended.keys() - {Outcome.DONE, REFUSED}:
         raise RunError(f"{run.workload.name}, simulated: {dict(ended)}")
@@ -162,7 +167,12 @@ def simulate(run: Run) -> list[Job]:
     ]
 
 
-def cluster(name: ClusterId, workload: Workload, ports: Sequence[int] | None = None) -> Cluster:
+def cluster(
+    name: ClusterId,
+    workload: Workload,
+    ports: Sequence[int] | None = None,
+    order: str = LONGEST_AVAILABLE,
+) -> Cluster:
     """Returns a cluster with the pool, whose servers listen on those ports; without ports, whose
     servers sleep."""
     pool = workload.pool
@@ -181,6 +191,7 @@ def cluster(name: ClusterId, workload: Workload, ports: Sequence[int] | None = N
         ),
         types=tuple(JobType(id=each.id, classes=each.classes) for each in pool.types),
         on_block=REFUSE,
+        order=order,
         service_ms=workload.job_ms,
     )
 

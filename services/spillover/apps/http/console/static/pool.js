@@ -54,7 +54,9 @@ export function granted(record) {
   const given = `Token ${told.token} of class ${told.class}, on server ${told.server}`;
   const waited = `${milliseconds(told.available_ms)}, ${told.available_releases} releases`;
   if (!(told.others?.length > 0)) return `${given}: no other was there (available for ${waited}).`;
-  const others = told.others.map((one) => `${one.class} ${one.available_releases}`).join(", ");
+  const by = told.rank === undefined ? "available_releases" : "rank";
+  const others = told.others.map((one) => `${one.class} ${one[by]}`).join(", ");
   const more = told.others_count > told.others.length ? ", …" : "";
+  if (by === "rank") return `${given}: the least loaded (rank ${told.rank}). The others, by rank: ${others}${more}.`;
   return `${given}: the longest available (${waited}). The others, by releases: ${others}${more}.`;
 }
