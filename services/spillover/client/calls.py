@@ -42,7 +42,7 @@ GRACE_S = 1.0
 ASK_S = 5.0
 """For an answer to a look-up, beyond the time that it may wait, and to a cancel, which waits 1 s
 for another cluster."""
-PARTING_S = 2.0
+PARTING_S = 5.0
 """For what is called off, all together."""
 FIRST_PARTING_WAIT_S = 0.02
 
@@ -75,6 +75,7 @@ class Call:
 
     __slots__ = (
         "body",
+        "came_to",
         "exchange",
         "future",
         "headers",
@@ -105,6 +106,14 @@ class Call:
         self.url = ""
         self.exchange: OutgoingRequest | None = None
         self.future: asyncio.Future[Response | BaseException] | None = None
+        self.came_to: Response | BaseException | None = None
+        """Of the last attempt. It may come in the moment in which nobody waits for it any more."""
+
+    def settle(self, came_to: Response | BaseException) -> None:
+        """As an exchange's `on_end`."""
+        self.came_to = came_to
+        if self.future is not None and not self.future.done():
+            self.future.set_result(came_to)
 
 
 class Calls:
@@ -191,9 +200,8 @@ class Calls:
         self._closed = True
         for call in list(self._under_way):
             self._abandon(call)
-            if call.future is not None and not call.future.done():
-                message = "the client was closed while it waited for the answer"
-                call.future.set_result(wire.named(Cancelled(message), call.url, call.name or None))
+            message = "the client was closed while it waited for the answer"
+            call.settle(wire.named(Cancelled(message), call.url, call.name or None))
         if self._partings:
             await asyncio.wait(self._partings, timeout=PARTING_S)
         for client in self._clients.values():
@@ -261,11 +269,11 @@ class Calls:
         try:
             left_s = call.until_s - time.monotonic()
             assert self._loop is not None  # noqa: S101 - it is in there
-            call.url, call.future = url, self._loop.create_future()
+            call.url, call.future, call.came_to = url, self._loop.create_future(), None
             call.exchange = self._client(url).send(
                 "POST",
                 wire.PATH,
-                partial(_settle, call.future),
+                call.settle,
                 headers=(*call.headers, wire.deadline_header(left_s)),
                 body=call.body,
                 timeout_s=left_s + GRACE_S,
@@ -300,15 +308,17 @@ class Calls:
         """Nobody waits for it any more. What has a name of its user's goes on, and what has none at
         all ends with its connection."""
         exchange = call.exchange
-        is_there = exchange is not None and exchange.connection is not None
-        if call.ours and (is_there or call.may_have_run):
-            self.call_off(call.url, call.name, exchange if is_there else None)
+        under_way = exchange is not None and exchange.connection is not None
+        if call.ours and (under_way or call.may_have_run or _may_go_on(call.came_to)):
+            self.call_off(call.url, call.name, exchange if under_way else None)
         elif exchange is not None:
             exchange.cancel()
-        call.exchange, call.may_have_run = None, False
+        call.exchange = call.came_to = None
+        call.may_have_run = False
 
     async def _cancel_there(self, node: str, name: str, exchange: OutgoingRequest | None) -> None:
-        """Ask for it until the request itself is answered: a cancel may come before it."""
+        """Ask for it until it has ended: a cancel may come to the node before the request does, and
+        another cluster may take its time."""
         answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         if exchange is None:
             answered.set_result(None)
@@ -318,19 +328,18 @@ class Calls:
         try:
             with suppress(PeerError, TimeoutError):
                 async with asyncio.timeout(PARTING_S):
-                    while True:
-                        await self._cancel_once(node, name)
+                    while not await self._is_cancelled(node, name, is_there=answered.done()):
                         await asyncio.wait([answered], timeout=pause_s)
-                        if answered.done():
-                            return
                         pause_s *= 2.0
         finally:
             if exchange is not None:
                 exchange.cancel()
 
-    async def _cancel_once(self, node: str, name: str) -> None:
+    async def _is_cancelled(self, node: str, name: str, *, is_there: bool) -> bool:
+        """Ask for it. What is there is known at its node, unless that has forgotten it."""
         path = wire.job_path(name)
-        await self._client(node).request("DELETE", path, timeout_s=PARTING_S)
+        answer = await self._client(node).request("DELETE", path, timeout_s=PARTING_S)
+        return answer.status == 200 or (is_there and answer.status != 202)
 
     async def _ask(self, node: str, method: str, path: str, wait_s: float) -> Response:
         async with self._slots:
@@ -349,10 +358,14 @@ class Calls:
         return wire.without_answer(url, name, came_to)
 
 
-def _settle(
-    future: asyncio.Future[Response | BaseException] | asyncio.Future[object],
-    came_to: Response | BaseException,
-) -> None:
+def _may_go_on(came_to: Response | BaseException | None) -> bool:
+    """Returns whether a node may have what came to this, which nobody has looked at."""
+    if isinstance(came_to, Response):
+        return came_to.status == 202
+    return isinstance(came_to, OutcomeUnknown)
+
+
+def _settle(future: asyncio.Future[object], came_to: Response | BaseException) -> None:
     """As an exchange's `on_end`."""
     if not future.done():
         future.set_result(came_to)

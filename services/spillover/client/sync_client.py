@@ -73,6 +73,7 @@ class Spillover:
         at_most_once: bool = False,
     ) -> Answer:
         """As `AsyncSpillover.run`. Ctrl-C cancels it."""
+        thread = self._loop_thread()
         running = self._client.run(
             payload,
             type=type,
@@ -81,7 +82,7 @@ class Spillover:
             priority=priority,
             at_most_once=at_most_once,
         )
-        return self._loop_thread().run(running)
+        return thread.run(running)
 
     def submit(
         self,
