@@ -75,6 +75,7 @@ class Call:
 
     __slots__ = (
         "body",
+        "came_to",
         "exchange",
         "future",
         "headers",
@@ -105,6 +106,14 @@ class Call:
         self.url = ""
         self.exchange: OutgoingRequest | None = None
         self.future: asyncio.Future[Response | BaseException] | None = None
+        self.came_to: Response | BaseException | None = None
+        """Of the last attempt. It may come in the moment in which nobody waits for it any more."""
+
+    def settle(self, came_to: Response | BaseException) -> None:
+        """As an exchange's `on_end`."""
+        self.came_to = came_to
+        if self.future is not None and not self.future.done():
+            self.future.set_result(came_to)
 
 
 class Calls:
@@ -190,11 +199,9 @@ class Calls:
         """End what is under way, and let go of all connections."""
         self._closed = True
         for call in list(self._under_way):
-            future = call.future
             self._abandon(call)
-            if future is not None and not future.done():
-                message = "the client was closed while it waited for the answer"
-                future.set_result(wire.named(Cancelled(message), call.url, call.name or None))
+            message = "the client was closed while it waited for the answer"
+            call.settle(wire.named(Cancelled(message), call.url, call.name or None))
         if self._partings:
             await asyncio.wait(self._partings, timeout=PARTING_S)
         for client in self._clients.values():
@@ -262,11 +269,11 @@ class Calls:
         try:
             left_s = call.until_s - time.monotonic()
             assert self._loop is not None  # noqa: S101 - it is in there
-            call.url, call.future = url, self._loop.create_future()
+            call.url, call.future, call.came_to = url, self._loop.create_future(), None
             call.exchange = self._client(url).send(
                 "POST",
                 wire.PATH,
-                partial(_settle, call.future),
+                call.settle,
                 headers=(*call.headers, wire.deadline_header(left_s)),
                 body=call.body,
                 timeout_s=left_s + GRACE_S,
@@ -302,11 +309,11 @@ class Calls:
         all ends with its connection."""
         exchange = call.exchange
         under_way = exchange is not None and exchange.connection is not None
-        if call.ours and (under_way or call.may_have_run or _may_go_on(call.future)):
+        if call.ours and (under_way or call.may_have_run or _may_go_on(call.came_to)):
             self.call_off(call.url, call.name, exchange if under_way else None)
         elif exchange is not None:
             exchange.cancel()
-        call.exchange = call.future = None
+        call.exchange = call.came_to = None
         call.may_have_run = False
 
     async def _cancel_there(self, node: str, name: str, exchange: OutgoingRequest | None) -> None:
@@ -351,21 +358,14 @@ class Calls:
         return wire.without_answer(url, name, came_to)
 
 
-def _may_go_on(future: asyncio.Future[Response | BaseException] | None) -> bool:
-    """Returns whether a node may have what came to this: where a call is cancelled in the very
-    moment in which it is told, nobody has looked at it."""
-    if future is None or not future.done() or future.cancelled():
-        return False
-    came_to = future.result()
+def _may_go_on(came_to: Response | BaseException | None) -> bool:
+    """Returns whether a node may have what came to this, which nobody has looked at."""
     if isinstance(came_to, Response):
         return came_to.status == 202
     return isinstance(came_to, OutcomeUnknown)
 
 
-def _settle(
-    future: asyncio.Future[Response | BaseException] | asyncio.Future[object],
-    came_to: Response | BaseException,
-) -> None:
+def _settle(future: asyncio.Future[object], came_to: Response | BaseException) -> None:
     """As an exchange's `on_end`."""
     if not future.done():
         future.set_result(came_to)

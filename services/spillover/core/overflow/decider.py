@@ -81,12 +81,10 @@ class Decider:
         for nothing.
         """
         known = visit.group.neighbors.knowledge()
-        if not may_forward:
-            eligible = self._nobody
-        else:
-            eligible = known.accepting if all_degraded else known.takes
-            if visit.request.path or visit.tried:
-                eligible = _without_those_asked(eligible, known, visit)
+        willing = known.accepting if all_degraded else known.takes
+        eligible = willing if may_forward else self._nobody
+        if visit.request.path or visit.tried:
+            eligible = _without_those_asked(eligible, known, visit)
         draw = self._random.random()
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
         shadow = self.shadow

@@ -1,0 +1,81 @@
+"""The client while its node is killed, as a user's program sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
+from support.loop import turn, until
+
+SERVED_WITHIN_S = 1.0
+DYING_S = 0.1
+"""Until a killed process has let go of its sockets."""
+
+
+async def _asking(client, answers, stop):
+    """One request after the other: how long each took, and what it came to."""
+    while not stop.is_set():
+        begun_s = time.monotonic()
+        try:
+            outcome = await client.run({"service_ms": 20})
+        except SpilloverError as error:
+            outcome = error
+        answers.append((begun_s, time.monotonic() - begun_s, outcome))
+
+
+def _kill_while_asked(urls, pid, *, asked_after_s, retries=None):
+    """Eight ask the first node, which is killed; eight more begin once that is seen. Gives when it
+    was killed, and all that was answered."""
+
+    async def main():
+        answers, stop = [], asyncio.Event()
+        async with AsyncSpillover(urls, retries=retries) as client:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(8):
+                    group.create_task(_asking(client, answers, stop))
+                await until(lambda: len(answers) >= 100)
+                os.kill(pid, signal.SIGKILL)
+                killed_s = time.monotonic()
+                await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], 1.0)
+                for _ in range(8):
+                    group.create_task(_asking(client, answers, stop))
+                await turn(asked_after_s)
+                stop.set()
+            return killed_s, answers, client.stats
+
+    return asyncio.run(main())
+
+
+def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up):
+    bed, urls = up("ring5", "--seed", "1", "--no-restart")
+    homes = [urls["b"], urls["a"]]
+    killed_s, answers, stats = _kill_while_asked(
+        homes, bed.nodes()["b"], asked_after_s=3.0, retries=Retries(comeback_s=1.0)
+    )
+    lost = [begun_s for begun_s, _, outcome in answers if not isinstance(outcome, Answer)]
+    assert all(isinstance(one, Answer | OutcomeUnknown) for _, _, one in answers)
+    assert len(lost) <= 8
+    assert all(begun_s <= killed_s + DYING_S for begun_s in lost)
+    after = [(took_s, one) for begun_s, took_s, one in answers if begun_s > killed_s + DYING_S]
+    assert len(after) > 50
+    assert max(took_s for took_s, _ in after) < SERVED_WITHIN_S
+    assert all(one.path[0] == "a" for _, one in after)
+    assert stats.failed == len(lost)
+    assert bed.end() == 0
+
+
+def test_a_node_that_comes_back_costs_no_error(up):
+    """What it had is sent to it again, under the same names."""
+    bed, urls = up("ring5", "--seed", "1")
+    homes = [urls["b"], urls["a"]]
+    killed_s, answers, stats = _kill_while_asked(homes, bed.nodes()["b"], asked_after_s=6.0)
+    assert all(isinstance(outcome, Answer) for _, _, outcome in answers)
+    after = [one.path[0] for begun_s, _, one in answers if begun_s > killed_s + DYING_S]
+    assert {"a", "b"} == set(after)
+    assert after[-1] == "b"
+    assert stats.retries >= 1
+    assert stats.failed == 0
+    assert bed.end() == 0
