@@ -24,7 +24,6 @@ REASONS = {
     "`/explain` tells about single requests without it.",
     "--config-redis": "Nodes need no Redis, and tell each other what counts. Of two changes made "
     "at once one is lost then, and says so; with Redis it is refused.",
-    "--if-version": "The file says which version it was made from, if it came of `config get`.",
     "--testbed": "Nobody should cut a link in production by a call.",
     "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
     "not end by that. `spillover up` sets it, so that no node outlives it.",
