@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
-from spillover.model.topology import Topology
+from spillover.model.topology import CLUSTER_ID, Topology
 
 LINEAGE_MAX = 32
 """Stamps that a configuration remembers of those that it is built on."""
+
+STAMP_LENGTH_MAX: Final = 128
+"""Of a stamp as it is told."""
+
+NUMBER_DIGITS_MAX: Final = 16
 
 
 class Stamp(NamedTuple):
@@ -22,6 +27,24 @@ class Stamp(NamedTuple):
     version: int
     cluster: str = ""
     epoch: int = 0
+
+    @classmethod
+    def read(cls, told: str) -> Stamp | None:
+        """Returns the stamp that is told; None where it is none."""
+        parts = told[: STAMP_LENGTH_MAX + 1].split(" ")
+        if len(told) > STAMP_LENGTH_MAX or len(parts) != 3:
+            return None
+        version, cluster, epoch = parts
+        if not (_is_number(version) and _is_number(epoch)):
+            return None
+        if cluster and not CLUSTER_ID.fullmatch(cluster):
+            return None
+        return cls(int(version), cluster, int(epoch))
+
+    @property
+    def told(self) -> str:
+        """Returns it as nodes tell it."""
+        return f"{self.version} {self.cluster} {self.epoch}"
 
     def __str__(self) -> str:
         return f"{self.version} of {self.cluster}" if self.cluster else f"{self.version}"
@@ -37,6 +60,10 @@ class Configuration:
     text: str = ""
     lineage: tuple[Stamp, ...] = ()
 
+    def with_version(self) -> Topology:
+        """Returns the topology that says which version it is."""
+        return replace(self.topology, version=self.stamp.version)
+
     def builds_on(self, stamp: Stamp) -> bool:
         """Returns whether it is the one of this stamp, or has come of it by changes, as far as it
         remembers: what is older than all that it remembers is taken to be in it."""
@@ -48,6 +75,10 @@ class Configuration:
         """Returns the one that a node makes of it, by its cluster and epoch."""
         stamp = Stamp(self.stamp.version + 1, *by)
         return Configuration(stamp, topology, text, (self.stamp, *self.lineage)[:LINEAGE_MAX])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
 def of_file(topology: Topology, text: str = "") -> Configuration:

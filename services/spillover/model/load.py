@@ -74,3 +74,5 @@ class LoadReport:
     groups: tuple[GroupLoad, ...] = ()
     """Those that the sender serves; none where all clusters are plain. One that is not there is
     not served."""
+    configuration: str = ""
+    """The stamp of what the sender goes by, as it is told; empty from those that do not tell."""

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from spillover.core.membership.changes import Changes, changes_at, kept, refuse_fixed
+from spillover.core.membership.changes import (
+    Changes,
+    changes_at,
+    differences,
+    filled,
+    kept,
+    refuse_fixed,
+)
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
@@ -127,3 +134,40 @@ def test_a_node_keeps_what_its_own_file_fixes() -> None:
     assert now.cluster_ids == (B, C, D)
     assert (now.cluster("b").url, now.cluster("b").queue_limit) == ("http://10.0.0.1:80", 3)
     assert now.cluster("d") == cluster(D)
+
+
+def test_what_a_file_need_not_say_again_stays() -> None:
+    before = changed(THREE, A, held_limit_bytes=70_000)
+    terse = changed(changed(before, A, url=None, held_limit_bytes=None), B, url=None)
+    assert filled(before, terse) == before
+    assert changes_at(before, changed(before, A, held_limit_bytes=None), A) == Changes()
+
+
+def test_differences_are_told_in_lines() -> None:
+    after = replace(
+        THREE,
+        clusters=(
+            *changed(THREE, B, queue_limit=3, handler="spin").clusters[:2],
+            cluster(D),
+        ),
+        links=(link(B, A, 7.0), link(B, D)),
+        shadow="paper",
+        name="other",
+    )
+    assert differences(THREE, THREE) == []
+    assert differences(THREE, after) == [
+        "~ name: three to other",
+        "~ shadow: not set to paper",
+        "- cluster c",
+        "~ cluster b handler: sleep to spin",
+        "~ cluster b queue_limit: 10000 to 3",
+        "+ cluster d at http://127.0.0.1:100",
+        "- link b-c",
+        "~ link a-b: 5 ms to 7 ms",
+        "+ link b-d, 0 ms",
+    ]
+
+
+def test_a_list_of_servers_has_too_many_words_for_a_line() -> None:
+    before, after = (replace(THREE, clusters=(one,), links=()) for one in (POOL, cluster(B)))
+    assert differences(before, after) == ["~ cluster b servers: another one"]

@@ -7,14 +7,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
+from spillover.apps.node.config_view import ConfigurationState, configuration_state
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import ClusterId
 from spillover.model.request import Outcome
-from spillover.model.topology import CLUSTER_ID
+from spillover.model.topology import CLUSTER_ID, Topology
 
 DELAY_MS_MAX = 60_000.0
 
@@ -137,6 +139,7 @@ class NodeState(BaseModel):
     shadow: ShadowState | None = None
     """null where no policy is asked along."""
     version: str
+    configuration: ConfigurationState = ConfigurationState()
     draining: bool
     drained: bool
     forwards: Count
@@ -253,6 +256,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         neighborhood_accept_probability=machine.neighborhood_accept_probability,
         policy=machine.policy,
         version=__version__,
+        configuration=configuration_state(shell.configured),
         draining=machine.draining,
         drained=machine.drained,
         shadow=_shadow_state(machine.decider.shadow),
@@ -322,7 +326,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
     return [
         NeighborState(
             id=view.id,
-            url=topology.cluster(view.id).url,
+            url=_url_of(topology, view.id),
             accept_probability=view.accept_probability,
             neighborhood_accept_probability=view.neighborhood_accept_probability,
             queue_length=view.queue_length,
@@ -342,6 +346,11 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
         )
         for view in shell.machine.neighbors.view(now_s)
     ]
+
+
+def _url_of(topology: Topology, cluster: ClusterId) -> str | None:
+    """None of a neighbor that is to be none, and is no part of the topology any more."""
+    return topology.cluster(cluster).url if cluster in topology.cluster_ids else None
 
 
 def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:

@@ -7,10 +7,11 @@ files of sites may differ in how they reach each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from spillover.model.dask_target import is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Neighbor, Topology
@@ -73,14 +74,79 @@ def changes_at(before: Topology, after: Topology, cluster: ClusterId) -> Changes
 
 
 def _settings(before: Topology, after: Topology, cluster: ClusterId) -> dict[str, Any]:
-    pairs = [(CHANGEABLE, before, after)]
-    pairs.append((CHANGEABLE_OF_CLUSTERS, before.cluster(cluster), after.cluster(cluster)))  # type: ignore[arg-type]
-    return {
-        name: getattr(new, name)
-        for names, old, new in pairs
-        for name in names
-        if getattr(old, name) != getattr(new, name)
-    }
+    found = _others(CHANGEABLE, before, after)
+    own = after.cluster(cluster)
+    return found | _others(_told_of(own), before.cluster(cluster), own)
+
+
+def _others(names: Sequence[str], old: object, new: object) -> dict[str, Any]:
+    """The fields of these that have another value, and that."""
+    return {name: getattr(new, name) for name in names if getattr(old, name) != getattr(new, name)}
+
+
+def _told_of(cluster: Cluster) -> tuple[str, ...]:
+    """What may change of a cluster, as far as it is said: how much it holds need not be."""
+    return tuple(name for name in CHANGEABLE_OF_CLUSTERS if getattr(cluster, name) is not None)
+
+
+def differences(before: Topology, after: Topology) -> list[str]:
+    """Returns what is different, in lines for people: + is new, - is gone, ~ has changed. Also what
+    is fixed."""
+    lines = []
+    for field in fields(Topology):
+        if field.name not in _PARTS and (field.name != "name" or after.is_named):
+            lines += _changed("", field.name, before, after)
+    old = {cluster.id: cluster for cluster in before.clusters}
+    new = {cluster.id: cluster for cluster in after.clusters}
+    lines += [f"- cluster {name}" for name in old if name not in new]
+    for name, cluster in new.items():
+        if name not in old:
+            lines.append(f"+ cluster {name} at {cluster.url or 'no url'}")
+            continue
+        for field in fields(Cluster):
+            lines += _changed(f"cluster {name} ", field.name, old[name], cluster)
+    return lines + _changed_links(before, after)
+
+
+def _changed_links(before: Topology, after: Topology) -> list[str]:
+    old = {tuple(sorted(link.between)): link.delay_ms for link in before.links}
+    new = {tuple(sorted(link.between)): link.delay_ms for link in after.links}
+    lines = [f"- link {'-'.join(pair)}" for pair in old if pair not in new]
+    for pair, delay_ms in new.items():
+        name = "-".join(pair)
+        if pair not in old:
+            lines.append(f"+ link {name}, {delay_ms:g} ms")
+        elif old[pair] != delay_ms:
+            lines.append(f"~ link {name}: {old[pair]:g} ms to {delay_ms:g} ms")
+    return lines
+
+
+def _changed(of: str, name: str, old: Any, new: Any) -> list[str]:
+    before, after = getattr(old, name), getattr(new, name)
+    if before == after:
+        return []
+    plain = _is_plain(before) and _is_plain(after)
+    told = f"{_shown(before)} to {_shown(after)}" if plain else "another one"
+    return [f"~ {of}{name}: {told}"]
+
+
+def filled(before: Topology, after: Topology) -> Topology:
+    """Returns `after` with what a file need not say again of clusters that there are: their urls,
+    and how much they hold."""
+    known = {cluster.id: cluster for cluster in before.clusters}
+    return replace(
+        after,
+        clusters=tuple(
+            _filled_of(known[cluster.id], cluster) if cluster.id in known else cluster
+            for cluster in after.clusters
+        ),
+    )
+
+
+def _filled_of(old: Cluster, new: Cluster) -> Cluster:
+    names = ("url", "peer_url", "held_limit_bytes")
+    missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
+    return replace(new, **missing)
 
 
 def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
@@ -119,19 +185,24 @@ def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
     for field in fields(Cluster):
         name = field.name
         unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
-        if name not in CHANGEABLE_OF_CLUSTERS or (name == "servers" and unlike):
+        fixed_servers = name == "servers" and (unlike or is_dask_handler(old.handler))
+        if name not in CHANGEABLE_OF_CLUSTERS or fixed_servers:
             _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
 
 
 def _refuse_other(field: str, old: Any, new: Any) -> None:
     if old == new:
         return
-    said = f": {_shown(old)}" if isinstance(old, int | float | str | None) else ""
+    said = f": {_shown(old)}" if _is_plain(old) else ""
     expected = f"expected it as it is{said}; it is fixed while nodes run"
     raise InputError(SOURCE, field, expected)
 
 
-def _shown(value: float | str | None) -> str:
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, int | float | str)
+
+
+def _shown(value: object) -> str:
     return "not set" if value is None else f"{value}"
 
 
@@ -152,7 +223,7 @@ def kept(before: Topology, after: Topology) -> Topology:
 
 
 def _kept_of(old: Cluster, new: Cluster) -> Cluster:
-    names: tuple[str, ...] = CHANGEABLE_OF_CLUSTERS
+    names = _told_of(new)
     if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
         names = tuple(name for name in names if name != "servers")
     return replace(old, **{name: getattr(new, name) for name in names})
