@@ -74,3 +74,5 @@ class LoadReport:
     groups: tuple[GroupLoad, ...] = ()
     """Those that the sender serves; none where all clusters are plain. One that is not there is
     not served."""
+    clients: int | None = None
+    """That have a session at the sender; None from those that do not tell."""

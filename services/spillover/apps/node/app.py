@@ -24,6 +24,7 @@ from spillover.apps.node.openapi import HELLO_HEADER, tell_hot_paths
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF
 from spillover.apps.node.request_routes import add_request_routes
+from spillover.apps.node.session_paths import SessionPaths
 from spillover.apps.node.views import (
     Explanation,
     FederationState,
@@ -43,6 +44,7 @@ def create_app(
     operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`.
     """
     app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
+    sessions = SessionPaths(shell)
     _add_state_routes(app, shell)
     add_request_routes(app, shell)
     federation = Federation(shell)
@@ -54,7 +56,7 @@ def create_app(
     shell.on_close.append(console.close)
     complete(app, console, REQUESTS)
     describe(app, tell_hot_paths)
-    return HotPaths(app, shell, Pages(site))
+    return HotPaths(app, shell, Pages(site), sessions)
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:

@@ -180,6 +180,10 @@ class NodeState(BaseModel):
     """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
+    clients: Count = 0
+    """That have a session here."""
+    client_moves: Count = 0
+    """Clients that have left here for another server, since the start."""
     tokens: TokensState | None = None
     """null where the servers are alike."""
     neighbors: list[NeighborState]
@@ -243,6 +247,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
     metrics = shell.metrics
     answered, system_time_sum_s = metrics.answered
     pool = pool_of(shell)
+    clients, client_moves = metrics.count_clients()
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -278,6 +283,8 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
+        clients=clients,
+        client_moves=client_moves,
         tokens=None if pool is None else tokens_state(pool, machine.blocked),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[

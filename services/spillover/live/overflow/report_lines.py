@@ -64,6 +64,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     departure_ms: Amount = 0.0
     residual: Amount = 1.0
     groups: BoundedGroups = []
+    clients: Count | None = None
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
@@ -107,8 +108,8 @@ def encode_no_work(load: LoadNow, group: str = "") -> bytes:
     return _encode(AskLine(no_work=LoadBody(*load), group=group)) + b"\n"
 
 
-def encode_report(report: LoadReport) -> bytes:
-    """Returns a line of a report stream, its end included."""
+def encode_report(report: LoadReport, clients: int | None = None) -> bytes:
+    """Returns a line of a report stream, its end included. `clients` have a session here."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,
@@ -124,6 +125,7 @@ def encode_report(report: LoadReport) -> bytes:
         load=report.load,
         departure_ms=report.departure_s * 1e3,
         residual=report.residual,
+        clients=clients,
     )
     if report.groups:
         line.groups = [_body_of(group) for group in report.groups]
@@ -176,6 +178,7 @@ def _report_of(message: ReportLine) -> LoadReport:
         departure_s=message.departure_ms / 1e3,
         residual=message.residual,
         groups=tuple(map(_group_of, message.groups)),
+        clients=message.clients,
     )
 
 

@@ -105,6 +105,9 @@ class NodeShell:
         """As it was last told in the log."""
         self.on_close: list[Callable[[], None]] = []
         """Of others who hold connections open: called first when the node ends."""
+        self.on_drain: list[Callable[[], None]] = []
+        """Of others, whose clients send work here: called when the machine begins to drain."""
+        self._was_draining = False
         self._refs = 0
         self.waiters = Waiters()
         fed = (self._next_ref, self.feed)
@@ -307,6 +310,10 @@ class NodeShell:
         self.streams.tell(command.report)
         self.room.on_report(self.now_s)
         self._tell_condition()
+        if self.machine.draining and not self._was_draining:
+            for tell in self.on_drain:
+                tell()
+        self._was_draining = self.machine.draining
         imbalance = self.machine.ledger.imbalance()
         if imbalance:
             ledger = self.machine.ledger.as_dict()
