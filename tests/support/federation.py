@@ -16,6 +16,7 @@ from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import LAST_WORDS_S, close_node
 from spillover.live.http.client import HttpClient
+from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Link, Topology
@@ -98,6 +99,7 @@ class Federation:
     absent: tuple = ()
     seed: int | None = 1
     journals: dict = field(default_factory=dict)
+    config_redis: str | None = None
     nodes: dict = field(default_factory=dict)
 
     def __getitem__(self, cluster):
@@ -138,7 +140,10 @@ class Federation:
             self.sockets[cluster] = bind_socket("127.0.0.1", int(url.rpartition(":")[2]))
         journal = self.journals.get(cluster)
         shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
-        server = HttpServer(create_app(shell))
+        store = None
+        if self.config_redis is not None:
+            store = ConfigurationStore(self.config_redis, self.topology.name)
+        server = HttpServer(create_app(shell, store=store))
         running = asyncio.create_task(shell.run())
         serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
         await server.ready.wait()

@@ -47,6 +47,7 @@ COMMANDS = {
     "up": Command("spillover.cli.up", "run a whole topology as processes on this machine"),
     "node": Command("spillover.cli.node", "run one cluster node"),
     "status": Command("spillover.cli.status", "show the federation that a node belongs to"),
+    "config": Command("spillover.cli.config", "read or change what a running federation goes by"),
     "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
     "tokens": Command("spillover.cli.tokens", "show or change a pool of unlike servers"),

@@ -11,9 +11,12 @@ import uvloop
 from spillover.apps.node.server import serve_node
 from spillover.cli.parsing import add_allow_origin, add_log_format, address
 from spillover.inputs.topology_file import load_topology
+from spillover.live.membership.store import ConfigurationStore
 from spillover.live.process.logs import configure_logs
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
+from spillover.model.topology import Topology
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
 
@@ -48,6 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
+    )
+    parser.add_argument(
+        "--config-redis",
+        metavar="URL",
+        help="take a changed configuration only if this Redis does (default: without one; nodes "
+        "tell each other in any case)",
     )
     parser.add_argument(
         "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
@@ -106,10 +115,24 @@ def run(options: argparse.Namespace) -> int:
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
+        store=_store(options.config_redis, topology),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
     return 0
+
+
+def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:
+    if url is None:
+        return None
+    if not topology.is_named:
+        expected = "expected a topology with a name: the configuration is kept under it"
+        raise InputError("--config-redis", "", expected)
+    check_extra("--config-redis", "leases", "redis")
+    try:
+        return ConfigurationStore(url, topology.name)
+    except InputError as error:
+        raise InputError("--config-redis", "", error.expected) from None
 
 
 def _address_of(url: str | None) -> tuple[str, int] | None:

@@ -71,10 +71,12 @@ def _table(clusters: dict[str, Any]) -> Table:
     with_health = any(_health(state) for state in states)
     by_load = any(_goes_by_load(state) for state in states)
     with_tokens = any(_pool(state) for state in states)
+    with_config = len({_version(state) for state in states}) > 1
     in_pool = ["tokens", "blocked"] * with_tokens
     front = (*TITLES[:5], *in_pool, *["load"] * by_load, TITLES[5], *["pulls"] * by_load)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for title in (*front, *counters, *["health"] * with_health, *TITLES[6:]):
+    more = (*["health"] * with_health, *["config"] * with_config)
+    for title in (*front, *counters, *more, *TITLES[6:]):
         numeric = title in front[1:] or title in counters
         table.add_column(title, justify="right" if numeric else "left")
     for cluster, state in clusters.items():
@@ -96,6 +98,7 @@ def _table(clusters: dict[str, Any]) -> Table:
             *[_count(state.get("pulls"))] * by_load,
             *(_count(state.get(name)) for name in counters),
             *[Text(health, style=HEALTH_STYLES.get(health, ""))] * with_health,
+            *[Text(_version(state), style="yellow")] * with_config,
             Text(_policy(state)),
             _neighbors(state),
             _condition(state),
@@ -112,6 +115,19 @@ def _health(state: dict[str, Any]) -> str | None:
     if not isinstance(degraded, bool):
         return None
     return "degraded" if degraded else "well"
+
+
+def _config(state: dict[str, Any]) -> dict[str, Any]:
+    told = state.get("configuration")
+    return told if isinstance(told, dict) else {}
+
+
+def _version(state: dict[str, Any]) -> str:
+    """Which configuration it goes by: told where nodes differ."""
+    config = _config(state)
+    by = config.get("by")
+    version = _count(config.get("version"))
+    return f"{version} of {by}" if isinstance(by, str) else version
 
 
 def _goes_by_load(state: dict[str, Any]) -> bool:
@@ -200,7 +216,9 @@ def _unreachable(state: dict[str, Any]) -> str:
 
 def _condition(state: dict[str, Any]) -> Text:
     condition = "draining" if state.get("draining") else "up"
-    if state.get("drained"):
+    if _config(state).get("removed"):
+        condition = "removed, drained" if state.get("drained") else "removed, draining"
+    elif state.get("drained"):
         condition = "drained"
     elif state.get("down"):
         condition = "no servers"
@@ -211,6 +229,9 @@ def _condition(state: dict[str, Any]) -> Text:
     ]
     if not_up:
         condition = f"{condition}: {_listed(not_up)}"
+    lost = _config(state).get("superseded")
+    if _is_count(lost):
+        condition = f"{condition}, its version {lost} was superseded"
     if state.get("stuck"):
         return Text(f"{condition}, {state['stuck']} stuck", style="red")
     return Text(condition)

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from spillover.cli import up_queue
@@ -22,6 +23,7 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.topology import Topology
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
+from spillover.testbed.following import Following
 from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import NodeProcess, Testbed
@@ -66,6 +68,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )  # fmt: skip
     parser.add_argument(
+        "--config-redis", metavar="URL",
+        help="nodes take a changed configuration only if this Redis does (default: without one)",
+    )  # fmt: skip
+    parser.add_argument(
         "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
         help="N producers of the distributed queue that know each other, in place of clusters",
     )  # fmt: skip
@@ -103,6 +109,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         restart=not options.no_restart,
         on_return=_tell_return,
         first_port=options.port or FIRST_PORT,
+        config_redis=options.config_redis,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)
@@ -118,7 +125,12 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
                 if options.port is not None or not options.json:
                     _tell_shift(topology, bed, options.port or FIRST_PORT)
                 _tell_ready(bed, as_json=options.json, at_terminal=at_terminal)
-                await asyncio.wait((stopping, dying), return_when=asyncio.FIRST_COMPLETED)
+                following = asyncio.create_task(Following(bed, _say).run())
+                ends = (stopping, dying, following)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
         if dying.done():
             raise RunError("no node is left")
     finally:

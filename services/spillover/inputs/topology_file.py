@@ -6,14 +6,15 @@ of `spillover.model.topology`, the forms of their values are in `topology_forms`
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillover.inputs.builtin import BUILTIN_NAMES, builtin_topology
 from spillover.inputs.schema import read_values
 from spillover.inputs.topology_forms import FORMS
-from spillover.inputs.yaml_file import read_mapping, shown_path
+from spillover.inputs.yaml_file import mapping_of, read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
@@ -37,25 +38,55 @@ def load_topology(name_or_path: str) -> Topology:
     if closest is not None:
         missing += f"; did you mean {closest}?"
     document = read_mapping(name_or_path, missing=missing)
+    return topology_of(document, source, Path(name_or_path).stem or "topology")
+
+
+def topology_of(document: Mapping[Any, Any], source: str, name: str) -> Topology:
+    """Returns the topology of the fields of a file, called so if they do not say. Raises
+    InputError, naming `source`."""
     try:
-        named = {"name": Path(name_or_path).stem or "topology", **document}
-        topology = read_values(Topology, named, FORMS)
+        topology = read_values(Topology, {"name": name, **document}, FORMS)
         return replace(topology, is_named="name" in document)
     except InputError as error:
         raise InputError(source, error.field, error.expected) from error
 
 
+def read_topology(text: str, source: str, name: str) -> Topology:
+    """Returns the topology of a file with this text; else as `topology_of`."""
+    return topology_of(mapping_of(text, source), source, name)
+
+
+def short_text(topology: Topology) -> str:
+    """Returns the text of a file that says no more than it has to, for people to change: what is as
+    it would be anyway is left out, and a name that is only that of a file."""
+    told = _unusual(topology)
+    if not topology.is_named:
+        told.pop("name", None)
+    told.pop("is_named", None)
+    return dump_yaml(told)
+
+
+def _unusual(value: Any) -> Any:
+    """The value as files have it, without the fields that have their defaults."""
+    if is_dataclass(value):
+        pairs = [(field, getattr(value, field.name)) for field in fields(value)]
+        return {field.name: _unusual(told) for field, told in pairs if told != field.default}
+    return [_unusual(part) for part in value] if isinstance(value, tuple) else value
+
+
 def dump_topology(topology: Topology) -> str:
     """YAML text that `load_topology` reads back as an equal topology."""
-    fields = _in_files(asdict(topology))
-    del fields["is_named"]
-    for cluster, told in zip(topology.clusters, fields["clusters"], strict=True):
+    told = _in_files(asdict(topology))
+    del told["is_named"]
+    if not topology.version:
+        del told["version"]
+    for cluster, cluster_told in zip(topology.clusters, told["clusters"], strict=True):
         if cluster.not_run_statuses == NOT_RUN_STATUSES:
-            del told["not_run_statuses"]  # only along with an http: handler
+            del cluster_told["not_run_statuses"]  # only along with an http: handler
         for name in _OF_POOLS:
-            if cluster.pool is None or not told[name]:
-                del told[name]
-    return dump_yaml(fields)
+            if cluster.pool is None or not cluster_told[name]:
+                del cluster_told[name]
+    return dump_yaml(told)
 
 
 def _in_files(value: Any) -> Any:

@@ -49,8 +49,13 @@ def read_mapping(
     shall hold. Raises InputError.
     """
     source = shown_path(path)
+    return mapping_of(_read(source, path, missing, limit_bytes), source, wanted)
+
+
+def mapping_of(text: str, source: str, wanted: str = "a mapping of fields") -> dict[Any, Any]:
+    """Returns the mapping of fields that the text is. Raises InputError, naming `source`."""
     try:
-        document = parse_yaml(_read(source, path, missing, limit_bytes))
+        document = parse_yaml(text)
     except ValueError as error:
         raise InputError(source, "", str(error)) from error
     if not isinstance(document, dict):

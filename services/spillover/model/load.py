@@ -74,5 +74,7 @@ class LoadReport:
     groups: tuple[GroupLoad, ...] = ()
     """Those that the sender serves; none where all clusters are plain. One that is not there is
     not served."""
+    configuration: str = ""
+    """The stamp of what the sender goes by, as it is told; empty from those that do not tell."""
     clients: int | None = None
     """That have a session at the sender; None from those that do not tell."""

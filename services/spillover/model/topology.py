@@ -202,6 +202,11 @@ class Topology:
     """What the federation is called in logs and consoles.
 
     Why: a file mostly has the name already."""
+    version: Annotated[int, at_least(0)] = 0
+    """Which version of the configuration this is, where it is changed while nodes run. `spillover
+    config get` writes it, and `config set` goes by it.
+
+    Why: a federation whose configuration was never changed has no versions."""
     clusters: tuple[Cluster, ...]
     """The clusters of the federation."""
     links: tuple[Link, ...] = ()

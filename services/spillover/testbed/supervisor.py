@@ -27,6 +27,7 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.testbed.asking import answers, is_ready
 from spillover.testbed.last_words import last_words, tail_of
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
@@ -111,6 +112,7 @@ class Testbed:
         restart: bool = False,
         on_return: Callable[[NodeProcess], None] | None = None,
         first_port: int = FIRST_PORT,
+        config_redis: str | None = None,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -121,7 +123,7 @@ class Testbed:
         self.nodes: dict[ClusterId, NodeProcess] = {}
         self._source = topology.name if source is None else source
         self._seed = seed
-        self._drain_timeout_s = drain_timeout_s
+        self.drain_timeout_s = drain_timeout_s
         self._results_timeout_s = results_timeout_s
         self._allowed_origins = allowed_origins
         self._on_death = on_death
@@ -132,6 +134,11 @@ class Testbed:
         """Whether a node that crashes is started again."""
         self._on_return = on_return
         self._first_port = first_port
+        self._config_redis = config_redis
+        self._numbers: dict[ClusterId, int] = {}
+        """Of the files of their logs."""
+        self._let_go: set[ClusterId] = set()
+        """Their nodes end for good."""
         self._wanted: dict[ClusterId, asyncio.Event] = {}
         """Set where somebody wants a dead node back at once."""
         self._left_dead: set[ClusterId] = set()
@@ -153,7 +160,7 @@ class Testbed:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        await self.stop(grace_s=self._drain_timeout_s if error is None else 1.0)
+        await self.stop(grace_s=self.drain_timeout_s if error is None else 1.0)
 
     async def start(self) -> None:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
@@ -163,7 +170,7 @@ class Testbed:
             self._owned = OwnedDirectory()
             self.directory = self._owned.path
             file = self.directory / TOPOLOGY_FILE
-            file.write_text(dump_topology(_sharing_memory(self.topology)), encoding="utf-8")
+            self.use(self.topology)
             for cluster in self.topology.cluster_ids:
                 self.nodes[cluster] = await self._spawn(cluster, file)
             await self._all_ready()
@@ -172,6 +179,39 @@ class Testbed:
             asyncio.create_task(self._watch(cluster, file), name=f"watch {cluster}")
             for cluster in self.nodes
         ]
+
+    async def add(self, cluster: ClusterId) -> None:
+        """Start the node of a cluster that `use` has told of."""
+        assert self.directory is not None  # noqa: S101 - it is up
+        file = self.directory / TOPOLOGY_FILE
+        self._let_go.discard(cluster)
+        self.nodes[cluster] = await self._spawn(cluster, file)
+        self._wanted[cluster] = asyncio.Event()
+        self._watching.append(asyncio.create_task(self._watch(cluster, file)))
+
+    async def let_go(self, cluster: ClusterId) -> None:
+        """End the node of a cluster for good, as `stop` does, and forget it."""
+        self._let_go.add(cluster)
+        node = self.nodes[cluster]
+        if cluster in self._wanted:
+            self._wanted[cluster].set()
+        _signal(node, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(node.process.wait(), self.drain_timeout_s + 3.0)
+        except TimeoutError:
+            _signal(node, signal.SIGKILL)
+            await node.process.wait()
+        self.nodes.pop(cluster, None)
+        self._wanted.pop(cluster, None)
+        self._left_dead.discard(cluster)
+
+    def use(self, topology: Topology) -> None:
+        """Nodes that are started from now on read this one."""
+        assert self.directory is not None  # noqa: S101 - it is up
+        self.topology = topology
+        new = self.directory / f"{TOPOLOGY_FILE}.new"
+        new.write_text(dump_topology(_sharing_memory(topology)), encoding="utf-8")
+        new.replace(self.directory / TOPOLOGY_FILE)  # in one step: a node may be reading it
 
     async def all_dead(self) -> None:
         """Return when no node is left, and none will be started again."""
@@ -227,11 +267,14 @@ class Testbed:
 
     async def _spawn(self, cluster: ClusterId, file: Path) -> NodeProcess:
         # Numbered, since there are file systems that take a and A for the same.
-        log = file.parent / f"{self.topology.cluster_ids.index(cluster)}-{cluster}.log"
+        number = self._numbers.setdefault(cluster, len(self._numbers))
+        log = file.parent / f"{number}-{cluster}.log"
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
-        command += ["--drain-timeout-s", str(self._drain_timeout_s)]
+        command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
+        if self._config_redis is not None:
+            command += ["--config-redis", self._config_redis]
         for origin in self._allowed_origins:
             command += ["--allow-origin", origin]
         if self._seed is not None:
@@ -256,7 +299,7 @@ class Testbed:
                 for node in self.nodes.values():
                     self._check_alive(node)
                 for node in list(waiting.values()):
-                    if await _is_ready(client, node):
+                    if await is_ready(client, node.url):
                         del waiting[node.cluster]
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)
@@ -284,7 +327,7 @@ class Testbed:
         node = self.nodes[cluster]
         while True:
             await node.process.wait()
-            if self._stopping:
+            if self._stopping or cluster in self._let_go:
                 return
             # Who was killed died as somebody meant it to; the others have a story to tell.
             self.keeps_logs |= not node.was_killed
@@ -300,6 +343,8 @@ class Testbed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted[cluster].wait(), node.starts_again_in_s)
                 revival.forget()
+            if cluster in self._let_go:
+                return
             self._left_dead.discard(cluster)
             self._wanted[cluster].clear()
             node = await self._replace(node, file)
@@ -321,7 +366,7 @@ class Testbed:
             return
         async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             while node.process.returncode is None:
-                if await _answers(client, node):
+                if await answers(client, node.url, node.cluster):
                     self._on_return(node)
                     return
                 await asyncio.sleep(BACK_POLL_S)
@@ -330,24 +375,6 @@ class Testbed:
 def _signal(node: NodeProcess, number: signal.Signals) -> None:
     if node.process.returncode is None:
         node.process.send_signal(number)
-
-
-async def _answers(client: httpx.AsyncClient, node: NodeProcess) -> bool:
-    try:
-        told = (await client.get(f"{node.url}/state")).json()
-        return bool(told["cluster"] == node.cluster)
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
-        return False
-
-
-async def _is_ready(client: httpx.AsyncClient, node: NodeProcess) -> bool:
-    try:
-        if (await client.get(f"{node.url}/readyz")).status_code != httpx.codes.OK:
-            return False
-        state = (await client.get(f"{node.url}/state")).json()
-        return all(neighbor["alive"] for neighbor in state["neighbors"])
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
-        return False  # nobody yet, or somebody else, which the node will find out and tell
 
 
 def _sharing_memory(topology: Topology) -> Topology:

@@ -104,6 +104,11 @@ class Story:
             )
         return commands
 
+    @staticmethod
+    def report(sequence, *, accepting=True, queue_length=0, servers=1, epoch=1):
+        """Returns one of a neighbor that is well and hears us."""
+        return LoadReport(epoch, sequence, 1.0, 1.0, queue_length, servers, accepting, ("a",))
+
     def wake(self, now_s):
         """The timer fires at this time; the commands, gossip left out."""
         commands = self.tell(ev.TimerFired(), now_s)

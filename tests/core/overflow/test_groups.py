@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import describe
 from spillover.model.load import LoadNow, LoadReport
-from spillover.model.request import Outcome
+from spillover.model.request import Answer, Outcome
 from spillover.model.topology import Link, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import build_federation, request_of
@@ -128,6 +128,35 @@ def test_who_lives_is_the_same_for_all_groups():
     assert [table.known for table in tables] == [[False, False]] * 3
     a.tell(ev.Leave(a.handles["b"]))
     assert [table.ids for table in tables] == [("c",)] * 3
+
+
+def test_who_is_parted_from_is_so_for_all_groups():
+    """And stays for all of them, where it is taken back; another delay counts for all, too."""
+    a = site(unlike("b", TWO))
+    tables = [group.neighbors for group in a.machine.groups.all]
+    b = a.handles["b"]
+    a.hear("b", llm=-1, render=-1)
+    served = [table.accepting for table in tables]
+    assert served[:2] == [[True], [True]]
+    a.tell(ev.Part(b))
+    assert [table.accepting for table in tables] == [[False]] * 3
+    a.tell(ev.Join("b", 0.25))
+    assert [table.accepting for table in tables] == served
+    assert [table.knowledge().loads.delays_s for table in tables] == [(0.25,)] * 3
+
+
+def test_a_ramp_is_one_for_all_groups():
+    """What is away of one leaves less for the others."""
+    a = site(unlike("b", TWO), links=[])
+    a.tell(ev.Join("b", 0.0, ramp=True))
+    a.handles = a.machine.neighbors.index
+    a.hear("b", llm=-1, render=-1)
+    for ref, type_ in enumerate(["llm", "render"], 1):
+        a.arrive(ref, type_)
+    assert only(ev.Forward, a.arrive(3, "llm")).ref == 3
+    assert not [one for one in a.arrive(4, "render") if isinstance(one, ev.Forward)]
+    a.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "b")), 0.0, 0.0))
+    assert only(ev.Forward, a.arrive(5, "render")).ref == 5
 
 
 def test_who_joins_may_serve_anything():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 from hypothesis import settings
@@ -19,11 +20,13 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.health import SLOW_START_SHARE
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.core.overflow.machine import REST_S_MAX, REST_S_MIN, NodeMachine
+from spillover.core.overflow.parting import PART_S_MAX, PART_S_MIN
 from spillover.core.overflow.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
+from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 
 ANSWER_S = 3.0
 """Six times the longest way here: who has been asked for work has answered by then."""
@@ -98,11 +101,18 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.newest = dict.fromkeys(self.neighbors, (0, 0))
         self.open = dict.fromkeys(self.neighbors, False)
         """Whether the newest word of a neighbor says, or may say, that it takes what we send."""
+        self.parting_s = {}
+        """Since when neighbors are parted from, by handle."""
+        self.ramp_since_s = {}
+        """Since when neighbors that joined with a ramp are known, by handle; None before."""
         self.asked_s = {}
         """When neighbors were asked for work that have not answered, by handle."""
         self.policy = told_settings.policy
-        self.draining = False
+        self.draining = self.told_to_drain = self.removed = False
         self.down = False
+        self.busy_max = told_settings.servers
+        self.carried = (0, 0)
+        """How many were away, and here at all, when limits last changed."""
         self.moving_bytes = 0
         self.wanted_bytes = 0
 
@@ -270,6 +280,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         beat=st.booleans(),
         degraded=st.sampled_from([False, False, True]),
         failed_share=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+        servers=st.sampled_from([2, 2, 40]),
         busy=st.sampled_from([(None, 0.0, 0.0), (-2, 0.5, 0.02), (9, 1.5, 0.02), (9, 0.0, 0.0)]),
     )
     def a_neighbor_is_heard(
@@ -285,6 +296,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         beat,
         degraded,
         failed_share,
+        servers,
         busy,
     ):
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
@@ -298,7 +310,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         else:
             # Old news, but after a silence another life may be believed.
             self.open[y] = self.open[y] or opens
-        told = (sequence, 2, accepting, hears, degraded, failed_share, *busy)
+        told = (sequence, servers, accepting, hears, degraded, failed_share, *busy)
         self.feed(ev.ReportReceived(y, LoadReport(epoch, sequence, accept, near, *told)))
 
     def hear_with(self, y, load):
@@ -325,20 +337,62 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.newest[y] = (0, 0)
         self.open[y] = False
 
-    @rule(cluster=st.sampled_from([*NEIGHBORS, "a"]), delay_s=st.sampled_from([0.0, 0.5]))
-    def a_cluster_joins(self, cluster, delay_s):
-        """Under a handle of its own, unless it is a neighbor already or the cluster itself."""
+    @rule(
+        cluster=st.sampled_from([*NEIGHBORS, "a"]),
+        delay_s=st.sampled_from([0.0, 0.5]),
+        ramp=st.booleans(),
+    )
+    def a_cluster_joins(self, cluster, delay_s, ramp):
+        """Under a handle of its own, unless it is a neighbor already or the cluster itself. One
+        that is parted from stays."""
+        (parting,) = [y for y in self.parting_s if self.neighbors[y] == cluster] or [None]
+        if parting is not None:
+            del self.parting_s[parting]
+            assert self.feed(ev.Join(cluster, delay_s, ramp)) == []
+            return
         is_there = cluster == "a" or cluster in self.neighbors.values()
-        (command,) = self.feed(ev.Join(cluster, delay_s))
+        (command,) = self.feed(ev.Join(cluster, delay_s, ramp))
         assert isinstance(command, ev.JoinRefused if is_there else ev.Connect)
+
+    @precondition(lambda self: self.neighbors)
+    @rule(data=st.data())
+    def a_neighbor_is_parted_from(self, data):
+        """Nothing is to be done about it now; whatever it is sent later is a mistake."""
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.parting_s.setdefault(y, self.now_s)
+        self.asked_s.pop(y, None)
+        assert self.feed(ev.Part(y)) == []
+
+    @precondition(lambda self: self.neighbors)
+    @rule(data=st.data(), delay_s=st.sampled_from([0.0, 0.035, 0.5]))
+    def a_delay_changes(self, data, delay_s):
+        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        assert self.feed(ev.DelayChanged(y, delay_s)) == []
+
+    @rule(
+        servers=st.sampled_from([None, None, 1, 2, 3, 5]),
+        queue_limit=st.sampled_from([None, None, 0, 1, 4, 11]),
+        held_limit_bytes=st.sampled_from([None, None, UNLIMITED_BYTES, 800, 80]),
+        max_hops=st.sampled_from([None, None, 0, 1, 3]),
+    )
+    def limits_change(self, **told):
+        """Nobody is sent away; more servers take what waits."""
+        self.busy_max = max(self.busy(), told["servers"] or self.settings.servers)
+        self.carried = (len(self.away()), len(self.visits))
+        news = {name: value for name, value in told.items() if value is not None}
+        self.settings = replace(self.settings, **news)
+        if self.wanted_bytes > self.limit_bytes(0):
+            self.wanted_bytes = 0
+        *starts, publish = self.feed(ev.SettingsChanged(**told))
+        assert all(isinstance(one, ev.Start | ev.Reply) for one in starts)
+        assert publish.report.servers == self.settings.servers
 
     @precondition(lambda self: self.neighbors)
     @rule(data=st.data())
     def a_neighbor_leaves(self, data):
         """What is away there stays so until its link has said what came of it."""
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
-        del self.neighbors[y]
-        self.asked_s.pop(y, None)
+        self.forget(y)
         away = self.away()
         disconnect, publish = self.feed(ev.Leave(y))
         assert disconnect == ev.Disconnect(y)
@@ -346,7 +400,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.away() == away
 
     @precondition(lambda self: self.issued > len(self.neighbors))
-    @rule(data=st.data(), event=st.sampled_from(["report", "beat", "down", "leave", "ask", "none"]))
+    @rule(
+        data=st.data(),
+        event=st.sampled_from(["report", "beat", "down", "leave", "part", "delay", "ask", "none"]),
+    )
     def one_that_has_left_is_heard(self, data, event):
         """Nobody listens: nothing changes."""
         y = data.draw(st.sampled_from([h for h in range(self.issued) if h not in self.neighbors]))
@@ -354,6 +411,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         before = self.machine.neighbors.knowledge()
         told = {"report": ev.ReportReceived(y, report), "beat": ev.ReportReceived(y, None)}
         told |= {"down": ev.LinkDown(y), "leave": ev.Leave(y)}
+        told |= {"part": ev.Part(y), "delay": ev.DelayChanged(y, 0.1)}
         load = LoadNow(9, 9, -2, 0.0, True)
         told |= {"ask": ev.WorkAsked(y, load), "none": ev.NoWorkThere(y, load)}
         assert self.feed(told[event]) == []
@@ -361,7 +419,14 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     @rule(event=st.sampled_from([ev.Drain, ev.Resume]))
     def an_operator_steps_in(self, event):
-        self.draining = event is ev.Drain
+        self.told_to_drain = event is ev.Drain
+        self.draining = self.told_to_drain or self.removed
+        self.feed(event())
+
+    @rule(event=st.sampled_from([ev.Removed, ev.Restored, ev.Restored]))
+    def the_cluster_itself_is_removed_or_restored(self, event):
+        self.removed = event is ev.Removed
+        self.draining = self.told_to_drain or self.removed
         self.feed(event())
 
     @rule(event=st.sampled_from([ev.ServersDown, ev.ServersUp]))
@@ -381,7 +446,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def a_neighbor_begins_to_listen(self):
         self.feed(ev.ReportAsked())
 
-    @rule(step_s=st.sampled_from([0.001, 0.05, 0.3, 2.0, -0.002]))
+    @rule(step_s=st.sampled_from([0.001, 0.05, 0.3, 2.0, 20.0, -0.002]))
     def time_passes(self, step_s):
         self.now_s += step_s
 
@@ -391,8 +456,27 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.feed(ev.TimerFired())
         assert self.machine.next_deadline() > self.now_s
         assert all(visit.event.deadline_s > self.now_s for visit in self.visits.values())
+        assert not (self.removed and self.machine.drained and self.neighbors)
+        for y, since_s in self.parting_s.items():
+            assert self.now_s < since_s + PART_S_MAX
+            row = self.machine.neighbors.by_handle[y]
+            assert self.is_left(y) or (
+                row.known and (self.now_s < since_s + PART_S_MIN or not row.willing)
+            )
 
     # --- the model ----------------------------------------------------------------------------
+
+    def is_left(self, y):
+        """Whether anything is away to that neighbor, or here from there."""
+        visits = self.visits.values()
+        is_away = any(visit.state == "away" and visit.asked[-1] == y for visit in visits)
+        return is_away or any(visit.event.origin == y for visit in visits)
+
+    def forget(self, y):
+        """It is no neighbor any more."""
+        del self.neighbors[y]
+        for told in (self.asked_s, self.parting_s, self.ramp_since_s):
+            told.pop(y, None)
 
     def running(self):
         return [ref for ref, visit in self.visits.items() if visit.state == "running"]
@@ -491,6 +575,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
                 command.ref, event.problem, event.refused, event.service_s, event.retry_after_s
             )
         assert self.rest_until_s == -math.inf, "started while it rests"
+        assert self.busy() < self.settings.servers, "started on a server that is to go"
         visit.state = "running"
 
     def on_stop(self, command, _event):
@@ -514,6 +599,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         if not (leaving and isinstance(event, ev.ReportReceived | ev.ForwardAnswered)):
             assert y not in visit.asked, "asked twice"
         assert y in self.neighbors, "handed to one that has left"
+        assert y not in self.parting_s, "handed to one that is parted from"
+        self.judge_ramp(y)
         assert self.open[y], "handed to a neighbor that is unknown, deaf or does not accept"
         assert self.neighbors[y] not in visit.event.request.path, "sent back to where it was"
         assert command.request.path == (*visit.event.request.path, "a")
@@ -521,6 +608,15 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.deadline_s == visit.event.deadline_s
         visit.asked.append(y)
         visit.state = "away"
+
+    def judge_ramp(self, y):
+        """One that joined with a ramp has room for one more."""
+        if y in self.ramp_since_s:
+            since_s = self.ramp_since_s[y]
+            age_s = 0.0 if since_s is None else self.now_s - since_s
+            servers = self.machine.neighbors.by_handle[y].servers
+            there = sum(self.visits[ref].asked[-1] == y for ref in self.away())
+            assert age_s >= RAMP_S or there < ramp_limit(servers, age_s), "too much at first"
 
     def on_recall(self, command, _event):
         visit = self.visits[command.ref]
@@ -556,6 +652,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.policy in BY_LOAD
         assert isinstance(event, ev.ServiceEnded | ev.NoWorkThere | ev.TimerFired)
         assert command.neighbor in self.neighbors, "asked one that has left"
+        assert command.neighbor not in self.parting_s, "asked one that is parted from"
         assert command.neighbor not in self.asked_s, "asked again before it could answer"
         assert not self.queue
         assert not self.draining
@@ -590,6 +687,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
+        operations = operations | ev.Removed | ev.Restored | ev.SettingsChanged
         news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked | ev.Leave
         news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
         assert isinstance(event, ev.TimerFired | news | operations)
@@ -606,13 +704,22 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.neighbors[self.issued] = event.cluster
         self.newest[self.issued] = (0, 0)
         self.open[self.issued] = False
+        if event.ramp:
+            self.ramp_since_s[self.issued] = None
         self.issued += 1
 
     def on_joinrefused(self, command, event):
         assert command.cluster == event.cluster
 
-    def on_disconnect(self, _command, event):
-        assert isinstance(event, ev.Leave)
+    def on_disconnect(self, command, event):
+        if isinstance(event, ev.Leave):
+            return
+        assert isinstance(event, ev.TimerFired)
+        y = command.neighbor
+        since_s = self.parting_s.get(y, math.inf)
+        is_removed = self.removed and self.machine.drained
+        assert is_removed or self.now_s >= since_s + PART_S_MAX or not self.is_left(y)
+        self.forget(y)
 
     def on_heartbeat(self, _command, event):
         assert isinstance(event, ev.TimerFired)
@@ -624,7 +731,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         return self.machine.admission.elsewhere_first
 
     def working(self):
-        return self.settings.servers - len(self.stuck)
+        return max(0, self.settings.servers - len(self.stuck))
 
     def limit_bytes(self, origin):
         """An eighth is for answers, and of the rest a tenth for clients' requests alone."""
@@ -671,14 +778,17 @@ class ClusterUnderTest(RuleBasedStateMachine):
         held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
         assert self.machine.held.request_bytes == held_bytes
         busy = self.busy()
-        assert busy <= self.settings.servers
+        assert busy <= self.busy_max
         is_idle = busy < self.settings.servers and not self.down
         is_idle = is_idle and not self.machine.servers.resting
         assert not (is_idle and self.queue), "a server idles while some wait"
         assert self.machine.accept_probability == self.accept_probability()
         bound = self.settings.queue_limit + self.settings.away_limit + self.settings.servers
-        assert len(self.queue) <= bound
-        assert len(self.away()) <= self.settings.away_limit
+        assert len(self.queue) <= bound + self.carried[1]
+        assert len(self.away()) <= max(self.settings.away_limit, self.carried[0])
+        for y, since_s in self.ramp_since_s.items():
+            if since_s is None and self.machine.neighbors.by_handle[y].known:
+                self.ramp_since_s[y] = self.now_s
         assert self.machine.queue_length == len(self.queue)
         assert self.machine.neighbors.ids == tuple(self.neighbors.values())
         seen = self.ledger()

@@ -178,7 +178,7 @@ class History:
         assert not cluster._waiting
         assert not cluster.servers.running
         assert not cluster.foreign_requests
-        assert not any(len(link) for link in cluster.links)
+        assert not any(len(end.link) for end in cluster.ends.values())
 
     def judge_client(self, asked, *, disturbed):
         """What the checkers do not know of: cancellations, and deadlines by the true time, which

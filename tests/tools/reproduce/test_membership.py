@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spillover.sim.membership import Step
+from spillover.sim.membership.rebalancing import Step
 from spillover.tools.reproduce.figure import Effort
 from spillover.tools.reproduce.membership import (
     CLIENTS,

@@ -11,7 +11,9 @@ from spillover.apps.http.json_body import read_json
 from spillover.apps.http.openapi import describe, described_body, problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import Site
-from spillover.apps.node.admin_routes import add_admin_routes
+from spillover.apps.node.admin_routes import add_admin_routes, guard_of
+from spillover.apps.node.config_routes import add_config_routes
+from spillover.apps.node.configuration import NodeConfiguration
 from spillover.apps.node.console_view import node_console
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
@@ -32,16 +34,22 @@ from spillover.apps.node.views import (
     explanation,
     node_state,
 )
+from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
 
 
 def create_app(
-    shell: NodeShell, *, testbed: bool = False, allowed_origins: frozenset[str] = frozenset()
+    shell: NodeShell,
+    *,
+    testbed: bool = False,
+    allowed_origins: frozenset[str] = frozenset(),
+    store: ConfigurationStore | None = None,
 ) -> HotPaths:
     """Returns the whole service of a node: hot paths in front, FastAPI behind. In a `testbed`
-    operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`.
+    operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`. With
+    a `store` that has to take a configuration first.
     """
     app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
     sessions = SessionPaths(shell)
@@ -52,6 +60,8 @@ def create_app(
     name = urlsplit(shell.cluster.url or "").hostname
     site = Site(frozenset({name} if name else ()), allowed_origins)
     add_admin_routes(app, shell, site, testbed=testbed)
+    configuration = NodeConfiguration(shell, store, on_change=sessions.go_by)
+    add_config_routes(app, shell, configuration, guard_of(site))
     console = node_console(shell, federation, site.own_names, testbed=testbed)
     shell.on_close.append(console.close)
     complete(app, console, REQUESTS)

@@ -64,8 +64,8 @@ class HotPaths:
         self._problem_with = shell.workers.problem_with
         direct = Direct(REQUESTS, LOOKUP_PREFIX, self.direct)
         self.edge = Edge(direct, shell.writes, shell.moving, recalled_below=PEER_PREFIX)
-        self._default_deadline_ms = shell.topology.default_deadline_ms
-        self._payload_limit_bytes = shell.topology.payload_limit_bytes
+        self._go_by()
+        shell.on_change.append(self._go_by)
         self._lookups = Lookups(shell)
         self._encoded = EncodedOnce(asyncio.get_running_loop())
         self._peers = peers = PeerPaths(shell)
@@ -77,6 +77,12 @@ class HotPaths:
             self._routes[calls.cancel] = ("POST",), peers.cancel
             self._routes[calls.reports] = ("GET",), peers.reports
         self._routes[SESSION] = ("GET", "DELETE"), sessions.serve
+
+    def _go_by(self) -> None:
+        """The topology has changed."""
+        topology = self._shell.topology
+        self._default_deadline_ms = topology.default_deadline_ms
+        self._payload_limit_bytes = topology.payload_limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]

@@ -111,6 +111,15 @@ _STATE = {
     },
 }
 
+_TOPOLOGY = """\
+name: two-sites
+clusters:
+- {id: paris, servers: 4, url: 'http://paris.example:8101'}
+- {id: tokyo, servers: 4, url: 'http://tokyo.example:8101'}
+links:
+- between: [paris, tokyo]
+"""
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "RequestView": {"payload": {"text": "again and again"}, "id": "order-7"},
     "AnswerView": _ANSWER,
@@ -150,6 +159,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "story": [{"at_ms": 0.0, "event": "decided", "outcome": "forwarded", "neighbor": "tokyo"}],
     },
     "PolicyBody": {"policy": "paper", "shadow": "adaptive"},
+    "ConfigBody": {"if_version": 3, "topology": _TOPOLOGY},
+    "ConfigState": {
+        "version": 4,
+        "by": "paris",
+        "topology": f"version: 4\n{_TOPOLOGY}",
+        "superseded": None,
+        "removed": False,
+    },
+    "PeerConfiguration": {
+        "stamp": [4, "paris", 1_790_000_000_000],
+        "topology": _TOPOLOGY,
+        "lineage": [[3, "tokyo", 1_789_000_000_000]],
+    },
     "TokensBody": {"classes": {"large": 4}, "servers": {"small": "out"}},
     "TokensState": {
         "discipline": "ps",

@@ -6,6 +6,7 @@ cancels, and the stream of reports, in each version of the protocol that is spok
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import protocol, wire
 from spillover.live.overflow.agreement import Terms
+from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
@@ -45,7 +47,13 @@ class PeerPaths:
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
-        self._forward_limit_bytes = shell.topology.payload_limit_bytes + ENVELOPE_LIMIT_BYTES
+        self._go_by()
+        shell.on_change.append(self._go_by)
+
+    def _go_by(self) -> None:
+        """The topology has changed."""
+        limit_bytes = self._shell.topology.payload_limit_bytes
+        self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
@@ -118,8 +126,15 @@ class PeerPaths:
         if "from" in told:
             caller = wire.Caller(told["from"], told.get("to"), told.get("federation"))
         headers = dict(exchange.headers)
-        neighbor = peer_of(self._shell.peers, exchange, headers, caller).neighbor
-        self._shell.peers.agreements[neighbor].asked(terms)
+        configuration = told.get(FIELD, "")
+        try:
+            peer = peer_of(self._shell.peers, exchange, headers, caller)
+        except Problem:
+            self._hear_stranger(headers, configuration)
+            raise
+        neighbor = peer.neighbor
+        self._shell.configured.heard(peer.caller.cluster, configuration)
+        self._shell.peers.agreements[neighbor].asked(terms, configuration)
         stream = self._shell.streams.open(neighbor, exchange.write_piece)
         if stream is None:
             raise Problem("not_ready", "the node ends")
@@ -130,6 +145,12 @@ class PeerPaths:
         finally:
             self._shell.streams.drop(neighbor, stream)
             exchange.unwatch()
+
+    def _hear_stranger(self, headers: Mapping[bytes, bytes], configuration: str) -> None:
+        """Who is no neighbor here may be one by what it goes by, if it is of this federation."""
+        with contextlib.suppress(TurnedAway):
+            cluster = self._shell.peers.member(headers.get(HELLO))
+            self._shell.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
         """The stream behind its head. A bug in here cannot be told any more: what would be written

@@ -14,9 +14,12 @@ from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import UNKNOWN
 from spillover.apps.node.openapi import RequestStateView
 from spillover.apps.node.request_view import request_view, visit_view
+from spillover.core.overflow.events import CancelAsked
 from spillover.core.overflow.idempotency import IdempotencyRecord
+from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import FutureWaiter
+from spillover.model.request import Answer
 
 CONFIRM_S = 1.0
 """For another cluster to confirm that it has cancelled a request (contract, section 4)."""
@@ -49,7 +52,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
         visit = shell.visit_of(request_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, request_id)
-        answer = await shell.cancel_visit(visit, CONFIRM_S)
+        answer = await _cancel_visit(shell, visit)
         return _json(visit_view(shell, visit, answer), 202 if answer is None else 200)
 
 
@@ -66,6 +69,18 @@ async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
             home_requests.cancel(entry)
     if entry.answer is not None:
         home_requests.fetch(entry)
+
+
+async def _cancel_visit(shell: NodeShell, visit: Visit) -> Answer | None:
+    """The same of a request that a neighbor has handed over: how it has ended, None if that is not
+    known within the time or before the node ends."""
+    waiter = FutureWaiter()
+    waits = shell.waiters.wait(visit.ref, waiter)
+    shell.feed(CancelAsked(visit.ref))
+    if waits:
+        await asyncio.wait([waiter.future], timeout=CONFIRM_S)
+        shell.waiters.leave(visit.ref, waiter)
+    return waiter.answer
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:

@@ -17,6 +17,7 @@ from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
+from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.allocator import keep_freed_memory
@@ -45,12 +46,14 @@ async def serve_node(
     testbed: bool = False,
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
+    store: ConfigurationStore | None = None,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
-    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else.
-    Raises InputError if an address cannot be bound, and what NodeShell raises, naming `source`.
+    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
+    a `store`, a configuration is taken only if that takes it. Raises InputError if an address
+    cannot be bound, and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(bind_socket(*bind))]
@@ -58,11 +61,8 @@ async def serve_node(
             listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
         shell = NodeShell(topology, cluster_id, seed=seed, source=source)
         _say_who_starts(shell, listening, source)
-        stop, end = asyncio.Event(), asyncio.Event()
-        _on_signals(stop, end)
-        if end_with_stdin:
-            on_stdin_end(end)
-        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins)
+        stop, end = _ends(end_with_stdin=end_with_stdin)
+        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
         servers = [HttpServer(app) for app in apps]
         _watch_files(shell, servers)
@@ -120,7 +120,12 @@ async def _first(*waits: Awaitable[object]) -> None:
         future.result()
 
 
-def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
+def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
+    """Set when the node is to drain and end, and when it is to end at once."""
+    stop, end = asyncio.Event(), asyncio.Event()
+    if end_with_stdin:
+        on_stdin_end(end)
+
     def on_signal() -> None:
         if stop.is_set():
             end.set()
@@ -129,6 +134,7 @@ def _on_signals(stop: asyncio.Event, end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    return stop, end
 
 
 def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:

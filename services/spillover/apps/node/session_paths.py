@@ -18,8 +18,11 @@ from spillover.core.membership.session_events import Server
 from spillover.live.membership.client_metrics import ClientMetrics
 from spillover.live.membership.clients import Clients
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.configuration import Configuration
 from spillover.model.request import NAME_LENGTH_MAX, is_name
 from spillover.model.topology import Topology
+
+LOOK_S = 0.25
 
 QUERY_MAX = 8
 """Fields of a query; later versions may say more."""
@@ -44,9 +47,8 @@ class SessionPaths:
             on_count=shell.streams.tell_clients,
         )
         shell.streams.tell_clients(0)
-        self.clients.announce(0, "", servers_of(topology))
-        shell.metrics.count_clients = lambda: (len(self.clients), self.clients.moves)
-        shell.on_drain.append(self.clients.part)
+        self._is_looking = self._has_parted = False
+        shell.metrics.count_clients = self._count
         shell.on_close.append(self.clients.close)
         shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
 
@@ -63,6 +65,7 @@ class SessionPaths:
         await send({"type": "http.response.start", "status": 200, "headers": lines})
         ended = asyncio.Event()
         exchange.watch(ended.set)
+        self._look_after(LOOK_S)
         session = self.clients.open(client, partial(_put, exchange, ended), ended.set)
         try:
             await ended.wait()
@@ -73,6 +76,30 @@ class SessionPaths:
             exchange.break_off()
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def go_by(self, configuration: Configuration) -> None:
+        """Clients are told of this one from now on."""
+        stamp = configuration.stamp
+        servers = servers_of(configuration.topology)
+        self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
+
+    def _count(self) -> tuple[int, int, int]:
+        return len(self.clients), self.clients.moves, self.clients.refused
+
+    def _look_after(self, wait_s: float) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._shell.timers.at(self._shell.now_s + wait_s, self._look)
+
+    def _look(self, _: float) -> None:
+        """Once in a while, as long as there are clients: where the node drains, they are to go."""
+        self._is_looking = False
+        draining = self._shell.machine.draining
+        if draining and not self._has_parted:
+            self.clients.part()
+        self._has_parted = draining
+        if len(self.clients):
+            self._look_after(LOOK_S)
 
     def _check(self, client: str) -> None:
         if self.clients.closed:

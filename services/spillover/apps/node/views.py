@@ -7,14 +7,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover import __version__
+from spillover.apps.node.config_view import ConfigurationState, configuration_state
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, pool_of, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import ClusterId
 from spillover.model.request import Outcome
-from spillover.model.topology import CLUSTER_ID
+from spillover.model.topology import CLUSTER_ID, Topology
 
 DELAY_MS_MAX = 60_000.0
 
@@ -121,6 +123,15 @@ class AsksState(BaseModel):
     under_way: Count = 0
 
 
+class ClientsState(BaseModel):
+    """Clients of a node: those that have a session there, and since its start those that have left
+    for another server, and those that were not let in."""
+
+    connected: Count = 0
+    moved_away: Count = 0
+    put_off: Count = 0
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -137,6 +148,7 @@ class NodeState(BaseModel):
     shadow: ShadowState | None = None
     """null where no policy is asked along."""
     version: str
+    configuration: ConfigurationState = ConfigurationState()
     draining: bool
     drained: bool
     forwards: Count
@@ -180,10 +192,7 @@ class NodeState(BaseModel):
     """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
-    clients: Count = 0
-    """That have a session here."""
-    client_moves: Count = 0
-    """Clients that have left here for another server, since the start."""
+    clients: ClientsState = ClientsState()
     tokens: TokensState | None = None
     """null where the servers are alike."""
     neighbors: list[NeighborState]
@@ -243,11 +252,9 @@ class FederationState(BaseModel):
 
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
-    machine = shell.machine
-    metrics = shell.metrics
+    machine, metrics = shell.machine, shell.metrics
     answered, system_time_sum_s = metrics.answered
     pool = pool_of(shell)
-    clients, client_moves = metrics.count_clients()
     return NodeState(
         cluster=shell.cluster.id,
         url=shell.cluster.url,
@@ -258,6 +265,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         neighborhood_accept_probability=machine.neighborhood_accept_probability,
         policy=machine.policy,
         version=__version__,
+        configuration=configuration_state(shell.configured),
         draining=machine.draining,
         drained=machine.drained,
         shadow=_shadow_state(machine.decider.shadow),
@@ -283,8 +291,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
-        clients=clients,
-        client_moves=client_moves,
+        clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(pool, machine.blocked),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
@@ -293,6 +300,11 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
+
+
+def _clients_state(counts: tuple[int, int, int]) -> ClientsState:
+    connected, moved_away, put_off = counts
+    return ClientsState(connected=connected, moved_away=moved_away, put_off=put_off)
 
 
 def _shadow_state(shadow: Shadow | None) -> ShadowState | None:
@@ -329,7 +341,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
     return [
         NeighborState(
             id=view.id,
-            url=topology.cluster(view.id).url,
+            url=_url_of(topology, view.id),
             accept_probability=view.accept_probability,
             neighborhood_accept_probability=view.neighborhood_accept_probability,
             queue_length=view.queue_length,
@@ -349,6 +361,11 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
         )
         for view in shell.machine.neighbors.view(now_s)
     ]
+
+
+def _url_of(topology: Topology, cluster: ClusterId) -> str | None:
+    """None of a neighbor that is to be none, and is no part of the topology any more."""
+    return topology.cluster(cluster).url if cluster in topology.cluster_ids else None
 
 
 def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Answer:
     """Run the model."""
     # What computes is loaded only when it is run.
-    from spillover.sim.membership import rebalance
+    from spillover.sim.membership.rebalancing import rebalance
 
     on_circle = options.rule == "consistent-hash"
     if on_circle and options.start is not None:

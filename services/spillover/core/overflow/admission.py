@@ -63,6 +63,10 @@ class Admission:
         self._servers = servers
         self._held = held
 
+    def use(self, settings: NodeSettings) -> None:
+        """These limits hold from now on."""
+        self._settings = settings
+
     @property
     def foreign_waiting_limit(self) -> int:
         """Returns how many of the neighbors' requests may wait, whatever sets the limit."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from spillover.core.overflow.servers import FifoServers
-from spillover.core.overflow.visit import VisitState, count_states
+from spillover.core.overflow.visit import AWAY, VisitState, count_states
 
 if TYPE_CHECKING:
     from spillover.core.overflow.facts import NodeFacts
@@ -20,20 +21,24 @@ def check_node(machine: NodeFacts) -> None:
     running = home[VisitState.RUNNING] + foreign[VisitState.RUNNING]
     waiting = home[VisitState.QUEUED] + foreign[VisitState.QUEUED]
     away = home[VisitState.AWAY] + foreign["handed_on"]
-    settings = machine.settings
+    settings, carried = machine.settings, machine.carried
     servers.check()
     occupied = running + len(servers.stuck) + servers.cooling
     assert servers.jobs == occupied, (servers.jobs, running, servers.stuck, servers.cooling)
     machine.health.check()
     assert servers.waiting == waiting, (servers.waiting, waiting)
-    assert register.away == away <= settings.away_limit, (register.away, away)
+    assert register.away == away <= max(settings.away_limit, carried.away), (register.away, away)
+    there = Counter(visit.target.handle for visit in visits.values() if visit.state is AWAY)
+    assert all(row.away == there[handle] for handle, row in machine.neighbors.by_handle.items())
     if isinstance(
         servers, FifoServers
     ):  # elsewhere seats come on top, as many as there were tokens
         # What turned out not to have started comes back on top of what may be away.
-        assert waiting + away <= settings.queue_limit + settings.away_limit + settings.servers
+        bound = settings.queue_limit + settings.away_limit + settings.servers
+        assert waiting + away <= bound + carried.visits
     assert all(visits[visit.ref] is visit for visit in servers)
     held = register.held
     assert held.request_bytes == sum(visit.request.size_bytes for visit in visits.values())
-    assert held.request_bytes <= held.limit_bytes, (held.request_bytes, held.limit_bytes)
+    limit_bytes = max(held.limit_bytes, carried.request_bytes)
+    assert held.request_bytes <= limit_bytes, (held.request_bytes, limit_bytes)
     machine.groups.check()

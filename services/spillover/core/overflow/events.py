@@ -221,10 +221,20 @@ class PolicySet(Event):
 
 @dataclass(slots=True)
 class Join(Event):
-    """A cluster becomes a neighbor, over a link of this one-way delay."""
+    """A cluster becomes a neighbor, over a link of this one-way delay; with a `ramp`, it is given
+    little at first. One that is being parted from stays, and goes on as before: no `Connect`."""
 
     cluster: ClusterId
     delay_s: float
+    ramp: bool = False
+
+
+@dataclass(slots=True)
+class Part(Event):
+    """A neighbor is to be none: it is given nothing more, and still heard and answered, until
+    nothing is left there or from there. `Disconnect` tells when that is."""
+
+    neighbor: int
 
 
 @dataclass(slots=True)
@@ -233,6 +243,36 @@ class Leave(Event):
     answered all the same."""
 
     neighbor: int
+
+
+@dataclass(slots=True)
+class DelayChanged(Event):
+    """The link to a neighbor has this one-way delay from now on."""
+
+    neighbor: int
+    delay_s: float
+
+
+@dataclass(slots=True)
+class SettingsChanged(Event):
+    """The configuration has other limits; None where one stays. Nobody who is here is sent away by
+    them. `servers` only where these are alike, else `SettingsRefused`, and nothing changes."""
+
+    servers: int | None = None
+    queue_limit: int | None = None
+    held_limit_bytes: int | None = None
+    max_hops: int | None = None
+
+
+@dataclass(slots=True)
+class Removed(Event):
+    """The configuration has this cluster no more: it drains, whatever operators say, and parts from
+    all neighbors once it has drained."""
+
+
+@dataclass(slots=True)
+class Restored(Event):
+    """The configuration has it again: it accepts, unless an operator has it drain."""
 
 
 @dataclass(slots=True)
@@ -387,6 +427,13 @@ class JoinRefused(Command):
     """A cluster cannot join; why, in words."""
 
     cluster: ClusterId
+    reason: str
+
+
+@dataclass(slots=True)
+class SettingsRefused(Command):
+    """The settings stay as they were; why, in words."""
+
     reason: str
 
 

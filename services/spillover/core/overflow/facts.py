@@ -15,13 +15,14 @@ from spillover.core.overflow.neighbors import Neighbors
 from spillover.core.overflow.pool import ServerPool
 from spillover.core.overflow.pulling import Pulling
 from spillover.core.overflow.register import Register
-from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.settings import Carried, NodeSettings
 
 
 class NodeFacts:
     """The readable side of `NodeMachine`, which makes the parts."""
 
     settings: NodeSettings
+    carried: Carried
     servers: ServerPool
     register: Register
     groups: Groups

@@ -91,6 +91,21 @@ class FederationNeighbors(Neighbors):
             part.leave(handle)
         return super().leave(handle)
 
+    def part(self, handle: int, *, parting: bool) -> None:
+        for part in self._parts:
+            part.part(handle, parting=parting)
+        super().part(handle, parting=parting)
+
+    def use_delay(self, handle: int, delay_s: float) -> None:
+        for part in self._parts:
+            part.use_delay(handle, delay_s)
+        super().use_delay(handle, delay_s)
+
+    def hold_back(self, handle: int, held_back: bool) -> None:  # noqa: FBT001
+        for part in self._parts:
+            part.hold_back(handle, held_back)
+        super().hold_back(handle, held_back)
+
     def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
         for part in self._parts:
             part.heard(handle, report, now_s)

@@ -22,14 +22,20 @@ class Held:
                  "request_bytes", "wanted_bytes")  # fmt: skip
 
     def __init__(self, limit_bytes: int = UNLIMITED_BYTES) -> None:
-        self.limit_bytes = limit_bytes
         self.request_bytes = 0
         """Of all requests that are under way."""
         self.moving_bytes = 0
         self.wanted_bytes = 0
         """The size of the neighbors' request that last did not fit: less room is none."""
+        self.use(limit_bytes)
+
+    def use(self, limit_bytes: int) -> None:
+        """This is the limit from now on, also if more is held."""
+        self.limit_bytes = limit_bytes
         self._home_limit_bytes = limit_bytes - limit_bytes // RESERVE_SHARE
         self._foreign_limit_bytes = self._home_limit_bytes - self._home_limit_bytes // 10
+        if not self.can_fit(self.wanted_bytes, False):
+            self.wanted_bytes = 0
 
     @property
     def total_bytes(self) -> int:

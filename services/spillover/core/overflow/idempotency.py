@@ -96,6 +96,11 @@ class IdempotencyTable:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def keep(self, ttl_s: float, limit: int) -> None:
+        """Keep answers for so long from now on, and no more of them."""
+        self._ttl_s, self._limit = ttl_s, limit
+        self._drop_surplus()
+
     def find(self, name: str, now_s: float) -> IdempotencyRecord | None:
         """Returns the entry of this name, if the request is under way or its answer still kept."""
         entry = self._by_name.get(name)
@@ -136,6 +141,9 @@ class IdempotencyTable:
         self._lasting[entry.name] = entry
         self._bytes += size_bytes
         self.unfetched += not entry.fetched
+        self._drop_surplus()
+
+    def _drop_surplus(self) -> None:
         while len(self._lasting) > self._limit or self._bytes > self._limit_bytes:
             self._drop_lasting(next(iter(self._lasting)))
 

@@ -21,8 +21,10 @@ Not here: what a payload means, how bytes travel, what time it is.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from random import Random
 from typing import Any, cast
 
@@ -44,12 +46,13 @@ from spillover.core.overflow.history import (
     Note,
 )
 from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.parting import Parting
 from spillover.core.overflow.pool import ServerPool, TokenPool
 from spillover.core.overflow.pools import pool_of
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
 from spillover.core.overflow.servers import FifoServers
-from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.settings import Carried, NodeSettings
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow
@@ -88,6 +91,7 @@ class NodeMachine(NodeFacts):
         servers: ServerPool | None = None,
     ) -> None:
         self.settings = settings
+        self.carried = Carried()
         self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
@@ -100,12 +104,15 @@ class NodeMachine(NodeFacts):
         self.admission = Admission(
             settings, self.servers, health=self.health, neighbors=self.neighbors, held=self.held
         )
+        self.parting = Parting()
         self._gossip = Gossip(settings.gossip_period_s, random, now_s)
         self.home_load = self.groups.home_load
         self.pulling = self.groups.rest.pulling
         self._unlike = not isinstance(servers, FifoServers)
         self.blocked = Counter[str]()
         self._use(settings.policy, settings.shadow)
+        self._told_to_drain = False
+        """By operators."""
         self._down = False
         """All servers, whatever is said of single ones."""
         self._doubtful: set[int] = set()
@@ -138,7 +145,12 @@ class NodeMachine(NodeFacts):
             ev.TokensSet: self._tokens_set,
             ev.PolicySet: lambda event, _: self._use(event.policy, event.shadow),
             ev.Join: self._join,
-            ev.Leave: self._leave,
+            ev.Part: self._part,
+            ev.Leave: lambda event, now_s: self._leave(event.neighbor, now_s),
+            ev.DelayChanged: self._delay_changed,
+            ev.SettingsChanged: self._settings_changed,
+            ev.Removed: self._removed,
+            ev.Restored: self._restored,
         }
 
     def next_deadline(self) -> float:
@@ -217,6 +229,8 @@ class NodeMachine(NodeFacts):
         """What was away is here again, without an answer."""
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
+        if visit.target.ramp_since_s is not None:
+            self.neighbors.pace(visit.target, now_s)
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
         """Decide again, without those it was away to. If too late, it must not make others late.
@@ -274,8 +288,10 @@ class NodeMachine(NodeFacts):
                 self.register.enter(visit, QUEUED, now_s)
                 self.servers.join(visit)
             return
+        visit.target = target = self.neighbors.by_handle[choice]
         self.register.enter(visit, AWAY, now_s)
-        visit.target = self.neighbors.by_handle[choice]
+        if target.ramp_since_s is not None:
+            self.neighbors.pace(target, now_s)
         onward = visit.request.onward(self.settings.cluster)
         load = self._gossip.load_now(self, visit.group, now_s) if self._tells_load else None
         self._out.append(ev.Forward(visit.ref, choice, onward, visit.deadline_s, load, pulled))
@@ -446,6 +462,8 @@ class NodeMachine(NodeFacts):
             answer.network_s += visit.network_s + event.leg_s
             answer.return_s += event.return_leg_s
             self._reply(visit, answer, now_s)
+            if visit.target.ramp_since_s is not None:
+                self.neighbors.pace(visit.target, now_s)
             failed = answer.outcome is FAILED
             tells = visit.is_home and (failed or self.health.elsewhere)
             if tells and answer.outcome in EVIDENCE:
@@ -478,18 +496,20 @@ class NodeMachine(NodeFacts):
         self, visit: Visit, outcome: Outcome, now_s: float, problem: str | None = None
     ) -> None:
         """End a visit without a result (expired, cancelled, unknown), wherever it is."""
-        had_place = visit.place is not None
+        had_place, was_away = visit.place is not None, visit.state is AWAY
         if had_place:
             self._unqueue(visit, now_s)
         elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
-        elif visit.state is AWAY:
+        elif was_away:
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         if outcome is Outcome.EXPIRED and problem is None and visit.undone is not None:
             problem = f"the deadline passed; when it was last tried here, {visit.undone}"
         self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        if was_away and visit.target.ramp_since_s is not None:
+            self.neighbors.pace(visit.target, now_s)
         if had_place and self._unlike:
             self._serve_queue(now_s)  # it may have had a token
 
@@ -573,27 +593,50 @@ class NodeMachine(NodeFacts):
         if self.neighbors.heard(event.neighbor, event.report, now_s):
             self._publish(now_s)  # it sends nothing here before it knows that it is heard
         if (neighbor := self.neighbors.by_handle.get(event.neighbor)) is not None:
+            if neighbor.ramp_since_s is not None:
+                self.neighbors.pace(neighbor, now_s)
             self._offer_again(neighbor, now_s, OFFERS_MAX)
 
     def _join(self, event: ev.Join, now_s: float) -> None:
         """It is unknown until it reports; it hears of us once it listens."""
+        there = self.neighbors.index.get(event.cluster)
+        if there is not None and there in self.parting:
+            self.parting.end(there)
+            self.neighbors.part(there, parting=False)
+            self._delay_changed(ev.DelayChanged(there, event.delay_s), now_s)
+            return
         if (objection := self.neighbors.objection_to(event.cluster)) is not None:
             self._out.append(ev.JoinRefused(event.cluster, objection))
             return
         neighbor = self.neighbors.join(event.cluster, event.delay_s)
+        if event.ramp:
+            self.neighbors.by_handle[neighbor].ramp_since_s = math.inf
         self.groups.neighbors_changed()
         self.decider.neighbors_changed()
         self._out.append(ev.Connect(neighbor, event.cluster))
 
-    def _leave(self, event: ev.Leave, now_s: float) -> None:
+    def _part(self, event: ev.Part, now_s: float) -> None:
+        """It is given nothing more from now on, and leaves once nothing is left of either."""
+        if event.neighbor in self.neighbors.by_handle:
+            self.parting.begin(event.neighbor, now_s)
+            self.neighbors.part(event.neighbor, parting=True)
+            self.groups.forget(event.neighbor)
+
+    def _leave(self, neighbor: int, now_s: float) -> None:
         """Nothing is handed to it any more. What is away there comes back as its link says, and is
         decided again without it."""
-        if self.neighbors.leave(event.neighbor):
+        if self.neighbors.leave(neighbor):
+            self.parting.end(neighbor)
             self.groups.neighbors_changed()
             self.decider.neighbors_changed()
-            self.groups.forget(event.neighbor)
-            self._out.append(ev.Disconnect(event.neighbor))
+            self.groups.forget(neighbor)
+            self._out.append(ev.Disconnect(neighbor))
             self._publish(now_s)
+
+    def _delay_changed(self, event: ev.DelayChanged, now_s: float) -> None:
+        row = self.neighbors.by_handle.get(event.neighbor)
+        if row is not None and row.delay_s != event.delay_s:
+            self.neighbors.use_delay(event.neighbor, event.delay_s)
 
     def _link_down(self, event: ev.LinkDown, now_s: float) -> None:
         self.groups.forget(event.neighbor)
@@ -616,6 +659,9 @@ class NodeMachine(NodeFacts):
                 self._ask_for_work(now_s)
         if self._gossip.beat_due(now_s):
             self._out.append(ev.Heartbeat())
+        if self.parting.is_awaited:
+            for neighbor in self.parting.over(self, now_s):
+                self._leave(neighbor, now_s)
 
     def _publish(self, now_s: float) -> None:
         self.health.tick(now_s)
@@ -625,12 +671,42 @@ class NodeMachine(NodeFacts):
     def _drain(self, event: ev.Drain, now_s: float) -> None:
         """P = 0 from now on; what waits goes to neighbors that accept, the rest is finished.
         Neighbors hear of it at once: whatever they still send would be refused."""
-        self.admission.draining = True
-        self._publish(now_s)
-        self._evacuate(now_s)
+        self._told_to_drain = True
+        self._judge_drain(now_s)
 
     def _resume(self, event: ev.Resume, now_s: float) -> None:
-        self.admission.draining = False
+        self._told_to_drain = False
+        self._judge_drain(now_s)
+
+    def _removed(self, event: ev.Removed, now_s: float) -> None:
+        self.parting.is_removed = True
+        self._judge_drain(now_s)
+
+    def _restored(self, event: ev.Restored, now_s: float) -> None:
+        self.parting.is_removed = False
+        self._judge_drain(now_s)
+
+    def _judge_drain(self, now_s: float) -> None:
+        draining = self.admission.draining = self._told_to_drain or self.parting.is_removed
+        self._publish(now_s)
+        if draining:
+            self._evacuate(now_s)
+
+    def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
+        """Nobody is sent away: what is here beyond the new limits stays till it ends."""
+        news = {name: told for name, told in asdict(event).items() if told is not None}
+        servers, register = self.servers, self.register
+        if "servers" in news:
+            if not isinstance(servers, FifoServers):
+                self._out.append(ev.SettingsRefused("the servers of this cluster are unlike"))
+                return
+            servers.resize(news["servers"])
+        self.settings = replace(self.settings, **news)
+        self.admission.use(self.settings)
+        self.held.use(self.settings.held_limit_bytes)
+        away, held_bytes = register.away, self.held.request_bytes
+        self.carried = Carried(away, len(register.visits), held_bytes)
+        self._serve_queue(now_s)
         self._publish(now_s)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:

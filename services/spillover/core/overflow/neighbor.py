@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import cast
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
+from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 from spillover.policy.overflow.way import is_news, learned_way_s
 
 SILENCE_S_MAX = 1.0
@@ -33,6 +35,7 @@ class Neighbor:
         "accept",
         "accepting",
         "ahead",
+        "away",
         "degraded",
         "delay_s",
         "departure_s",
@@ -40,11 +43,14 @@ class Neighbor:
         "handle",
         "heard_s",
         "hears_us",
+        "held_back",
         "id",
         "invited",
         "known",
         "load",
+        "parting",
         "queue_length",
+        "ramp_since_s",
         "reject_near",
         "report",
         "reported_s",
@@ -63,13 +69,7 @@ class Neighbor:
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
         self.handle = handle
         self.id = cluster
-        self.delay_s = delay_s
-        """One way, of its link."""
-        self.way_s = delay_s
-        """How long a request takes there: the delay, until some were answered."""
-        self._way_mean_s: float | None = None
-        self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
-        """How long it may say nothing."""
+        self.use_delay(delay_s, beat_s)
         self.report: LoadReport | None = None
         """The newest; None after its link has gone down."""
         self.reported_s = -math.inf
@@ -81,7 +81,16 @@ class Neighbor:
         self.said = 0
         """Number of what said so, as `told`."""
         self.accepting = False
-        """known, hears us, and neither draining nor full: what is eligible for a forward."""
+        """known, hears us, neither draining nor full, and not held back: what is eligible for a
+        forward."""
+        self.away = 0
+        """How many requests are there from here, not answered yet."""
+        self.ramp_since_s: float | None = None
+        """Since when it is given more and more; infinity before it was heard, None without ramp."""
+        self.held_back = False
+        """It has as many as its ramp allows."""
+        self.parting = False
+        """It is to be no neighbor any more: what it is told counts, and it is given nothing."""
         self.accept = 0.0
         self.reject_near = 1.0
         self.queue_length = 0
@@ -103,6 +112,29 @@ class Neighbor:
         """When that was heard."""
         self.sent_s: deque[float] = deque(maxlen=SENDS_MAX)
         """When own requests left that it could not know of by then, oldest first."""
+
+    def use_delay(self, delay_s: float, beat_s: float) -> None:
+        """The delay of its link is this one from now on."""
+        self.delay_s = delay_s
+        """One way, of its link."""
+        self.way_s = delay_s
+        """How long a request takes there: the delay, until some were answered."""
+        self._way_mean_s: float | None = None
+        self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
+        """How long it may say nothing."""
+
+    def ramp_is_full(self, now_s: float) -> bool:
+        """Returns whether it has as many as its ramp allows; where that is over, it ends."""
+        since_s = cast("float", self.ramp_since_s)
+        if now_s >= since_s + RAMP_S:
+            self.ramp_since_s = None
+            return False
+        return self.away >= ramp_limit(self.servers, now_s - since_s)
+
+    def hold_back(self, held_back: bool) -> None:  # noqa: FBT001
+        self.held_back = held_back
+        self.accepting = self.willing and self.hears_us and not held_back
+        self.invited = self.invited and self.accepting
 
     @property
     def tells_load(self) -> bool:
@@ -144,7 +176,7 @@ class Neighbor:
         self._take_load(load.sequence, load.ahead, load.load, now_s)
         if counts:
             self.said, self.willing = load.sequence, load.accepting
-            self.accepting = self.willing and self.hears_us
+            self.accepting = self.willing and self.hears_us and not self.held_back
             self.invited = self.invited and self.accepting
         return True
 
@@ -156,10 +188,12 @@ class Neighbor:
             sent_s.popleft()
 
     def believe(self, report: LoadReport, hears_us: bool) -> None:  # noqa: FBT001
-        """One that does not hear us accepts nothing from us, whatever it says of itself."""
+        """One that does not hear us accepts nothing from us, whatever it says of itself; and so
+        does one that is parted from."""
+        hears_us = hears_us and not self.parting
         self.known = True
         self.hears_us = hears_us
-        self.accepting = self.willing and hears_us
+        self.accepting = self.willing and hears_us and not self.held_back
         self.accept = report.accept_probability if hears_us else 0.0
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near

@@ -9,6 +9,9 @@ silent for longer than the limit. Unknown is never idle: it is not eligible for 
 left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
 is heard but does not hear us, over a link that is cut one way, accepts nothing.
 
+One that is *parted from* is still heard, and given nothing: as one that does not hear us. One that
+joined with a *ramp* is given little at first: at its limit it is not eligible for the moment.
+
 A *degraded* neighbor is given nothing either; where it accepts all the same, it takes one probe for
 each of its reports.
 
@@ -151,8 +154,37 @@ class Neighbors:
         if neighbor is None:
             return False
         neighbor.forget()
+        neighbor.ramp_since_s = None
         self._renumber()
         return True
+
+    def part(self, handle: int, *, parting: bool) -> None:
+        """A neighbor is to be none, or to stay after all."""
+        neighbor = self.by_handle[handle]
+        neighbor.parting = parting
+        if neighbor.known and neighbor.report is not None:
+            self._believe(neighbor, neighbor.report)
+
+    def use_delay(self, handle: int, delay_s: float) -> None:
+        """The link to a neighbor has this delay from now on."""
+        neighbor = self.by_handle[handle]
+        neighbor.use_delay(delay_s, self._beat_s)
+        if neighbor.known:
+            self.next_silence_s = min(self.next_silence_s, neighbor.heard_s + neighbor.silence_s)
+        self._knowledge = None
+
+    def pace(self, neighbor: Neighbor, now_s: float) -> None:
+        """One with a ramp was given something, has ended it, or was heard: it is held back while
+        it has as many as it may."""
+        if neighbor.known and neighbor.ramp_since_s == math.inf:
+            neighbor.ramp_since_s = now_s
+        held_back = neighbor.ramp_is_full(now_s)
+        if held_back is not neighbor.held_back:
+            self.hold_back(neighbor.handle, held_back)
+
+    def hold_back(self, handle: int, held_back: bool) -> None:  # noqa: FBT001
+        self.by_handle[handle].hold_back(held_back)
+        self._knowledge = None
 
     def _renumber(self) -> None:
         self.index = {neighbor.id: neighbor.handle for neighbor in self}
@@ -322,6 +354,7 @@ class Neighbors:
         for handle, row in self.by_handle.items():
             assert row.handle == handle == self.index[row.id] < self._issued, row.id
             assert row.known or not row.accepting, f"{row.id} unknown yet eligible"
+            assert not (row.accepting and (row.parting or row.held_back)), row.id
             assert not row.known or row.report is not None, f"{row.id} never spoke"
             assert not row.invited or row.degraded, f"{row.id} needs no probe"
             assert not row.known or self.next_silence_s < math.inf, "nobody watches for silence"

@@ -34,13 +34,14 @@ class Register:
         self.deadlines.add(visit.deadline_s, visit.ref)
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
-        """Change the state, and the ledger with it."""
+        """Change the state, and the ledger with it. What goes away has its `target` by then."""
         if visit.state is not ARRIVED:
             self.leave(visit)
         visit.state = state
         visit.since_s = now_s
         if state is AWAY:
             self.away += 1
+            visit.target.away += 1
         self.ledger.enter(state, visit.is_home)
 
     def come_back(self, visit: Visit, now_s: float) -> None:
@@ -55,6 +56,7 @@ class Register:
             return
         if visit.state is AWAY:
             self.away -= 1
+            visit.target.away -= 1
         self.ledger.leave(visit.state, visit.is_home)
         visit.state = ARRIVED
 

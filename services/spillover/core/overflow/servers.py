@@ -38,6 +38,7 @@ class FifoServers:
     """As the policy says."""
 
     __slots__ = (
+        "_busy_max",
         "_cooling_s",
         "_delivery_s",
         "_fifo",
@@ -61,6 +62,8 @@ class FifoServers:
         self.now_s = 0.0
         self.total = total
         self.busy = 0
+        self._busy_max = total
+        """`total`, or more after it has become fewer."""
         self.waiting = 0
         """How many are in the FIFO: by themselves, since every request asks."""
         self.waiting_foreign = 0
@@ -82,7 +85,7 @@ class FifoServers:
     @property
     def working(self) -> int:
         """Returns how many to count on: a stuck server may never come back."""
-        return self.total - len(self.stuck)
+        return max(0, self.total - len(self.stuck))
 
     @property
     def ready(self) -> bool:
@@ -112,6 +115,12 @@ class FifoServers:
         return math.sqrt(self._service_variance_s2)
 
     # --- servers ------------------------------------------------------------------------------
+
+    def resize(self, total: int) -> None:
+        """There are so many from now on. What runs keeps its server, which then is there no
+        more."""
+        self._busy_max = max(total, self.busy)
+        self.total = total
 
     def fitting(self, _: int) -> FifoServers:
         """Returns itself: any server fits."""
@@ -266,7 +275,7 @@ class FifoServers:
         return self.rest_s(now_s) + served_s
 
     def check(self) -> None:
-        assert 0 <= self.busy <= self.total, "more requests run than there are servers"
+        assert 0 <= self.busy <= self._busy_max, "more requests run than there are servers"
         assert len(self._fifo) == self.waiting, (len(self._fifo), self.waiting)
         assert self.waiting_foreign == sum(not visit.is_home for visit in self._fifo)
         assert not (self.ready and self.waiting), "a request waits although a server is free"

@@ -1,9 +1,9 @@
-"""What a cluster is told at its start, apart from who its neighbors are."""
+"""What a cluster is told of itself: all but who its neighbors are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.model.ids import ClusterId
@@ -19,9 +19,18 @@ _USUAL: Final[dict[str, Any]] = {
 NO_GROUPS: Final = TypeGroups((), frozenset())
 
 
+class Carried(NamedTuple):
+    """What was here when limits were last changed: nobody was sent away."""
+
+    away: int = 0
+    visits: int = 0
+    request_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What a cluster is told at its start. `service_s` is the first guess of the mean service."""
+    """What a cluster is told at its start, and what a configuration changes of that. `service_s` is
+    the first guess of the mean service."""
 
     cluster: ClusterId
     servers: int

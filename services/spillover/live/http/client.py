@@ -89,7 +89,8 @@ class HttpClient:
         moving: Moving | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
-        self._connections_max = connections_max
+        self.connections_max = connections_max
+        """Open at the same time; those that are open stay."""
         self._idle_s_max = idle_s_max
         self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
@@ -260,7 +261,7 @@ class HttpClient:
         elif self._closed:
             exchange.break_off("this client was closed")
         elif self._room() <= 0:
-            exchange.break_off(f"all {self._connections_max} connections are in use")
+            exchange.break_off(f"all {self.connections_max} connections are in use")
         else:
             exchange.opening = self._connect_for(exchange, head, body)
 
@@ -274,7 +275,7 @@ class HttpClient:
         return None
 
     def _room(self) -> int:
-        return self._connections_max - len(self._open) - len(self._connecting)
+        return self.connections_max - len(self._open) - len(self._connecting)
 
     def _connect_for(
         self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()

@@ -1,1 +1,2 @@
-"""Clients that follow a federation: their sessions at both ends, in real time."""
+"""Membership in real time: a federation's configuration, how it travels and the store that may keep
+it; and the sessions of clients that follow it, at both ends."""

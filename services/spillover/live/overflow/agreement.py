@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 from urllib.parse import quote, unquote, urlencode
 
 from spillover.live.overflow import protocol
+from spillover.live.overflow.configured import FIELD, HEADER, Configured
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message
 
@@ -77,12 +78,14 @@ _WORDS = {
 
 class Agreement:
     """With one neighbor: what it and this node disagree about, as far as either has said. Changes
-    are put in the log, once each."""
+    are put in the log, once each. `configured` is what this node says of its configuration."""
 
-    def __init__(self, caller: Caller, terms: Terms) -> None:
+    def __init__(self, caller: Caller, terms: Terms, configured: Configured | None = None) -> None:
         self.caller = caller
         """As what this node calls it."""
+        self.configured = Configured() if configured is None else configured
         self._terms = terms
+        self._there = Terms()
         self._of_terms: str | None = None
         self._of_identity: str | None = None
         self._said: str | None = None
@@ -105,12 +108,24 @@ class Agreement:
             told = {"from": self.caller.cluster, "to": self.caller.to}
             told["federation"] = self.caller.federation
         told |= {one.name: getattr(self._terms, one.name) for one in fields(self._terms)}
+        told[FIELD] = self.configured.told
         given = {name: value for name, value in told.items() if value is not None}
         return urlencode(given, quote_via=quote)
 
-    def asked(self, there: Terms) -> None:
-        """The neighbor asks for reports, and says what it goes by."""
+    def asked(self, there: Terms, configuration: str = "") -> None:
+        """The neighbor asks for reports, and says what it goes by. Where that is of another
+        configuration, one of the two will go by the other's in a moment."""
+        if configuration not in ("", self.configured.told):
+            there = Terms()
+        self._there = there if not configuration else Terms()
         self._of_terms = self._terms.differences(there)
+        self._tell()
+
+    def go_by(self, terms: Terms) -> None:
+        """The configuration has changed, for the neighbor too or in a moment, unless it is one that
+        knows of none: then what it has told holds."""
+        self._terms = terms
+        self._of_terms = terms.differences(self._there)
         self._tell()
 
     def heard(self) -> None:
@@ -133,6 +148,9 @@ class Agreement:
             self._of_identity = "link: one here, none there"
         else:  # of an older version, or no node at all
             self._of_identity = "what is at its address does not know this cluster"
+        if federation is None or federation == (self.caller.federation or federation):
+            told = headers.get(HEADER, b"").decode("latin-1")
+            self.configured.heard(cluster or self.caller.to or "", told)
         self._tell()
 
     def refused_version(self, headers: Mapping[bytes, bytes]) -> None:

@@ -28,6 +28,7 @@ from spillover.live.overflow.agreement import (
     Terms,
     shortened,
 )
+from spillover.live.overflow.configured import HEADER, Configured
 from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.ids import ClusterId
@@ -102,9 +103,12 @@ class Visit:
 class Peers:
     """Of one node: whom it takes for its neighbors, by their handles, and who was turned away."""
 
-    def __init__(self, topology: Topology, cluster: ClusterId) -> None:
+    def __init__(
+        self, topology: Topology, cluster: ClusterId, configured: Configured | None = None
+    ) -> None:
         self._own = cluster
         self._topology = topology
+        self._configured = Configured() if configured is None else configured
         self.federation = shortened(topology.name) if topology.is_named else None
         self._handles: dict[str, int] = {}
         self.agreements: dict[int, Agreement] = {}
@@ -114,16 +118,26 @@ class Peers:
 
     def join(self, handle: int, neighbor: ClusterId, delay_ms: float) -> None:
         """Takes a cluster for a neighbor from now on, over a link of this delay."""
+        caller = Caller(self._own, neighbor, self.federation)
+        self._handles[neighbor] = handle
+        self.agreements[handle] = Agreement(caller, self._terms(delay_ms), self._configured)
+
+    def go_by(self, topology: Topology) -> None:
+        """The topology has changed. Who comes and goes is told by `join` and `leave`."""
+        self._topology = topology
+        for neighbor in topology.neighbors(self._own):
+            handle = self._handles.get(neighbor.id)
+            if handle is not None:
+                self.agreements[handle].go_by(self._terms(neighbor.delay_ms))
+
+    def _terms(self, delay_ms: float) -> Terms:
         topology = self._topology
-        terms = Terms(
+        return Terms(
             delay_ms=delay_ms,
             gossip_period_ms=topology.gossip_period_ms,
             default_deadline_ms=topology.default_deadline_ms,
             max_hops=topology.max_hops,
         )
-        caller = Caller(self._own, neighbor, self.federation)
-        self._handles[neighbor] = handle
-        self.agreements[handle] = Agreement(caller, terms)
 
     def leave(self, handle: int) -> None:
         """Takes it for one no more. What is said on its connections is refused."""
@@ -159,17 +173,32 @@ class Peers:
         """Returns the neighbor that says this. Raises TurnedAway: it is none, or it means somebody
         else.
         """
+        self._check_meant(caller)
         neighbor = self._handles.get(caller.cluster)
+        if neighbor is None:
+            why = f"cluster {self._own} has no link to {shortened(caller.cluster)!r}"
+            raise self._turned_away_for(caller.cluster, why)
+        return neighbor
+
+    def _check_meant(self, caller: Caller) -> None:
+        """Raise TurnedAway unless the one who calls means this node, and is of this federation."""
         if caller.to is not None and caller.to != self._own:
             why = f"it looks for cluster {shortened(caller.to)!r}, this is {self._own!r}"
         elif not self._is_same(caller.federation):
             there = shortened(caller.federation or "")
             why = f"federation: {self.federation!r} here, {there!r} there"
-        elif neighbor is None:
-            why = f"cluster {self._own} has no link to {shortened(caller.cluster)!r}"
         else:
-            return neighbor
+            return
         raise self._turned_away_for(caller.cluster, why)
+
+    def member(self, hello: bytes | None) -> str:
+        """Returns the cluster that says this, if it is of this federation and means this node; it
+        need not be a neighbor. Raises TurnedAway."""
+        caller = read_hello(hello or b"")[0]
+        if not CLUSTER_ID.fullmatch(caller.cluster):
+            raise TurnedAway("expected a node that says which cluster it is")
+        self._check_meant(caller)
+        return caller.cluster
 
     def of_another_version(self, hello: bytes | None, asked_by: str) -> None:
         """A call of a version that is not spoken here has come. It is put on record unless the one
@@ -184,6 +213,7 @@ class Peers:
         headers = [(CLUSTER_HEADER, self._own.encode())]
         if self.federation is not None:
             headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))
+        headers.append((HEADER, self._configured.told.encode()))
         return headers
 
     def turned_away(self) -> dict[str, tuple[str, float]]:

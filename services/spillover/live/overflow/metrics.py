@@ -64,8 +64,8 @@ class NodeMetrics(Collector):
         """Those of them that it had asked for."""
         for neighbor in machine.neighbors:
             self.joined(neighbor.handle, neighbor.id)
-        self.count_clients: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        """How many have a session here, and how many have left for another server."""
+        self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
+        """How many have a session here, have left for another server, and were put off."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)

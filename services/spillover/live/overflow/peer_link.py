@@ -187,6 +187,10 @@ class PeerLink:
         """Cancel a forward whose answer is waited for."""
         self._obey(link.CancelAsked(ref))
 
+    def allow(self, away_max: int) -> None:
+        """So many requests may be away from now on."""
+        self._client.connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
+
     def disconnect(self) -> None:
         """The neighbor is none any more: give up what is away there. `close` comes next."""
         self._obey(link.Disconnected())
@@ -350,6 +354,8 @@ class PeerLink:
             self._obey(link.StreamHeard())
             self._agreement.heard()
             self._speak(calls)
+        if type(said) is LoadReport:
+            self._agreement.configured.heard(self.cluster, said.configuration)
         self._feed(_event_of(self.neighbor, said))
 
     def _speak(self, calls: Calls) -> None:

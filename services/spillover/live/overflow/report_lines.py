@@ -18,6 +18,7 @@ from spillover.live.overflow.wire import (
     decoded,
     load_of,
 )
+from spillover.model.configuration import STAMP_LENGTH_MAX
 from spillover.model.ids import ClusterId
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
 from spillover.model.request import TYPE_LENGTH_MAX, is_name
@@ -26,6 +27,7 @@ from spillover.model.type_groups import GROUPS_MAX
 HEARTBEAT = b"{}\n"
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+BoundedStamp = Annotated[str, msgspec.Meta(max_length=STAMP_LENGTH_MAX)]
 BoundedClusters = Annotated[list[str], msgspec.Meta(max_length=1000)]
 
 
@@ -64,6 +66,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     departure_ms: Amount = 0.0
     residual: Amount = 1.0
     groups: BoundedGroups = []
+    configuration: BoundedStamp = ""
     clients: Count | None = None
 
 
@@ -108,8 +111,9 @@ def encode_no_work(load: LoadNow, group: str = "") -> bytes:
     return _encode(AskLine(no_work=LoadBody(*load), group=group)) + b"\n"
 
 
-def encode_report(report: LoadReport, clients: int | None = None) -> bytes:
-    """Returns a line of a report stream, its end included. `clients` have a session here."""
+def encode_report(report: LoadReport, configuration: str = "", clients: int | None = None) -> bytes:
+    """Returns a line of a report stream, its end included. `configuration` is the stamp of what
+    this node goes by; `clients` have a session here."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,
@@ -125,6 +129,7 @@ def encode_report(report: LoadReport, clients: int | None = None) -> bytes:
         load=report.load,
         departure_ms=report.departure_s * 1e3,
         residual=report.residual,
+        configuration=configuration,
         clients=clients,
     )
     if report.groups:
@@ -178,6 +183,7 @@ def _report_of(message: ReportLine) -> LoadReport:
         departure_s=message.departure_ms / 1e3,
         residual=message.residual,
         groups=tuple(map(_group_of, message.groups)),
+        configuration=message.configuration,
         clients=message.clients,
     )
 

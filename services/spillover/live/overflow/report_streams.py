@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.report_lines import encode_report
 from spillover.live.overflow.report_repeats import Repeats
@@ -47,11 +48,18 @@ class ReportStream:
 
 class ReportStreams:
     """All streams of a node, whose reports are `period_s` apart. `emulated_links` lead to its
-    neighbors, by their handles; neighbors may come and go.
+    neighbors, by their handles; neighbors may come and go. `configured` is what reports say of the
+    configuration.
     """
 
-    def __init__(self, emulated_links: Mapping[int, EmulatedLink], period_s: float) -> None:
+    def __init__(
+        self,
+        emulated_links: Mapping[int, EmulatedLink],
+        period_s: float,
+        configured: Configured | None = None,
+    ) -> None:
         self._emulated_links = emulated_links
+        self._configured = Configured() if configured is None else configured
         self._repeats = Repeats(period_s)
         self._streams: dict[int, list[ReportStream]] = {}
         self._closed = False
@@ -92,7 +100,7 @@ class ReportStreams:
         ):
             self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
-            self.publish(encode_report(report, self._clients))
+            self.publish(encode_report(report, self._configured.reported, self._clients))
 
     def tell_clients(self, number: int) -> None:
         """Have the next reports say how many clients have a session here."""
@@ -109,6 +117,10 @@ class ReportStreams:
                 put = partial(_put_in_each, streams, line)
                 emulated_link = self._emulated_links[neighbor]
                 emulated_link.send(put, _drop, waits=False, now_s=now_s)
+
+    def start_over(self) -> None:
+        """Say the next report, whatever was said before."""
+        self._repeats.start_over()
 
     def say(self, neighbor: int, line: bytes) -> None:
         """Put a line in the streams of one neighbor, as `publish` does."""

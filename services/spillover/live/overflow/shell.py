@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -18,8 +18,6 @@ from typing import Any
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.confirming import ConfirmingMachine
-from spillover.core.overflow.decisions import RESTING
-from spillover.core.overflow.health import DEGRADED
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.settings import NodeSettings
@@ -32,6 +30,8 @@ from spillover.live.handlers.base import Workers
 from spillover.live.handlers.make import make_unlike_workers, make_workers
 from spillover.live.http.client import Response
 from spillover.live.overflow import report_lines
+from spillover.live.overflow.condition_log import ConditionLog
+from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink, Faults
 from spillover.live.overflow.ending import Left, wait_for_the_end
 from spillover.live.overflow.foreign_requests import ForeignRequests
@@ -44,11 +44,10 @@ from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import log_request
 from spillover.live.overflow.room import Room
-from spillover.live.overflow.waiters import FutureWaiter, Waiters
+from spillover.live.overflow.waiters import Waiters
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
-from spillover.model.request import Answer
 from spillover.model.topology import Neighbor, Topology
 
 _log = logging.getLogger(__name__)
@@ -60,7 +59,9 @@ class NodeShell:
 
     `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
     topology was read, its name if None. `confirm`, if given, is asked about each request before it
-    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. Raises
+    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. `on_close` are
+    those who hold connections open, called first when the node ends, `on_change` those who go by
+    the topology, called when it has changed. Raises
     InputError for a handler that cannot be imported, and for a neighbor without a url.
     """
 
@@ -80,10 +81,8 @@ class NodeShell:
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
         neighbors = topology.neighbors(cluster_id)
-        ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
-        machine = NodeMachine if confirm is None else ConfirmingMachine
         random = _stream(seed, f"node/{cluster_id}")
-        self.machine = machine(self._settings(), ways, random, self.started_s)
+        self.machine = self._make_machine(neighbors, random, confirms=confirm is not None)
         # A stream of its own: what links draw must not shift what the machine draws.
         self._link_random = _stream(seed, f"links/{cluster_id}")
         loop = asyncio.get_running_loop()
@@ -98,22 +97,20 @@ class NodeShell:
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
-        self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3)
+        self.configured = Configured()
+        period_s = topology.gossip_period_ms / 1e3
+        self.streams = ReportStreams(self._emulated, period_s, self.configured)
         self.workers = self._make_workers()
-        self.peers = Peers(topology, self.cluster.id)
-        self._condition = self.machine.condition
-        """As it was last told in the log."""
+        self.peers = Peers(topology, self.cluster.id, self.configured)
+        self._condition_log = ConditionLog(self.machine)
         self.on_close: list[Callable[[], None]] = []
-        """Of others who hold connections open: called first when the node ends."""
-        self.on_drain: list[Callable[[], None]] = []
-        """Of others, whose clients send work here: called when the machine begins to drain."""
-        self._was_draining = False
+        self.on_change: list[Callable[[], None]] = []
         self._refs = 0
         self.waiters = Waiters()
         fed = (self._next_ref, self.feed)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
-        driven = (self.machine, self.timers, self._interpreters(confirm), self._on_failure)
+        driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
             self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)
@@ -157,6 +154,24 @@ class NodeShell:
         self.waiters.close()
         self._failed.cancel()
 
+    # --- what changes ------------------------------------------------------------------------
+
+    def go_by(self, topology: Topology) -> None:
+        """Go by this topology from now on. What comes of it for the machine is fed in after that:
+        neighbors that join and part, delays, settings."""
+        self.topology = topology
+        self.cluster = topology.cluster(self.cluster.id)
+        self.names.keep(topology.result_ttl_s, topology.result_limit)
+        self.peers.go_by(topology)
+        for changed in self.on_change:
+            changed()
+
+    def limits_changed(self) -> None:
+        """The machine has other limits now: so have those who keep to them."""
+        self.room.make()
+        for link in self._links.values():
+            link.allow(self.machine.settings.away_limit)
+
     # --- what routes call ---------------------------------------------------------------------
 
     def feed(self, event: ev.Event) -> None:
@@ -168,17 +183,6 @@ class NodeShell:
         """Returns the visit here of a request that a neighbor has handed over."""
         ref = self.foreign_requests.ref_of(request_id)
         return None if ref is None else self.machine.register.visits.get(ref)
-
-    async def cancel_visit(self, visit: Visit, timeout_s: float) -> Answer | None:
-        """Have a request cancelled that a neighbor has handed over, wherever it is. How it has
-        ended, None if that is not known within the time or before the node ends."""
-        waiter = FutureWaiter()
-        waits = self.waiters.wait(visit.ref, waiter)
-        self.feed(ev.CancelAsked(visit.ref))
-        if waits:
-            await asyncio.wait([waiter.future], timeout=timeout_s)
-            self.waiters.leave(visit.ref, waiter)
-        return waiter.answer
 
     def surely_never_ran(self, ref: int) -> bool:
         """Of a visit without an answer, also once the node has ended: whether it has surely not
@@ -243,6 +247,7 @@ class NodeShell:
             ev.Heartbeat: lambda _: self.streams.publish(report_lines.HEARTBEAT),
             ev.Connect: self._connect,
             ev.JoinRefused: self._join_refused,
+            ev.SettingsRefused: self._settings_refused,
             ev.Disconnect: self._disconnect,
         }
         if confirm is not None:
@@ -309,28 +314,7 @@ class NodeShell:
     def _publish(self, command: ev.Publish) -> None:
         self.streams.tell(command.report)
         self.room.on_report(self.now_s)
-        self._tell_condition()
-        if self.machine.draining and not self._was_draining:
-            for tell in self.on_drain:
-                tell()
-        self._was_draining = self.machine.draining
-        imbalance = self.machine.ledger.imbalance()
-        if imbalance:
-            ledger = self.machine.ledger.as_dict()
-            _log.error(Message("the ledger is off", imbalance=imbalance, ledger=ledger))
-
-    def _tell_condition(self) -> None:
-        """Say in the log when the cluster's health has changed: where work fails, somebody should
-        look at what runs it."""
-        before, now = self._condition, self.machine.condition
-        if now == before:
-            return
-        self._condition = now
-        share = self.machine.health.failed_share(self.now_s)
-        is_bad = now in (DEGRADED, RESTING)
-        level = logging.WARNING if is_bad else logging.INFO
-        told = {"health": now, "before": before, "failed_share": share}
-        _log.log(level, Message("health has changed", **told))
+        self._condition_log.look(self.now_s)
 
     def _connect(self, command: ev.Connect) -> None:
         """A cluster of the topology, which has been changed before, is a neighbor now."""
@@ -343,6 +327,9 @@ class NodeShell:
     def _join_refused(self, command: ev.JoinRefused) -> None:
         _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
 
+    def _settings_refused(self, command: ev.SettingsRefused) -> None:
+        _log.warning(Message("settings stay as they were", reason=command.reason))
+
     def _disconnect(self, command: ev.Disconnect) -> None:
         """What is away there comes back first. What it has sent still finds its way."""
         link = self.links.end(command.neighbor)
@@ -350,7 +337,8 @@ class NodeShell:
         self.peers.leave(command.neighbor)
         self.metrics.left(command.neighbor, link.cluster)
 
-    def _on_failure(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End the node: what it would do next is not known."""
         if not self._failed.done():
             self._failed.set_exception(error)
             self._failed.exception()  # retrieved: it also comes out where the event came in
@@ -366,10 +354,15 @@ class NodeShell:
 
     # --- parts --------------------------------------------------------------------------------
 
-    def _settings(self) -> NodeSettings:
+    def _make_machine(
+        self, neighbors: Sequence[Neighbor], random: Random, *, confirms: bool
+    ) -> NodeMachine:
         settings = NodeSettings.of(self.topology, self.cluster.id, epoch=self.epoch)
         limit_bytes = self.cluster.held_limit_bytes or default_held_limit_bytes()
-        return replace(settings, held_limit_bytes=limit_bytes)
+        settings = replace(settings, held_limit_bytes=limit_bytes)
+        ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
+        machine = ConfirmingMachine if confirms else NodeMachine
+        return machine(settings, ways, random, self.started_s)
 
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool

@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from spillover.core.driver import CATCH_UP_S_MAX
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.link import LinkMachine
+from spillover.core.overflow.link import Disconnected, LinkMachine
 from spillover.core.overflow.machine import NodeMachine
 from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
@@ -64,6 +64,15 @@ class Services(Protocol):
     def clear(self) -> None: ...
 
 
+class End(NamedTuple):
+    """One end of the link to a neighbor."""
+
+    peer: FaultyCluster
+    out: Channel
+    link: FaultyLink
+    listener: Listener
+
+
 class FaultyCluster(SimCluster):
     """One cluster, over all of its lives. `connect` joins it to its neighbors."""
 
@@ -92,22 +101,21 @@ class FaultyCluster(SimCluster):
         self._clients: dict[int, Callable[[], None]] = {}
         self.foreign_requests: dict[Leg, None] = {}
         """Connections on which neighbors wait here, in the order in which they came."""
-        self._peers: list[tuple[FaultyCluster, int, tuple[Channel, Channel]]] = []
-        self.links: list[FaultyLink] = []
-        self.listeners: list[Listener] = []
-        self.readers: list[tuple[Listener, int] | None] = []
-        """Who hears the reports, by neighbor: the listener, and the stream it listens on."""
+        self.clusters: Mapping[ClusterId, FaultyCluster] = {}
+        """All there are, neighbors or not."""
+        self._channels: Mapping[Direction, Channel] = {}
+        self.ends: dict[int, End] = {}
+        """By the neighbors' handles."""
+        self.readers: dict[ClusterId, tuple[Listener, int]] = {}
+        """Who hears the reports: the listener, and the stream it listens on."""
         super().__init__(topology, cluster_id, world, seed)
 
     def connect(
         self, clusters: Mapping[ClusterId, FaultyCluster], channels: Mapping[Direction, Channel]
     ) -> None:
-        """Join it to its neighbors, by index."""
-        for cluster in self.machine.neighbors.ids:
-            peer = clusters[cluster]
-            ways = (channels[self.id, cluster], channels[cluster, self.id])
-            self._peers.append((peer, peer.machine.neighbors.index[self.id], ways))
-        self._make_links()
+        """Join it to its neighbors."""
+        self.clusters, self._channels = clusters, channels
+        self._make_ends()
 
     def _make_servers(self, cluster: Cluster, world: World, seed: int) -> Services:
         random = stream(seed, f"failing/{cluster.id}")
@@ -119,14 +127,19 @@ class FaultyCluster(SimCluster):
         settings = replace(self._settings, epoch=self.clock.epoch())
         return NodeMachine(settings, self._neighbors, stream(self._seed, name), self.started_s)
 
-    def _make_links(self) -> None:
-        random = stream(self._seed, f"streams/{self.id}/{self.life}")
-        self.links, self.listeners = [], []
-        self.readers = [None] * len(self._peers)
-        for y, (peer, mirror, ways) in enumerate(self._peers):
-            link = FaultyLink(self._world, self, peer, mirror, ways, LinkMachine(y, random))
-            self.links.append(link)
-            self.listeners.append(Listener(self._world, self, peer, link, ways))
+    def _make_ends(self) -> None:
+        self._random = stream(self._seed, f"streams/{self.id}/{self.life}")
+        self.ends, self.readers = {}, {}
+        for handle in self.machine.neighbors.by_handle:
+            self._make_end(handle)
+
+    def _make_end(self, handle: int) -> End:
+        peer = self.clusters[self.machine.neighbors.by_handle[handle].id]
+        ways = (self._channels[self.id, peer.id], self._channels[peer.id, self.id])
+        link = FaultyLink(self._world, self, peer, ways, LinkMachine(handle, self._random))
+        listener = Listener(self._world, self, peer, link, ways)
+        end = self.ends[handle] = End(peer, ways[0], link, listener)
+        return end
 
     @property
     def sound(self) -> bool:
@@ -250,15 +263,13 @@ class FaultyCluster(SimCluster):
         self.alive = self.paused = False
         self._alarm += 1
         self._wake_s = float("inf")
-        for link, listener in zip(self.links, self.listeners, strict=True):
-            link.close()
-            listener.close()
+        for end in self.ends.values():
+            end.link.close()
+            end.listener.close()
         for leg in self.foreign_requests:
             leg.link.reset(leg)
-        for reader, (_, _, (out, _)) in zip(self.readers, self._peers, strict=True):
-            if reader is not None:
-                listener, number = reader
-                out.send(partial(listener.ended, number), None, may_be_lost=False)
+        for end in self.ends.values():
+            self._end_stream(end.peer)
         unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
         clients = [*self._clients.values(), *unread]
         self.servers.clear()
@@ -270,13 +281,19 @@ class FaultyCluster(SimCluster):
     def restart(self) -> None:
         """Begin another life, which nobody hears of before they ask."""
         self.life += 1
+        self._begin()
+        self._open()
+
+    def _begin(self) -> None:
         self.alive = True
         self._last_s = self.clock.now_s()
         self.machine = self._make_machine()
-        self._make_links()
+
+    def _open(self) -> None:
+        self._make_ends()
         self._arm()
-        for listener in self.listeners:
-            listener.connect()
+        for end in self.ends.values():
+            end.listener.connect()
 
     def pause(self) -> None:
         """Stand still."""
@@ -312,13 +329,15 @@ class FaultyCluster(SimCluster):
             self._at_once(self.feed, ended)
 
     def _forward(self, command: ev.Forward) -> None:
-        self.links[command.neighbor].forward(command)
+        self.ends[command.neighbor].link.forward(command)
 
     def _recall(self, command: ev.Recall) -> None:
-        self.links[command.neighbor].recall(command.ref)
+        if (end := self.ends.get(command.neighbor)) is not None:
+            end.link.recall(command.ref)
 
     def _ask_cancel(self, command: ev.AskCancel) -> None:
-        self.links[command.neighbor].ask_cancel(command.ref)
+        if (end := self.ends.get(command.neighbor)) is not None:
+            end.link.ask_cancel(command.ref)
 
     def _refuse(self, command: ev.Refuse) -> None:
         self._clients.pop(command.ref, None)
@@ -342,16 +361,38 @@ class FaultyCluster(SimCluster):
             self.deliver(happen, *args)
 
     def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
-        reader = self.readers[command.neighbor]
-        _, mirror, ways = self._peers[command.neighbor]
-        if reader is not None:
+        end = self.ends[command.neighbor]
+        if (reader := self.readers.get(end.peer.id)) is not None:
             listener, number = reader
-            event = what(mirror, command.load, command.group)
-            ways[0].send_report(partial(listener.hear_event, number, event))
+            end.out.send_report(partial(listener.hear_load, number, what, command))
 
     def _tell(self, report: LoadReport | None) -> None:
-        for reader, (_, _, ways) in zip(self.readers, self._peers, strict=True):
-            if reader is not None:
+        for end in self.ends.values():
+            if (reader := self.readers.get(end.peer.id)) is not None:
                 self.reports += 1
                 listener, number = reader
-                ways[0].send_report(partial(listener.hear, number, report))
+                end.out.send_report(partial(listener.hear, number, report))
+
+    # --- neighbors that come and go -----------------------------------------------------------
+
+    def _connect(self, command: ev.Connect) -> None:
+        self._make_end(command.neighbor).listener.connect()
+
+    def _disconnect(self, command: ev.Disconnect) -> None:
+        """What is away there is given up. What came from there is answered over its own link."""
+        end = self.ends.pop(command.neighbor)
+        end.link.obey(Disconnected())
+        end.listener.close()
+        self._end_stream(end.peer)
+
+    def _end_stream(self, peer: FaultyCluster) -> None:
+        """That neighbor, if it listens, hears no more from here."""
+        if (reader := self.readers.pop(peer.id, None)) is not None:
+            listener, number = reader
+            listener.end(number)
+
+    def says(self) -> object:
+        """Returns what it says of itself besides, where it asks for reports or gives none."""
+
+    def hear(self, cluster: ClusterId, said: object) -> None:
+        """Another has said that of itself, if it is not None."""

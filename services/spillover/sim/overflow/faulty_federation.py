@@ -26,6 +26,6 @@ def build_faulty_federation(
     for cluster in clusters.values():
         cluster.connect(clusters, channels)
     for cluster in clusters.values():
-        for listener in cluster.listeners:
-            listener.begin()
+        for end in cluster.ends.values():
+            end.listener.begin()
     return clusters, channels

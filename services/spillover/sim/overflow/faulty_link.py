@@ -51,21 +51,19 @@ class Leg:
 
 
 class FaultyLink:
-    """From `own` to `there`, for one life of `own`, whose number is `mirror` there."""
+    """From `own` to `there`, for one life of `own`, and as long as that is its neighbor."""
 
     def __init__(
         self,
         world: World,
         own: FaultyCluster,
         there: FaultyCluster,
-        mirror: int,
         channels: tuple[Channel, Channel],
         machine: LinkMachine,
     ) -> None:
         self._world = world
         self._own = own
         self._there = there
-        self.mirror = mirror
         self._out, self._back = channels
         self.machine = machine
         self._legs: dict[int, Leg] = {}
@@ -161,15 +159,20 @@ class FaultyLink:
             self._back.send(refused, refused, may_be_lost=False)
 
     def _read(self, leg: Leg) -> None:
+        """One that comes from no neighbor is refused: it surely has not run."""
         if leg.over:
             self._there.foreign_requests.pop(leg, None)
             return
         command = leg.command
+        mirror = self._there.machine.neighbors.index.get(self._own.id)
+        if mirror is None:
+            self._send_back(leg, partial(self._leave, leg, link.Refused(command.ref)))
+            return
         leg.arrived_s = self._world.now_s
         leg.there = self._there.receive(
             command.request,
             self._there.deadline_of(self._own, command.deadline_s),
-            self.mirror,
+            mirror,
             partial(self._answer, leg),
             partial(self._refuse, leg),
             command,

@@ -18,10 +18,11 @@ from spillover.sim.overflow.network import Channel
 
 if TYPE_CHECKING:
     from spillover.sim.overflow.faulty_cluster import FaultyCluster
+    from spillover.sim.overflow.federation import Heard
 
 
 class Listener:
-    """`own` listens to `there`, for one life of `own`."""
+    """`own` listens to `there`, for one life of `own`, and as long as that is its neighbor."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class Listener:
     def begin(self) -> None:
         """Have a stream open already, as in a federation that has run for a while."""
         self._new_stream()
-        self._there.readers[self._link.mirror] = (self, self._stream)
+        self._there.readers[self._own.id] = (self, self._stream)
 
     def connect(self) -> None:
         """Ask for a stream."""
         self._new_stream()
-        stream = self._stream
-        self._out.send(partial(self._asked, stream), partial(self.ended, stream))
+        stream, said = self._stream, self._own.says()
+        self._out.send(partial(self._asked, stream, said), partial(self.ended, stream))
 
     def close(self) -> None:
         """The listener dies, or has had enough of this stream."""
@@ -63,13 +64,18 @@ class Listener:
         event = ev.ReportReceived(self._link.machine.neighbor, report)
         self._own.deliver(self._read, stream, event)
 
-    def hear_event(self, stream: int, event: ev.WorkAsked | ev.NoWorkThere) -> None:
+    def hear_load(self, stream: int, what: Heard, command: ev.AskForWork | ev.NoWork) -> None:
         """A line is there that is no report."""
+        event = what(self._link.machine.neighbor, command.load, command.group)
         self._own.deliver(self._read, stream, event)
 
-    def ended(self, stream: int) -> None:
+    def ended(self, stream: int, said: object = None) -> None:
         """The stream has ended, or could not be opened."""
-        self._own.deliver(self._break_off, stream)
+        self._own.deliver(self._break_off, stream, said)
+
+    def end(self, stream: int, said: object = None) -> None:
+        """The neighbor ends this stream, or does not open it, and says this besides."""
+        self._back.send(partial(self.ended, stream, said), None, may_be_lost=False)
 
     def _new_stream(self) -> None:
         self._stream += 1
@@ -95,9 +101,10 @@ class Listener:
             self._link.obey(StreamHeard())
             self._own.feed(event)
 
-    def _break_off(self, stream: int) -> None:
+    def _break_off(self, stream: int, said: object = None) -> None:
         if stream != self._stream:
             return
+        self._own.hear(self._there.id, said)
         self.close()
         self._link.obey(StreamEnded())
 
@@ -112,17 +119,22 @@ class Listener:
 
     # --- the neighbor -------------------------------------------------------------------------
 
-    def _asked(self, stream: int) -> None:
+    def _asked(self, stream: int, said: object) -> None:
         if self._there.alive:
-            self._there.deliver(self._opened, stream)
+            self._there.deliver(self._opened, stream, said)
         else:
-            self._back.send(partial(self.ended, stream), None, may_be_lost=False)
+            self.end(stream)
 
-    def _opened(self, stream: int) -> None:
-        if stream == self._stream:
-            self._there.readers[self._link.mirror] = (self, stream)
+    def _opened(self, stream: int, said: object) -> None:
+        if stream != self._stream:
+            return
+        self._there.hear(self._own.id, said)
+        if self._own.id in self._there.machine.neighbors.index:
+            self._there.readers[self._own.id] = (self, stream)
             self._there.feed(ev.ReportAsked())
+        else:
+            self.end(stream, self._there.says())
 
     def _forgotten(self, stream: int) -> None:
-        if self._there.readers[self._link.mirror] == (self, stream):
-            self._there.readers[self._link.mirror] = None
+        if self._there.readers.get(self._own.id) == (self, stream):
+            del self._there.readers[self._own.id]

@@ -1,8 +1,8 @@
 """Figures 2, 3 and 4 of Shraer & Reed: how even clients stay while servers come and go.
 
 "Load-Balancing Clients-Server Connections During Membership Change", Evaluation. The rules are in
-`policy.membership`, the clients in `sim.membership`; here are the document's experiment and what it
-says of it. The document shows one run; here are many, each with servers drawn anew.
+`policy.membership`, the clients in `sim.membership.rebalancing`; here are the document's experiment
+and what it says of it. The document shows one run; here are many, each with servers drawn anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spillover.sim.engine.world import stream
-from spillover.sim.membership import Step, rebalance
+from spillover.sim.membership.rebalancing import Step, rebalance
 from spillover.tools.reproduce.figure import Claim, Effort, Figure, OnProgress
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from spillover.live.http.client import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 
 _FIXED_HEADERS = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
@@ -59,7 +60,9 @@ class HttpWorkers:
         moving: Moving | None = None,
     ) -> None:
         usual_s = cluster.service_ms / 1e3
-        self._upstreams = Upstreams(urls, cluster.server_count, usual_s, on_health, moving)
+        # Operators may change the number of servers: connections must suffice then.
+        at_once = max(cluster.server_count, TOKENS_MAX)
+        self._upstreams = Upstreams(urls, at_once, usual_s, on_health, moving)
         self._not_run_statuses = frozenset(cluster.not_run_statuses)
         self._on_end = on_end
         self._calls: dict[int, _Call] = {}

@@ -13,7 +13,7 @@ from spillover.core.membership.list_change import change_between
 from spillover.model.errors import InputError
 from spillover.policy.membership import move_quotient
 from spillover.sim.engine.world import stream
-from spillover.sim.membership import RULES, STARTS, least_moves, rebalance
+from spillover.sim.membership.rebalancing import RULES, STARTS, least_moves, rebalance
 
 SERVERS = [f"s{number}" for number in range(12)]
 NINE = SERVERS[:9]

@@ -1,0 +1,154 @@
+"""`/admin/config`: what the federation goes by, told and changed while it runs; and what other
+nodes are told of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from spillover.apps.http.json_body import StrictBody, read_json
+from spillover.apps.http.openapi import described_body, problems
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.configuration import NodeConfiguration
+from spillover.apps.node.openapi import HELLO_HEADER
+from spillover.inputs.topology_file import read_topology, short_text, topology_of
+from spillover.live.membership.shell import NotTaken
+from spillover.live.overflow.identity import HELLO, TurnedAway
+from spillover.live.overflow.protocol import CONFIGURATION
+from spillover.live.overflow.shell import NodeShell
+from spillover.model.configuration import Configuration
+from spillover.model.errors import InputError, NotDelivered
+from spillover.model.topology import Topology
+
+BODY_LIMIT_BYTES = 2 * 1024 * 1024
+"""A file of 1 MiB, as text in JSON."""
+
+SOURCE = "body"
+
+
+class ConfigBody(StrictBody):
+    """The topology that all nodes are to go by, in place of the configuration of version
+    `if_version`: the text of a file, or its fields."""
+
+    if_version: Annotated[int, Field(ge=0, le=2**53)]
+    topology: Annotated[str, Field(max_length=1_048_576)] | dict[str, Any]
+
+
+class LostConfiguration(BaseModel):
+    """What was taken here and lost against another one; its text for another try."""
+
+    version: int
+    topology: str
+
+
+class ConfigState(BaseModel):
+    """What the node goes by: a topology as files have it. `by` is the cluster whose node took it,
+    null where it is that of the node's own file."""
+
+    version: int
+    by: str | None
+    topology: str
+    superseded: LostConfiguration | None = None
+    removed: bool = False
+
+
+class PeerConfiguration(BaseModel):
+    """What a node goes by, as others are told: `stamp` and those that it is built on, each
+    [version, cluster, epoch], and the text of the topology."""
+
+    stamp: tuple[int, str, int]
+    topology: str
+    lineage: list[tuple[int, str, int]] = []
+
+
+def add_config_routes(
+    app: FastAPI, shell: NodeShell, configuration: NodeConfiguration, guard: list[Any]
+) -> None:
+    """Add them."""
+
+    @app.get("/admin/config", dependencies=guard, responses=problems("another_site"))
+    async def config() -> ConfigState:
+        """Returns what this node goes by, to be changed and put back."""
+        return _state(configuration)
+
+    @app.put(
+        "/admin/config",
+        openapi_extra=described_body(ConfigBody),
+        dependencies=guard,
+        responses=problems(
+            "another_site", "invalid", "version_conflict", "store_unreachable", "too_large"
+        ),
+    )
+    async def set_config(request: Request) -> ConfigState:
+        """Have all nodes go by another topology, without a restart. What cannot change while nodes
+        run is refused by its name, and nothing changes then."""
+        body = await read_json(request, ConfigBody, BODY_LIMIT_BYTES)
+        try:
+            await configuration.propose(body.if_version, _topology_of(body, configuration))
+        except InputError as error:
+            raise _invalid(error.field, error.expected) from None
+        except NotTaken as error:
+            raise _refusal(error) from None
+        return _state(configuration)
+
+    @app.get(
+        CONFIGURATION,
+        summary="Between nodes: what this one goes by",
+        openapi_extra={"parameters": [HELLO_HEADER]},
+        responses={
+            200: {"model": PeerConfiguration},
+            **problems("not_a_neighbor", "not_ready"),
+        },
+    )
+    async def tell(request: Request) -> Response:
+        hello = request.headers.get(HELLO.decode())
+        try:
+            said = configuration.told_to(None if hello is None else hello.encode("latin-1"))
+        except TurnedAway as error:
+            headers = shell.peers.who_this_is()
+            raise Problem("not_a_neighbor", str(error), headers=headers) from None
+        except NotDelivered as error:
+            raise Problem("not_ready", str(error)) from None
+        return Response(said, media_type="application/json")
+
+
+def _topology_of(body: ConfigBody, configuration: NodeConfiguration) -> Topology:
+    """Raises InputError."""
+    name = configuration.current.topology.name
+    if isinstance(body.topology, str):
+        return read_topology(body.topology, SOURCE, name)
+    return topology_of(body.topology, SOURCE, name)
+
+
+def _refusal(error: NotTaken) -> Problem:
+    refused = error.refused
+    if refused.field:
+        return _invalid(refused.field, refused.detail)
+    more: dict[str, object] = {"version": refused.current.version, "by": refused.current.cluster}
+    return Problem(refused.reason.value, refused.detail, more=more)
+
+
+def _invalid(field: str, expected: str) -> Problem:
+    where = f"topology.{field}" if field else "topology"
+    return Problem("invalid", f"body.{where}: {expected}")
+
+
+def _state(configuration: NodeConfiguration) -> ConfigState:
+    current, lost = configuration.current, configuration.superseded
+    return ConfigState(
+        version=current.stamp.version,
+        by=current.stamp.cluster or None,
+        topology=_text_of(current),
+        superseded=None
+        if lost is None
+        else LostConfiguration(version=lost.stamp.version, topology=_text_of(lost)),
+        removed=configuration.machine.removed,
+    )
+
+
+def _text_of(configuration: Configuration) -> str:
+    """With its version, by which it can be set again."""
+    return short_text(configuration.with_version())

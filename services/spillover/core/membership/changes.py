@@ -1,0 +1,229 @@
+"""What a change of the configuration asks of one cluster, and what no change may touch while nodes
+run (decision 0040). Pure: two topologies in, what is different out.
+
+What is FIXED stays at each node as its own file has it, also where a configuration says otherwise:
+files of sites may differ in how they reach each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from spillover.model.dask_target import is_dask_handler
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Neighbor, Topology
+
+CHANGEABLE: Final = (
+    "policy",
+    "shadow",
+    "max_hops",
+    "default_deadline_ms",
+    "payload_limit_bytes",
+    "result_ttl_s",
+    "result_limit",
+)
+"""Fields of a topology that may change while nodes run, besides its clusters and links."""
+
+CHANGEABLE_OF_CLUSTERS: Final = ("servers", "queue_limit", "held_limit_bytes")
+"""The same of a cluster; `servers` only as a number."""
+
+_PARTS: Final = ("clusters", "links", "version", "is_named")
+"""Fields of a topology that are looked at otherwise."""
+
+SOURCE: Final = "configuration"
+"""What errors name as where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one cluster has to do. All empty: nothing."""
+
+    joins: tuple[Neighbor, ...] = ()
+    """Clusters that become neighbors."""
+    parts: tuple[ClusterId, ...] = ()
+    """Neighbors that are none any more."""
+    delays: tuple[Neighbor, ...] = ()
+    """Neighbors whose link has another delay now."""
+    settings: Mapping[str, Any] | None = None
+    """Fields of the topology and of the own cluster that have other values now, by name; None if
+    there are none. Of those that are CHANGEABLE."""
+    removed: bool = False
+    """The cluster is no part of the federation any more: it drains over the links that it has."""
+
+
+def changes_at(before: Topology, after: Topology, cluster: ClusterId) -> Changes:
+    """Returns what `cluster`, which is in `before`, does to come from there to `after`. What is
+    fixed is not looked at."""
+    if cluster not in after.cluster_ids:
+        return Changes(removed=True)
+    old = {neighbor.id: neighbor for neighbor in before.neighbors(cluster)}
+    new = {neighbor.id: neighbor for neighbor in after.neighbors(cluster)}
+    return Changes(
+        joins=tuple(neighbor for name, neighbor in new.items() if name not in old),
+        parts=tuple(name for name in old if name not in new),
+        delays=tuple(
+            neighbor
+            for name, neighbor in new.items()
+            if name in old and old[name].delay_ms != neighbor.delay_ms
+        ),
+        settings=_settings(before, after, cluster) or None,
+    )
+
+
+def _settings(before: Topology, after: Topology, cluster: ClusterId) -> dict[str, Any]:
+    found = _others(CHANGEABLE, before, after)
+    own = after.cluster(cluster)
+    return found | _others(_told_of(own), before.cluster(cluster), own)
+
+
+def _others(names: Sequence[str], old: object, new: object) -> dict[str, Any]:
+    """The fields of these that have another value, and that."""
+    return {name: getattr(new, name) for name in names if getattr(old, name) != getattr(new, name)}
+
+
+def _told_of(cluster: Cluster) -> tuple[str, ...]:
+    """What may change of a cluster, as far as it is said: how much it holds need not be."""
+    return tuple(name for name in CHANGEABLE_OF_CLUSTERS if getattr(cluster, name) is not None)
+
+
+def differences(before: Topology, after: Topology) -> list[str]:
+    """Returns what is different, in lines for people: + is new, - is gone, ~ has changed. Also what
+    is fixed."""
+    lines = []
+    for field in fields(Topology):
+        if field.name not in _PARTS and (field.name != "name" or after.is_named):
+            lines += _changed("", field.name, before, after)
+    old = {cluster.id: cluster for cluster in before.clusters}
+    new = {cluster.id: cluster for cluster in after.clusters}
+    lines += [f"- cluster {name}" for name in old if name not in new]
+    for name, cluster in new.items():
+        if name not in old:
+            lines.append(f"+ cluster {name} at {cluster.url or 'no url'}")
+            continue
+        for field in fields(Cluster):
+            lines += _changed(f"cluster {name} ", field.name, old[name], cluster)
+    return lines + _changed_links(before, after)
+
+
+def _changed_links(before: Topology, after: Topology) -> list[str]:
+    old = {tuple(sorted(link.between)): link.delay_ms for link in before.links}
+    new = {tuple(sorted(link.between)): link.delay_ms for link in after.links}
+    lines = [f"- link {'-'.join(pair)}" for pair in old if pair not in new]
+    for pair, delay_ms in new.items():
+        name = "-".join(pair)
+        if pair not in old:
+            lines.append(f"+ link {name}, {delay_ms:g} ms")
+        elif old[pair] != delay_ms:
+            lines.append(f"~ link {name}: {old[pair]:g} ms to {delay_ms:g} ms")
+    return lines
+
+
+def _changed(of: str, name: str, old: Any, new: Any) -> list[str]:
+    before, after = getattr(old, name), getattr(new, name)
+    if before == after:
+        return []
+    plain = _is_plain(before) and _is_plain(after)
+    told = f"{_shown(before)} to {_shown(after)}" if plain else "another one"
+    return [f"~ {of}{name}: {told}"]
+
+
+def filled(before: Topology, after: Topology) -> Topology:
+    """Returns `after` with what a file need not say again of clusters that there are: their urls,
+    and how much they hold."""
+    known = {cluster.id: cluster for cluster in before.clusters}
+    return replace(
+        after,
+        clusters=tuple(
+            _filled_of(known[cluster.id], cluster) if cluster.id in known else cluster
+            for cluster in after.clusters
+        ),
+    )
+
+
+def _filled_of(old: Cluster, new: Cluster) -> Cluster:
+    names = ("url", "peer_url", "held_limit_bytes")
+    missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
+    return replace(new, **missing)
+
+
+def refuse_fixed(before: Topology, after: Topology, own: ClusterId) -> None:
+    """Raise InputError, with the field, where `after` cannot come of `before` while nodes run, or
+    leaves out the cluster whose node is asked."""
+    if before.is_named and after.is_named and before.name != after.name:
+        raise InputError(SOURCE, "name", f"expected federation {before.name!r}, got {after.name!r}")
+    if own not in after.cluster_ids:
+        expected = f"expected cluster {own}, whose node is asked: ask another one to remove it"
+        raise InputError(SOURCE, "clusters", expected)
+    for field in fields(Topology):
+        if field.name not in (*CHANGEABLE, *_PARTS, "name"):
+            _refuse_other(field.name, getattr(before, field.name), getattr(after, field.name))
+    known = {cluster.id: cluster for cluster in before.clusters}
+    for index, cluster in enumerate(after.clusters):
+        place = f"clusters[{index}]"
+        if cluster.id in known:
+            _refuse_fixed_of(place, known[cluster.id], cluster)
+        elif cluster.url is None:
+            raise InputError(SOURCE, f"{place}.url", "expected a url, so that others reach it")
+    _refuse_other_pools(before, after)
+
+
+def _refuse_other_pools(before: Topology, after: Topology) -> None:
+    """Which types are alike is worked out of all pools, once, by every node."""
+    if not (before.type_groups.groups or after.type_groups.groups):
+        return
+    old, new = set(before.cluster_ids), set(after.cluster_ids)
+    if old != new:
+        expected = f"expected those that there are ({', '.join(sorted(old))})"
+        why = "which they are is fixed while nodes run, since some have a list of servers"
+        raise InputError(SOURCE, "clusters", f"{expected}; {why}")
+
+
+def _refuse_fixed_of(place: str, old: Cluster, new: Cluster) -> None:
+    for field in fields(Cluster):
+        name = field.name
+        unlike = isinstance(old.servers, tuple) or isinstance(new.servers, tuple)
+        fixed_servers = name == "servers" and (unlike or is_dask_handler(old.handler))
+        if name not in CHANGEABLE_OF_CLUSTERS or fixed_servers:
+            _refuse_other(f"{place}.{name}", getattr(old, name), getattr(new, name))
+
+
+def _refuse_other(field: str, old: Any, new: Any) -> None:
+    if old == new:
+        return
+    said = f": {_shown(old)}" if _is_plain(old) else ""
+    expected = f"expected it as it is{said}; it is fixed while nodes run"
+    raise InputError(SOURCE, field, expected)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, int | float | str)
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else f"{value}"
+
+
+def kept(before: Topology, after: Topology) -> Topology:
+    """Returns `after` as a node goes by it that has come from `before`: what is fixed is as there.
+
+    Raises InputError where the two do not fit together.
+    """
+    known = {cluster.id: cluster for cluster in before.clusters}
+    clusters = tuple(
+        _kept_of(known[cluster.id], cluster) if cluster.id in known else cluster
+        for cluster in after.clusters
+    )
+    changeable = {name: getattr(after, name) for name in CHANGEABLE}
+    return replace(
+        before, version=after.version, clusters=clusters, links=after.links, **changeable
+    )
+
+
+def _kept_of(old: Cluster, new: Cluster) -> Cluster:
+    names = _told_of(new)
+    if isinstance(old.servers, tuple) or isinstance(new.servers, tuple):
+        names = tuple(name for name in names if name != "servers")
+    return replace(old, **{name: getattr(new, name) for name in names})

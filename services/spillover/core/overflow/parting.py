@@ -1,0 +1,71 @@
+"""Neighbors that are to be none, and when their links may close.
+
+From the one end, nobody can know whether the other has heard of it. So a link that is parted from
+stays for a while for what the other end still sends, and for as long as anything is left of either
+end's requests. Whatever comes after it has closed is refused, which surely means that it has not
+run. Not here: what one that is parted from is no longer given (`neighbors`).
+"""
+
+from __future__ import annotations
+
+from spillover.core.overflow.facts import NodeFacts
+from spillover.core.overflow.neighbor import Neighbor
+
+PART_S_MIN = 2.0
+"""A link stays so long where nothing is left: until then the other end has heard of it too, and
+has begun to give away what waits there if it was removed."""
+
+PART_S_MAX = 60.0
+"""What is not answered by then is given up, as if the neighbor had gone."""
+
+
+class Parting:
+    """Of one cluster. It is looked at when the timer fires, several times a second."""
+
+    __slots__ = ("_since_s", "is_removed")
+
+    def __init__(self) -> None:
+        self._since_s: dict[int, float] = {}
+        """Since when, by handle."""
+        self.is_removed = False
+        """The cluster itself is to go: from all of them, once it has drained."""
+
+    def __contains__(self, handle: int | None) -> bool:
+        return handle in self._since_s
+
+    @property
+    def is_awaited(self) -> bool:
+        """Returns whether any link may close soon."""
+        return self.is_removed or bool(self._since_s)
+
+    def begin(self, handle: int, now_s: float) -> None:
+        self._since_s.setdefault(handle, now_s)
+
+    def end(self, handle: int) -> None:
+        """It stays, or is gone."""
+        self._since_s.pop(handle, None)
+
+    def over(self, node: NodeFacts, now_s: float) -> list[int]:
+        """Returns the neighbors whose links close now."""
+        if self.is_removed and node.drained:
+            return [*node.neighbors.by_handle]
+        if not self._since_s:
+            return []
+        senders = {visit.origin for visit in node.register.visits.values()}
+        rows = node.neighbors.by_handle
+        return [
+            handle
+            for handle, since_s in self._since_s.items()
+            if now_s >= since_s + PART_S_MAX
+            or (handle not in senders and _is_over(rows[handle], now_s - since_s))
+        ]
+
+
+def _is_over(neighbor: Neighbor, age_s: float) -> bool:
+    """Whether nothing is left there, and nothing more is to come from there."""
+    if neighbor.away:
+        return False
+    if not neighbor.known:
+        return True
+    gives_away = not neighbor.willing and neighbor.queue_length > 0  # as one does that drains
+    return age_s >= PART_S_MIN and not gives_away

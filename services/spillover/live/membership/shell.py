@@ -1,0 +1,168 @@
+"""The configuration of one node as a running thing: its machine, whom it asks, and the store.
+
+What a change means for the node is for `adopt` to see to; no rule is made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from spillover.core.driver import Driver, Timers
+from spillover.core.membership import events as ev
+from spillover.core.membership.configuration import ConfigurationMachine
+from spillover.core.membership.events import Reason
+from spillover.live.membership.metrics import ConfigurationMetrics
+from spillover.live.membership.store import ConfigurationStore
+from spillover.live.membership.wire import decode_configuration
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.configuration import Configuration, Stamp
+from spillover.model.errors import InputError, PeerError, SpilloverError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Topology
+
+AskNode = Callable[[str], Awaitable[bytes]]
+"""Asks the node of a cluster for what it goes by. Raises PeerError."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class NotTaken(SpilloverError):
+    """A configuration that was proposed is not taken."""
+
+    def __init__(self, refused: ev.Refused) -> None:
+        self.refused = refused
+        super().__init__(refused.detail)
+
+
+class ConfigurationShell:
+    """Of the node of a cluster, in its life `epoch`, which goes by `configuration` at first.
+    `adopt` is told what it goes by from now on, `tell_superseded` what was taken here and lost. A
+    failure of either is told to `fail`. Must be made inside a running loop."""
+
+    def __init__(
+        self,
+        cluster: ClusterId,
+        epoch: int,
+        configuration: Configuration,
+        timers: Timers,
+        *,
+        ask: AskNode,
+        adopt: Callable[[Configuration], None],
+        tell_superseded: Callable[[Stamp], None],
+        fail: Callable[[BaseException], None],
+        store: ConfigurationStore | None = None,
+    ) -> None:
+        self.machine = ConfigurationMachine(
+            cluster, epoch, configuration, with_store=store is not None
+        )
+        self.metrics = ConfigurationMetrics(cluster, self.machine)
+        self._federation = configuration.topology.name
+        self._ask_node = ask
+        self._adopt_here = adopt
+        self._tell_superseded = tell_superseded
+        self._store = store
+        self._fail = fail
+        interpreters: dict[type[ev.Command], Callable[[Any], None]] = {
+            ev.Adopt: self._adopt,
+            ev.Ask: lambda command: self._begin(self._ask(command.neighbor)),
+            ev.Store: lambda command: self._begin(self._put(command)),
+            ev.Taken: self._taken,
+            ev.Refused: self._refused,
+            ev.Superseded: self._superseded,
+        }
+        self._driver = Driver[ev.Event, ev.Command](self.machine, timers, interpreters, fail)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._proposals = 0
+        self._answers: dict[int, asyncio.Future[Stamp]] = {}
+        if store is not None:
+            self._begin(store.listen(lambda kept: self._driver.feed(ev.Received(kept))))
+
+    def heard(self, cluster: str, stamp: Stamp) -> None:
+        """The node of a cluster goes by a higher one than this."""
+        self._driver.feed(ev.StampHeard(cluster, stamp))
+
+    async def propose(self, if_version: int, topology: Topology, text: str) -> Stamp:
+        """Have this be the configuration, in place of the one of this version; its stamp. Raises
+        NotTaken."""
+        self._proposals += 1
+        ref = self._proposals
+        answer: asyncio.Future[Stamp] = asyncio.get_running_loop().create_future()
+        self._answers[ref] = answer
+        self._driver.feed(ev.Proposed(ref, if_version, topology, text))
+        return await answer
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._driver.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._store is not None:
+            # The loop outlives the node for its last words.
+            closing = asyncio.ensure_future(self._store.close())
+            self._tasks.add(closing)
+            closing.add_done_callback(self._tasks.discard)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _adopt(self, command: ev.Adopt) -> None:
+        self.metrics.changes += 1
+        self._adopt_here(command.configuration)
+
+    def _superseded(self, command: ev.Superseded) -> None:
+        self.metrics.superseded += 1
+        told = {"version": command.lost.stamp.version, "by": str(command.by)}
+        _log.warning(Message("configuration superseded", **told))
+        self._tell_superseded(command.lost.stamp)
+
+    def _taken(self, command: ev.Taken) -> None:
+        answer = self._answers.pop(command.ref)
+        if not answer.done():
+            answer.set_result(command.stamp)
+
+    def _refused(self, command: ev.Refused) -> None:
+        answer = self._answers.pop(command.ref)
+        if not answer.done():
+            answer.set_exception(NotTaken(command))
+
+    # --- what is under way --------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    async def _ask(self, neighbor: str) -> None:
+        try:
+            said = await self._ask_node(neighbor)
+            there = decode_configuration(said, f"cluster {neighbor}", self._federation)
+        except (PeerError, InputError) as error:
+            told = {"neighbor": neighbor, "reason": str(error)}
+            _log.info(Message("no configuration", **told))
+            self._driver.feed(ev.NotReceived(neighbor))
+        else:
+            self._driver.feed(ev.Received(there, neighbor))
+
+    async def _put(self, command: ev.Store) -> None:
+        assert self._store is not None  # noqa: S101 - the machine stores nothing else
+        ref, reason = command.ref, Reason.VERSION_CONFLICT
+        try:
+            other = await self._store.put(command.configuration, command.expected)
+        except PeerError as error:
+            _log.warning(Message("the configuration is not stored", reason=str(error)))
+            other, reason = None, Reason.STORE_UNREACHABLE
+        else:
+            if other is None:
+                self._driver.feed(ev.Stored(ref))
+                return
+        if other is not None:
+            self._driver.feed(ev.Received(other))
+        self._driver.feed(ev.StoreRefused(ref, reason))

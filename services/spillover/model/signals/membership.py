@@ -1,0 +1,17 @@
+"""The metrics of a node's configuration (decision 0040). Label `cluster` is the node's."""
+
+from __future__ import annotations
+
+from spillover.model.signals.signal import Signal
+
+VERSION = Signal(
+    "spillover_configuration_version", "gauge", "Version of the configuration that the node goes by"
+)
+CHANGES = Signal(
+    "spillover_configuration_changes_total", "counter", "Configurations that the node went over to"
+)
+SUPERSEDED = Signal(
+    "spillover_configuration_superseded_total",
+    "counter",
+    "Configurations that were taken here and lost against others",
+)

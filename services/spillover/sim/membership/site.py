@@ -1,0 +1,192 @@
+"""A cluster with the configuration that its node goes by: what is heard of others goes to the
+configuration's machine, and what comes of a change to the cluster's (decision 0040).
+
+Stamps travel with reports, with the question for reports, and with the answer that turns one away.
+A configuration is asked for of any other cluster, over the same channels, within ASK_WITHIN_S. A
+restart forgets all that was not in the file that the node is started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, cast
+
+from spillover.core.membership import events as mev
+from spillover.core.membership.changes import Changes, changes_at, kept
+from spillover.core.membership.configuration import ConfigurationMachine
+from spillover.core.overflow import events as ev
+from spillover.core.overflow.settings import NodeSettings
+from spillover.model.configuration import Configuration, Stamp, of_file
+from spillover.model.ids import ClusterId
+from spillover.model.load import LoadReport
+from spillover.model.topology import Topology
+from spillover.sim.engine.world import World
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch
+
+ASK_WITHIN_S = 2.0
+"""For one question; as live."""
+
+OF_THE_MACHINE = ("servers", "queue_limit", "max_hops")
+"""Settings that the cluster's machine goes by, and that change here."""
+
+
+@dataclass(frozen=True, slots=True)
+class StampedReport(LoadReport):
+    """A report, and the stamp of what its sender goes by."""
+
+    stamp: Stamp = Stamp(0)  # noqa: RUF009 - a tuple
+
+
+_OF_REPORTS = [field.name for field in fields(LoadReport)]
+
+
+class Site(FaultyCluster):
+    """One cluster and its configuration, over all of their lives; the first begins with `file`."""
+
+    def __init__(
+        self,
+        file: Topology,
+        cluster_id: ClusterId,
+        world: World,
+        seed: int,
+        watch: Watch | None = None,
+    ) -> None:
+        super().__init__(file, cluster_id, world, seed, watch)
+        self._use(file)
+        self.taken: list[tuple[int, Stamp]] = []
+        """Of what operators wanted here: in which life, and the stamp that it got."""
+        self.refusals: list[mev.Refused] = []
+        self._asks = 0
+        self._membership: Mapping[type, Any] = {
+            mev.Adopt: self._adopt,
+            mev.Ask: self._ask,
+            mev.Taken: lambda command: self.taken.append((self.life, command.stamp)),
+            mev.Refused: self.refusals.append,
+            mev.Superseded: lambda _: None,
+        }
+
+    def _use(self, file: Topology) -> None:
+        """Begin a life with this file."""
+        self.file = self.topology = file
+        """The latter is what the cluster goes by; while it is removed, what it went by before."""
+        self.removed = False
+        epoch = self.machine.settings.epoch
+        self.configuration = ConfigurationMachine(self.id, epoch, of_file(file))
+
+    @property
+    def stamp(self) -> Stamp:
+        return self.configuration.current.stamp
+
+    def start_with(self, file: Topology) -> None:
+        """Begin another life, with this file."""
+        self._cluster = file.cluster(self.id)
+        self._settings = NodeSettings.of(file, self.id)
+        self._neighbors = [(n.id, n.delay_ms / 1e3) for n in file.neighbors(self.id)]
+        self.life += 1
+        self._begin()
+        self._use(file)
+        self._open()
+
+    def propose(self, topology: Topology) -> None:
+        """An operator wants this in the place of what counts here."""
+        version = self.stamp.version
+        self._configure(mev.Proposed(len(self.taken) + len(self.refusals), version, topology))
+
+    # --- what is said and heard ---------------------------------------------------------------
+
+    def says(self) -> Stamp:
+        return self.stamp
+
+    def hear(self, cluster: ClusterId, said: object) -> None:
+        if isinstance(said, Stamp):
+            self._configure(mev.StampHeard(cluster, said))
+
+    def _tell(self, report: LoadReport | None) -> None:
+        if report is not None:
+            told: dict[str, Any] = {name: getattr(report, name) for name in _OF_REPORTS}
+            report = StampedReport(**told | {"stamp": self.stamp})
+        super()._tell(report)
+
+    def feed(self, event: Any) -> None:
+        super().feed(event)
+        report = event.report if type(event) is ev.ReportReceived else None
+        if isinstance(report, StampedReport) and report.stamp > self.stamp:
+            row = self.machine.neighbors.by_handle.get(event.neighbor)
+            if row is not None:
+                self.hear(row.id, report.stamp)
+
+    def _configure(self, event: mev.Event) -> None:
+        for command in self.configuration.handle(event, self.clock.now_s()):
+            self._membership[type(command)](command)
+        self.configuration.check()
+
+    def _ask(self, command: mev.Ask) -> None:
+        """Ask over the channels between the two, whoever is a neighbor."""
+        self._asks += 1
+        peer, number = cast("Site", self.clusters[ClusterId(command.neighbor)]), self._asks
+        out, back = self._channels[self.id, peer.id], self._channels[peer.id, self.id]
+
+        def heard(configuration: Configuration | None) -> None:
+            if number != self._asks:
+                return
+            self._asks += 1
+            if configuration is None:
+                self._configure(mev.NotReceived(peer.id))
+            else:
+                self._configure(mev.Received(configuration, peer.id))
+
+        def answer() -> None:
+            told = peer.configuration.current
+            back.send(partial(self._at_once, heard, told), nothing)
+
+        def asked() -> None:
+            if peer.alive:
+                peer.deliver(answer)
+            else:
+                back.send(nothing, nothing)
+
+        nothing = partial(self._at_once, heard, None)
+        out.send(asked, nothing)
+        self._at_once(heard, None, after_s=ASK_WITHIN_S)
+
+    # --- what the configuration asks for ------------------------------------------------------
+
+    def _adopt(self, command: mev.Adopt) -> None:
+        before = self.topology
+        after = kept(before, command.configuration.topology)
+        changes = changes_at(before, after, self.id)
+        if changes.removed:
+            self.removed = True
+            self.feed(ev.Removed())
+        else:
+            if self.removed:
+                self.removed = False
+                changes = self._anew(after, changes)
+                self.feed(ev.Restored())
+            self.topology = after
+            self._change(changes)
+        self.feed(ev.ReportAsked())  # neighbors hear of it at once
+
+    def _anew(self, after: Topology, changes: Changes) -> Changes:
+        """Of one that was removed, and may have parted from its neighbors since."""
+        linked, there = after.neighbors(self.id), self.machine.neighbors.index
+        joins = [n for n in linked if n.id not in there or there[n.id] in self.machine.parting]
+        parts = there.keys() - {neighbor.id for neighbor in linked}
+        return Changes(tuple(joins), tuple(sorted(parts)), (), changes.settings)
+
+    def _change(self, changes: Changes) -> None:
+        index = self.machine.neighbors.index
+        for name in changes.parts:
+            self.feed(ev.Part(index[name]))
+        for joining in changes.joins:
+            self.feed(ev.Join(joining.id, joining.delay_ms / 1e3, ramp=True))
+        for other in changes.delays:
+            handle = self.machine.neighbors.index[other.id]
+            self.feed(ev.DelayChanged(handle, other.delay_ms / 1e3))
+        settings = changes.settings or {}
+        if told := {name: settings[name] for name in OF_THE_MACHINE if name in settings}:
+            self.feed(ev.SettingsChanged(**told))
+        if "policy" in settings:
+            self.feed(ev.PolicySet(settings["policy"]))

@@ -1,0 +1,118 @@
+"""Keeps a testbed as its federation's configuration says, which may change while nodes run: those
+of clusters that are added are started, those of removed ones ended once they have drained. How a
+configuration spreads is the nodes' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+
+from spillover.inputs.topology_file import read_topology
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from spillover.testbed.asking import told
+from spillover.testbed.supervisor import Testbed
+
+LOOK_S = 0.5
+"""How often one of the nodes is asked, each in its turn."""
+
+DRAINED_POLL_S = 0.2
+
+Seen = tuple[int, str]
+
+
+class Following:
+    """Of one testbed that is up. `say` is told in lines what happens."""
+
+    def __init__(self, bed: Testbed, say: Callable[[str], None]) -> None:
+        self._bed = bed
+        self._say = say
+        self._seen: Seen = (bed.topology.version, "")
+        """The highest configuration that a node told of."""
+        self._turn = 0
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            try:
+                while True:
+                    await asyncio.sleep(LOOK_S)
+                    await self._look(client)
+            finally:
+                for task in self._ending:
+                    task.cancel()
+
+    async def _look(self, client: httpx.AsyncClient) -> None:
+        running = [one for one in self._bed.nodes.values() if one.process.returncode is None]
+        if not running:
+            return
+        self._turn += 1
+        url = running[self._turn % len(running)].url
+        state = await told(client, f"{url}/state")
+        seen = _seen(state.get("configuration"))
+        if seen is None or seen <= self._seen:
+            return
+        config = await told(client, f"{url}/admin/config")
+        try:
+            text = config.get("topology")
+            topology = read_topology(str(text), url, self._bed.topology.name)
+        except InputError:
+            return  # it has just ended, perhaps
+        if _seen(config) != seen:
+            return  # newer by now: next time
+        self._seen = seen
+        await self._follow(topology)
+
+    async def _follow(self, topology: Topology) -> None:
+        bed = self._bed
+        self._say(f"configuration {self._seen[0]} of cluster {self._seen[1]}")
+        bed.use(topology)
+        for cluster in topology.clusters:
+            if cluster.id not in bed.nodes:
+                self._say(await self._add(cluster))
+        for name in [name for name in bed.nodes if name not in topology.cluster_ids]:
+            task = asyncio.create_task(self._end(name), name=f"end of {name}")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _add(self, cluster: Cluster) -> str:
+        """How that went, in words."""
+        if cluster.url is None:
+            return f"cluster {cluster.id} is not started: the configuration has no url of it"
+        try:
+            await self._bed.add(cluster.id)
+        except OSError as error:
+            return f"cluster {cluster.id} cannot be started: {error.strerror}"
+        return f"cluster {cluster.id} is added at {cluster.url}"
+
+    async def _end(self, cluster: ClusterId) -> None:
+        """Of a cluster that was removed: once it has drained, at the latest when it would be ended
+        anyway."""
+        bed = self._bed
+        node = bed.nodes[cluster]
+        until_s = time.monotonic() + bed.drain_timeout_s
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            while node.process.returncode is None and time.monotonic() < until_s:
+                state = await told(client, f"{node.url}/state")
+                if state.get("drained") and not state.get("neighbors"):
+                    break
+                if cluster in bed.topology.cluster_ids:
+                    return  # it is wanted again
+                await asyncio.sleep(DRAINED_POLL_S)
+        await bed.let_go(cluster)
+        self._say(f"cluster {cluster} is removed")
+
+
+def _seen(config: object) -> Seen | None:
+    if not isinstance(config, dict):
+        return None
+    version, by = config.get("version"), config.get("by")
+    if not isinstance(version, int):
+        return None
+    return version, by if isinstance(by, str) else ""

@@ -1,0 +1,236 @@
+"""A federation whose configuration changes while it runs: nodes in one process, over sockets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from spillover.inputs.topology_file import short_text
+from spillover.model.topology import Link
+
+
+async def put(node, topology, if_version=None):
+    """Set a topology, as a text or its fields; (status, body)."""
+    if if_version is None:
+        if_version = (await node.get("/admin/config"))[1]["version"]
+    told = topology if isinstance(topology, str | dict) else short_text(topology)
+    body = json.dumps({"if_version": if_version, "topology": told}).encode()
+    status, _, answer = await node.send("PUT", "/admin/config", body)
+    return status, answer
+
+
+async def fields_of(node):
+    """What the node goes by, as fields to change."""
+    return yaml.safe_load((await node.get("/admin/config"))[1]["topology"])
+
+
+def version(node):
+    return node.shell.configured.stamp.version
+
+
+def test_what_is_set_at_one_node_all_go_by(nodes):
+    """Over two hops, limits and the policy too."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+            a, c = federation["a"], federation["c"]
+            told = await fields_of(a)
+            told |= {"default_deadline_ms": 900.0, "payload_limit_bytes": 100, "policy": "paper"}
+            told["clusters"][2] |= {"queue_limit": 7, "servers": 3}
+            status, answer = await put(a, told, 0)
+            assert (status, answer["version"], answer["by"]) == (200, 1, "a")
+            await nodes.until(lambda: all(version(node) == 1 for node in federation.nodes.values()))
+            assert (c.machine.settings.queue_limit, c.machine.servers.total) == (7, 3)
+            assert c.machine.policy == "paper"
+            assert (await c.post("x" * 100)).status == 413
+            _, state = await c.get("/state")
+            told = {"version": 1, "by": "a", "superseded": None, "removed": False}
+            assert state["configuration"] == told
+            metrics = (await c.client.request("GET", "/metrics", timeout_s=5.0)).body
+            assert b'spillover_configuration_version{cluster="c"} 1.0' in metrics
+            assert b'spillover_configuration_changes_total{cluster="c"} 1.0' in metrics
+
+    nodes.run(main)
+
+
+def test_a_cluster_comes_and_goes(nodes):
+    """It gets work from those that it is linked to, and says that it is removed once it is."""
+
+    async def main():
+        whole = nodes.topology_of("a", "b", "f", links=[("a", "b"), ("b", "f")])
+        federation = nodes.Federation(whole)
+        async with federation:
+            whole = federation.topology
+            small = replace(
+                whole, clusters=whole.clusters[:2], links=(Link(between=("a", "b"), delay_ms=0.0),)
+            )
+            a, b, f = (federation[c] for c in "abf")
+            assert (await put(a, small))[0] == 200
+            await nodes.until(lambda: f.shell.configured.removed)
+            await nodes.until(lambda: not f.machine.neighbors.index)
+            await nodes.until(lambda: set(b.machine.neighbors.index) == {"a"})
+            assert f.machine.draining
+            assert (await f.get("/state"))[1]["configuration"]["removed"]
+            assert version(f) == 1
+
+            assert (await put(a, whole))[0] == 200
+            await nodes.until(lambda: "f" in b.machine.neighbors.index)
+            await nodes.until(lambda: "b" in f.machine.neighbors.index)
+            await nodes.until(lambda: b.may_send_to("f") and f.may_send_to("b"))
+            assert not f.machine.draining
+            assert not (await f.get("/state"))[1]["configuration"]["removed"]
+            assert [version(node) for node in (a, b, f)] == [2, 2, 2]
+
+    nodes.run(main)
+
+
+def test_a_node_with_an_old_file_learns_what_counts(nodes):
+    """Also that it was removed while it was down: nobody is its neighbor any more then."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+            a = federation["a"]
+            await federation.stop("c")
+            told = await fields_of(a)
+            told["max_hops"] = 3
+            await put(a, told, 0)
+            c = await federation.start("c")
+            assert version(c) == 0
+            await nodes.until(lambda: version(c) == 1 and c.machine.settings.max_hops == 3)
+
+            await federation.stop("c")
+            told["clusters"].pop()
+            told["links"].pop()
+            assert (await put(a, told, 1))[0] == 200
+            await nodes.until(lambda: version(federation["b"]) == 2)
+            await nodes.until(lambda: not federation["b"].machine.neighbors.index.get("c"))
+            c = await federation.start("c")
+            await nodes.until(lambda: c.shell.configured.removed)
+            assert version(c) == 2
+
+    nodes.run(main)
+
+
+def cut(federation, one, other, *, is_cut):
+    """Nothing gets through between the two, either way; or it does again."""
+    for here, there in ((one, other), (other, one)):
+        shell = federation[here].shell
+        shell.set_link(shell.machine.neighbors.index[there], cut=is_cut)
+
+
+def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, b = federation["a"], federation["b"]
+            cut(federation, "a", "b", is_cut=True)
+            await nodes.until(lambda: not a.knows("b") and not b.knows("a"))
+            told = await fields_of(a)
+            assert (await put(a, told | {"max_hops": 3}))[0] == 200
+            assert (await put(b, told | {"max_hops": 4}))[0] == 200
+            cut(federation, "a", "b", is_cut=False)
+            await nodes.until(lambda: a.shell.configured.superseded is not None)
+            assert [one.machine.settings.max_hops for one in (a, b)] == [4, 4]
+            state = (await a.get("/state"))[1]["configuration"]
+            assert (state["version"], state["by"], state["superseded"]) == (1, "b", 1)
+            lost = (await a.get("/admin/config"))[1]["superseded"]
+            assert yaml.safe_load(lost["topology"])["max_hops"] == 3
+            metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body
+            assert b'spillover_configuration_superseded_total{cluster="a"} 1.0' in metrics
+
+            assert (await put(a, lost["topology"], 1))[0] == 200
+            await nodes.until(lambda: b.machine.settings.max_hops == 3)
+            assert (await a.get("/state"))[1]["configuration"]["superseded"] is None
+
+    nodes.run(main)
+
+
+def test_delays_change_on_both_ends(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, b = federation["a"], federation["b"]
+            told = await fields_of(a)
+            told["links"][0]["delay_ms"] = 20.0
+            assert (await put(b, told))[0] == 200
+            await nodes.until(lambda: version(a) == 1)
+            for node in (a, b):
+                (row,) = (await node.get("/state"))[1]["neighbors"]
+                assert (row["delay_ms"], row["link"], row["disagreement"]) == (20.0, None, None)
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda _: "", "topology"),
+        (lambda _: "clusters: [", "topology"),
+        (lambda told: told | {"clusters": []}, "topology.clusters"),
+        (lambda told: told | {"clusters": told["clusters"] * 2}, "topology.clusters[2].id"),
+        (
+            lambda told: told | {"links": [{"between": ["a", "z"]}]},
+            "topology.links[0].between",
+        ),
+        (lambda told: told | {"links": told["links"] * 2}, "topology.links[1].between"),
+        (lambda told: told | {"clusters": told["clusters"][1:], "links": []}, "topology.clusters"),
+        (
+            lambda told: told | {"clusters": [*told["clusters"], {"id": "c", "servers": 1}]},
+            "topology.clusters[2].url",
+        ),
+        (
+            lambda told: (
+                told
+                | {"clusters": [*told["clusters"], {"id": "c", "servers": 1, "url": "nonsense"}]}
+            ),
+            "topology.clusters[2].url",
+        ),
+        (lambda told: told | {"name": "another"}, "topology.name"),
+        (lambda told: told | {"nonsense": 1}, "topology.nonsense"),
+        (lambda told: told | {"gossip_period_ms": 99.0}, "topology.gossip_period_ms"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes, change, field):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            status, answer = await put(a, change(await fields_of(a)), 0)
+            assert (status, answer["reason"]) == (422, "invalid")
+            assert answer["detail"].startswith(f"body.{field}: "), answer["detail"]
+            assert "expected" in answer["detail"]
+            assert "\n" not in answer["detail"]
+            assert version(a) == 0
+
+    nodes.run(main)
+
+
+def test_an_older_version_is_a_conflict(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            told = await fields_of(a)
+            assert (await put(a, told, 0))[0] == 200
+            status, answer = await put(a, told, 0)
+            assert (status, answer["reason"]) == (409, "version_conflict")
+            assert (answer["version"], answer["by"]) == (1, "a")
+
+    nodes.run(main)
+
+
+def test_only_nodes_of_the_federation_are_told(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a = federation["a"]
+            for hello, status in [
+                ("from=z&to=a&federation=test", 200),
+                ("from=z&to=a&federation=other", 403),
+                ("from=z&to=b&federation=test", 403),
+                ("nonsense", 403),
+            ]:
+                headers = [(b"spillover-peer", hello.encode())]
+                told = await a.send("GET", "/peer/v2/configuration", headers=headers)
+                assert told[0] == status, told
+            assert (await a.send("GET", "/peer/v2/configuration"))[0] == 403
+
+    nodes.run(main)

@@ -1,0 +1,173 @@
+"""What a change asks of a cluster, and what no change may touch while nodes run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spillover.core.membership.changes import (
+    Changes,
+    changes_at,
+    differences,
+    filled,
+    kept,
+    refuse_fixed,
+)
+from spillover.model.errors import InputError
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.model.unlike_servers import Server
+
+A, B, C, D = (ClusterId(name) for name in "abcd")
+
+
+def cluster(name: ClusterId, **changed: Any) -> Cluster:
+    return Cluster(id=name, **{"servers": 2, "url": f"http://127.0.0.1:{ord(name)}", **changed})
+
+
+def link(a: ClusterId, b: ClusterId, delay_ms: float = 0.0) -> Link:
+    return Link(between=(a, b), delay_ms=delay_ms)
+
+
+THREE = Topology(
+    name="three",
+    clusters=(cluster(A), cluster(B), cluster(C)),
+    links=(link(A, B, 5.0), link(B, C, 5.0)),
+)
+
+
+def changed(topology: Topology, name: ClusterId, **fields: Any) -> Topology:
+    parts = tuple(replace(c, **fields) if c.id == name else c for c in topology.clusters)
+    return replace(topology, clusters=parts)
+
+
+def test_nothing_is_to_do_where_nothing_is_different() -> None:
+    assert changes_at(THREE, replace(THREE, version=7), A) == Changes()
+
+
+def test_links_come_and_go_at_their_ends_only() -> None:
+    after = replace(THREE, links=(link(A, C, 9.0), link(B, C, 5.0)))
+    at_a = changes_at(THREE, after, A)
+    assert ([one.id for one in at_a.joins], at_a.parts) == ([C], (B,))
+    assert at_a.joins[0].url == "http://127.0.0.1:99"
+    assert changes_at(THREE, after, B) == Changes(parts=(A,))
+    assert [one.delay_ms for one in changes_at(THREE, after, C).joins] == [9.0]
+
+
+def test_a_link_with_another_delay_is_the_same_link() -> None:
+    found = changes_at(THREE, replace(THREE, links=(link(B, A, 7.0), link(B, C, 5.0))), A)
+    assert [(one.id, one.delay_ms) for one in found.delays] == [(B, 7.0)]
+    assert not found.joins
+    assert not found.parts
+
+
+def test_the_own_limits_are_told_and_not_those_of_others() -> None:
+    after = changed(changed(THREE, A, queue_limit=5, servers=3), B, queue_limit=6)
+    after = replace(after, max_hops=2, policy="two-choice")
+    told = {"queue_limit": 5, "servers": 3, "max_hops": 2, "policy": "two-choice"}
+    assert changes_at(THREE, after, A).settings == told
+
+
+def test_a_cluster_that_is_left_out_keeps_its_links_while_it_drains() -> None:
+    after = replace(THREE, clusters=THREE.clusters[:2], links=THREE.links[:1])
+    assert changes_at(THREE, after, C) == Changes(removed=True)
+    assert changes_at(THREE, after, B) == Changes(parts=(C,))
+
+
+POOL = cluster(B, servers=(Server(id="s"), Server(id="t")))
+
+
+@pytest.mark.parametrize(
+    ("after", "field"),
+    [
+        (replace(THREE, name="other"), "name"),
+        (replace(THREE, gossip_period_ms=99.0), "gossip_period_ms"),
+        (replace(THREE, clusters=THREE.clusters[1:], links=THREE.links[1:]), "clusters"),
+        (changed(THREE, B, handler="spin"), "clusters[1].handler"),
+        (changed(THREE, B, service_ms=1.0), "clusters[1].service_ms"),
+        (changed(THREE, C, url="http://127.0.0.1:1"), "clusters[2].url"),
+        (replace(THREE, clusters=(cluster(A), POOL, cluster(C))), "clusters[1].servers"),
+        (replace(THREE, clusters=(*THREE.clusters, cluster(D, url=None))), "clusters[3].url"),
+        (
+            replace(THREE, clusters=(*THREE.clusters, replace(POOL, id=D, url="http://h:1"))),
+            "clusters",
+        ),
+    ],
+)
+def test_what_is_fixed_is_refused_by_name(after: Topology, field: str) -> None:
+    with pytest.raises(InputError) as raised:
+        refuse_fixed(THREE, after, A)
+    assert raised.value.field == field
+
+
+def test_what_may_change_is_not_refused() -> None:
+    after = replace(
+        changed(THREE, B, servers=9, queue_limit=1, held_limit_bytes=70_000),
+        clusters=(*changed(THREE, B, servers=9).clusters, cluster(D)),
+        links=(link(A, D), link(A, B, 6.0)),
+        policy="adaptive",
+        shadow="paper",
+        max_hops=3,
+        default_deadline_ms=5.0,
+        payload_limit_bytes=10,
+        result_ttl_s=1.0,
+        result_limit=2,
+        version=4,
+    )
+    refuse_fixed(THREE, after, A)
+
+
+def test_a_federation_without_a_name_is_any() -> None:
+    refuse_fixed(replace(THREE, is_named=False), replace(THREE, name="other"), A)
+
+
+def test_a_node_keeps_what_its_own_file_fixes() -> None:
+    """Sites may differ in how they reach each other, and that is no matter of the configuration."""
+    own_file = changed(THREE, B, url="http://10.0.0.1:80")
+    after = replace(
+        changed(THREE, B, queue_limit=3), clusters=(*THREE.clusters[1:], cluster(D)), links=()
+    )
+    after = changed(after, B, queue_limit=3)
+    now = kept(own_file, after)
+    assert now.cluster_ids == (B, C, D)
+    assert (now.cluster("b").url, now.cluster("b").queue_limit) == ("http://10.0.0.1:80", 3)
+    assert now.cluster("d") == cluster(D)
+
+
+def test_what_a_file_need_not_say_again_stays() -> None:
+    before = changed(THREE, A, held_limit_bytes=70_000)
+    terse = changed(changed(before, A, url=None, held_limit_bytes=None), B, url=None)
+    assert filled(before, terse) == before
+    assert changes_at(before, changed(before, A, held_limit_bytes=None), A) == Changes()
+
+
+def test_differences_are_told_in_lines() -> None:
+    after = replace(
+        THREE,
+        clusters=(
+            *changed(THREE, B, queue_limit=3, handler="spin").clusters[:2],
+            cluster(D),
+        ),
+        links=(link(B, A, 7.0), link(B, D)),
+        shadow="paper",
+        name="other",
+    )
+    assert differences(THREE, THREE) == []
+    assert differences(THREE, after) == [
+        "~ name: three to other",
+        "~ shadow: not set to paper",
+        "- cluster c",
+        "~ cluster b handler: sleep to spin",
+        "~ cluster b queue_limit: 10000 to 3",
+        "+ cluster d at http://127.0.0.1:100",
+        "- link b-c",
+        "~ link a-b: 5 ms to 7 ms",
+        "+ link b-d, 0 ms",
+    ]
+
+
+def test_a_list_of_servers_has_too_many_words_for_a_line() -> None:
+    before, after = (replace(THREE, clusters=(one,), links=()) for one in (POOL, cluster(B)))
+    assert differences(before, after) == ["~ cluster b servers: another one"]

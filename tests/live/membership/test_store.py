@@ -1,0 +1,115 @@
+"""The configuration in a real Redis: compare-and-set, what is heard of it, and Redis away."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from spillover.inputs.topology_file import short_text
+from spillover.live.membership.store import ConfigurationStore
+from spillover.model.configuration import Configuration, Stamp, of_file
+from spillover.model.errors import StoreUnreachable
+from spillover.model.ids import ClusterId
+from spillover.model.topology import Cluster, Topology
+from support.loop import until
+
+PLAIN = Topology(name="plain", clusters=(Cluster(id=ClusterId("a"), servers=1),))
+
+
+def next_of(before: Configuration, by: str, max_hops: int) -> Configuration:
+    topology = replace(PLAIN, max_hops=max_hops)
+    return before.next((by, 1), topology, short_text(topology))
+
+
+FIRST = next_of(of_file(PLAIN), "a", 3)
+
+
+def with_store(url, federation, main):
+    async def run():
+        store = ConfigurationStore(url, federation)
+        try:
+            async with asyncio.timeout(20.0):
+                await main(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+def test_one_of_two_is_kept_and_the_other_learns_of_it(redis_server, redis_servers):
+    async def main(store):
+        assert await store.get() is None
+        rival = next_of(of_file(PLAIN), "b", 4)
+        puts = [store.put(one, Stamp(0)) for one in (FIRST, rival)]
+        answers = await asyncio.gather(*puts)
+        assert answers.count(None) == 1
+        kept = (FIRST, rival)[answers.index(None)]
+        assert await store.get() == kept
+        assert kept in answers
+        built = next_of(kept, "b", 5)
+        assert await store.put(built, kept.stamp) is None
+        assert await store.put(FIRST, Stamp(0)) == built
+
+    with_store(redis_server.url, redis_servers.new_name(), main)
+
+
+def test_what_is_kept_is_heard_at_once_and_also_what_was_kept_before(redis_server, redis_servers):
+    async def main(store):
+        heard: list[Configuration] = []
+        assert await store.put(FIRST, Stamp(0)) is None
+        listening = asyncio.create_task(store.listen(heard.append))
+        await until(lambda: heard == [FIRST])
+        second = next_of(FIRST, "b", 4)
+        assert await store.put(second, FIRST.stamp) is None
+        await until(lambda: heard[-1] == second, limit_s=2.0)
+        listening.cancel()
+        await asyncio.wait([listening])
+
+    with_store(redis_server.url, redis_servers.new_name(), main)
+
+
+def test_federations_share_a_redis(redis_server, redis_servers):
+    async def main(store):
+        assert await store.put(FIRST, Stamp(0)) is None
+        other = ConfigurationStore(redis_server.url, redis_servers.new_name())
+        assert await other.get() is None
+        await other.close()
+
+    with_store(redis_server.url, redis_servers.new_name(), main)
+
+
+def test_what_is_none_counts_as_nothing(redis_server, redis_servers):
+    name = redis_servers.new_name()
+    key = f"{{spillover:{name}}}:configuration"
+    redis_server.client.hset(key, mapping={"stamp": "9 z 9", "body": "nonsense"})
+
+    async def main(store):
+        assert await store.get() is None
+        assert await store.put(FIRST, Stamp(0)) is None
+        assert await store.get() == FIRST
+
+    with_store(redis_server.url, name, main)
+
+
+def test_redis_goes_and_comes_back(redis_servers, tmp_path):
+    with redis_servers.running(tmp_path) as server:
+
+        async def main(store):
+            heard: list[Configuration] = []
+            listening = asyncio.create_task(store.listen(heard.append))
+            assert await store.put(FIRST, Stamp(0)) is None
+            await until(lambda: heard)
+            server.kill()
+            with pytest.raises(StoreUnreachable):
+                await store.put(next_of(FIRST, "b", 4), FIRST.stamp)
+            await asyncio.to_thread(server.restart)
+            heard.clear()
+            second = next_of(FIRST, "b", 5)
+            assert await store.put(second, FIRST.stamp) is None, "it has lost all"
+            await until(lambda: heard and heard[-1] == second, limit_s=10.0)
+            listening.cancel()
+            await asyncio.wait([listening])
+
+        with_store(server.url, "f", main)
