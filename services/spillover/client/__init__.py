@@ -1,4 +1,5 @@
-"""What users import. To share partitions: members of lease groups, what handlers have of a lease,
+"""What users import. To run requests: `Spillover`, and `AsyncSpillover` for code that awaits. To
+share partitions: members of lease groups, what handlers have of a lease,
 fenced sinks, and streams as partitions. For the distributed queue: `consume` and `produce`.
 
 Importing it loads neither redis-py nor a database driver nor a web framework: whoever makes a thing
@@ -7,6 +8,14 @@ that needs one loads it then.
 
 from __future__ import annotations
 
+from spillover.client.async_client import AsyncSpillover
+from spillover.client.calls import Stats
+from spillover.client.job import AsyncJob, Job
+from spillover.client.mapping import Progress
+from spillover.client.nodes import Nodes
+from spillover.client.retrying import Retries
+from spillover.client.sync_client import Spillover
+from spillover.client.wire import Answer, JobState
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import Fenced, Lease, StopEvent, current_lease
 from spillover.live.leases.sinks.http_sink import EpochGate, Verdict, epoch_headers, raise_if_fenced
@@ -18,8 +27,12 @@ from spillover.live.leases.thread import LeaseGroupThread
 from spillover.live.queue.consuming import AsyncQueueObject, Consumer, QueueObject, consume
 from spillover.live.queue.producing import AsyncQueue, Producer, Queue, produce
 from spillover.model.errors import (
+    Cancelled,
+    Expired,
+    Failed,
     GrantLost,
     InputError,
+    NotANode,
     OutcomeUnknown,
     QueueFull,
     Refused,
@@ -31,31 +44,45 @@ from spillover.model.errors import (
 from spillover.model.lease_times import LeaseTimes
 
 __all__ = [
+    "Answer",
+    "AsyncJob",
     "AsyncQueue",
     "AsyncQueueObject",
     "AsyncRedisSink",
+    "AsyncSpillover",
     "AsyncStreamReader",
     "AsyncStreamWriter",
+    "Cancelled",
     "Consumer",
     "EpochGate",
+    "Expired",
+    "Failed",
     "Fenced",
     "GrantLost",
     "InputError",
+    "Job",
+    "JobState",
     "Lease",
     "LeaseGroup",
     "LeaseGroupThread",
     "LeaseTimes",
+    "Nodes",
+    "NotANode",
     "OutcomeUnknown",
     "Producer",
+    "Progress",
     "Queue",
     "QueueFull",
     "QueueObject",
     "RedisSink",
     "Refused",
     "Rejected",
+    "Retries",
     "RunError",
+    "Spillover",
     "SpilloverError",
     "SqlSink",
+    "Stats",
     "StopEvent",
     "StreamReader",
     "StreamWriter",

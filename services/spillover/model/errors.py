@@ -8,10 +8,14 @@ SpilloverError
 │   │   ├── Unreachable       none of those that might have taken it could be reached
 │   │   ├── Refused           not now: the other side is full, or draining
 │   │   │   └── QueueFull     there was no place for an object before its deadline
-│   │   ├── Rejected          never: what was sent is at fault
 │   │   └── StoreRefused      the store of the leases said no: read-only, wants a password
-│   └── OutcomeUnknown bytes had left and no answer came: it may have run
-│       └── StoreUnreachable  no answer from the store of the leases: later, perhaps
+│   ├── Rejected       never: what was sent is at fault, says the other side or its handler
+│   ├── Failed         the handler failed: it may have run in part
+│   ├── Expired        its deadline passed
+│   ├── Cancelled      somebody cancelled it
+│   ├── OutcomeUnknown bytes had left and no answer came: it may have run
+│   │   └── StoreUnreachable  no answer from the store of the leases: later, perhaps
+│   └── NotANode       what answered there is something else: the url is wrong
 └── GrantLost          an object of a queue may be somebody else's by now: the handler was too late
 
 Refusals between nodes are values, not errors: see `model.request.Refusal`.
@@ -49,6 +53,11 @@ class RunError(SpilloverError):
 class PeerError(SpilloverError):
     """A call to another process failed."""
 
+    node: str | None = None
+    """The url of the node that a client called, where it is known."""
+    id: str | None = None
+    """The name of the request that a client made, where it is known."""
+
 
 class NotDelivered(PeerError):
     """The other side surely did not accept the call: nothing of it was or will be done there."""
@@ -73,17 +82,63 @@ class QueueFull(Refused):
     """There was no place for an object before its deadline: its consumers are too slow."""
 
 
-class Rejected(NotDelivered):
-    """The other side will never take the call: what was sent is at fault."""
+class Rejected(PeerError):
+    """What was sent is at fault, so that sending it again does not help. `body` is what a handler
+    said of it. It surely did not run unless it was its handler that found the fault."""
 
-    def __init__(self, message: str, status: int, reason: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int,
+        reason: str,
+        *,
+        body: object = None,
+        surely_did_not_run: bool = True,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.body = body
+        self.surely_did_not_run = surely_did_not_run
+
+
+class Failed(PeerError):
+    """What runs requests failed at this one: it may have been done, wholly or in part.
+    `upstream_status` and `upstream_body` are what a service behind the node answered."""
+
+    def __init__(
+        self,
+        message: str,
+        reason: str,
+        *,
+        upstream_status: int | None = None,
+        upstream_body: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.upstream_status = upstream_status
+        self.upstream_body = upstream_body
+
+
+class Expired(PeerError):
+    """The deadline passed. It will not run any more; it surely did not where it never left."""
+
+    def __init__(self, message: str, *, surely_did_not_run: bool = False) -> None:
+        super().__init__(message)
+        self.surely_did_not_run = surely_did_not_run
+
+
+class Cancelled(PeerError):
+    """Somebody cancelled it, perhaps while it ran."""
 
 
 class OutcomeUnknown(PeerError):
     """The call had left and no answer came back: whether it was carried out is not known."""
+
+
+class NotANode(PeerError):
+    """What answered is no node: another service, or a page of one in between. The url is wrong, or
+    what lies on the way; what that did with the request is not known."""
 
 
 class StoreRefused(NotDelivered):

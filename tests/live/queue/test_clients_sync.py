@@ -9,7 +9,7 @@ import pytest
 
 from spillover.client import Unreachable, consume, produce
 from spillover.core.queue import events as ev
-from spillover.live.queue.loop_thread import LoopThread
+from spillover.live.engine.loop_thread import LoopThread
 from support.queue_producers import producers
 from support.waiting import until
 

@@ -12,7 +12,7 @@ import msgspec
 from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.consumer_events import Take
 from spillover.live.http.client import HttpClient, Response
-from spillover.model.errors import NotDelivered, PeerError, QueueFull, Refused, Rejected
+from spillover.model.errors import PeerError, QueueFull, Refused, Rejected
 
 CONNECT_S = 2.0
 
@@ -170,7 +170,7 @@ def is_rejected(response: Response) -> bool:
     return 400 <= response.status <= 499 and response.status not in NO_FAULT_STATUSES
 
 
-def error_of(url: str, response: Response) -> NotDelivered | None:
+def error_of(url: str, response: Response) -> PeerError | None:
     """Returns why a call was not taken; None where the answer does not say so for sure."""
     problem = _problem_of(response)
     said = " ".join(f"{problem.reason} {problem.detail}".split())[:SAID_LENGTH_MAX]

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from spillover.core.queue.consumer import ConsumerSettings
+from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.queue.consumer_shell import ConsumerShell, Held
 from spillover.live.queue.directory import checked_urls, find_producers
-from spillover.live.queue.loop_thread import LoopThread
 from spillover.live.queue.wire import PRODUCERS_MAX
 from spillover.model.errors import InputError
 

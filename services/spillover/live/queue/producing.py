@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TypeAlias
 
+from spillover.live.engine.loop_thread import LoopThread
 from spillover.live.http.client import HttpClient
 from spillover.live.queue import client_wire as wire
 from spillover.live.queue.directory import checked_urls
-from spillover.live.queue.loop_thread import LoopThread
 from spillover.model.errors import (
     InputError,
     NotDelivered,

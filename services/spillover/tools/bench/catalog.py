@@ -17,6 +17,7 @@ from spillover.tools.bench.model import BenchPlan, BenchResult, Stage
 from spillover.tools.bench.session import Session
 
 BENCHES = {
+    "client": "spillover.tools.bench.client",
     "leases": "spillover.tools.bench.leases",
     "node": "spillover.tools.bench.node",
     "peers": "spillover.tools.bench.peers",
@@ -27,6 +28,7 @@ BENCHES = {
 """Name to module, loaded only when it is run."""
 
 _MEASURED = {
+    "client": ("httptools", "httpx", "msgspec", "uvloop"),
     "leases": ("redis", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),

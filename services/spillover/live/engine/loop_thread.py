@@ -5,6 +5,8 @@ here.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -16,17 +18,25 @@ T = TypeVar("T")
 
 class LoopThread:
     """A loop that runs until `close`, which must come before Python itself ends. Calls may come
-    from any other thread."""
+    from any other thread of the process that made it."""
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._process = os.getpid()
         start_own(self._thread)
         self._ready.wait()
 
+    def begin(self, main: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Have it run there, and return the future of what it returns."""
+        if os.getpid() != self._process:  # threads do not follow a fork: the wait would be for ever
+            main.close()
+            raise RuntimeError(f"{self._thread.name}: expected to be made anew after a fork")
+        return asyncio.run_coroutine_threadsafe(main, self._loop)
+
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run it there, and return what it returns. Ctrl-C ends the wait, and what runs."""
-        future = asyncio.run_coroutine_threadsafe(main, self._loop)
+        future = self.begin(main)
         try:
             return future.result()
         except BaseException:

@@ -1,0 +1,291 @@
+"""The client for code that awaits. How requests get to nodes is in `calls`."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Literal, Self, TypeVar, overload
+
+from spillover.client import wire
+from spillover.client.calls import Call, Calls, Header, Stats
+from spillover.client.job import AsyncJob
+from spillover.client.mapping import OnProgress, Window, length_of, map_async
+from spillover.client.nodes import Nodes
+from spillover.client.retrying import Retries
+from spillover.client.wire import Answer
+from spillover.live.http.connection import Response
+from spillover.live.http.head import Server
+from spillover.model.errors import InputError, SpilloverError
+
+P = TypeVar("P")
+
+DEADLINE_S = 60.0
+CONNECTIONS_MAX = 1000
+
+
+class AsyncSpillover:
+    """A client of a federation.
+
+        async with AsyncSpillover(["http://127.0.0.1:8101", "http://127.0.0.1:8102"]) as spillover:
+            answer = await spillover.run({"text": "again and again"})
+            print(answer.result, answer.cluster)
+
+    Requests go to the first node while it can be reached and takes them, else to the next. What
+    surely did not run is sent again by itself, and so is what has a name: the answer to the same
+    name is the same. Every request gets a name, unless it is to run at most once. Each retry that
+    a node has to do with costs a token of a budget (`Retries`), so that clients do not make an
+    overload worse.
+
+    `token` is shown to the nodes. No more than `connections_max` requests are under way at a time
+    (and no more than half of the files that the process may open); others wait here.
+
+    All errors are SpilloverError and say in `surely_did_not_run` whether the work was not done.
+    A client belongs to the event loop of its first request; `close` it, or use `async with`. Raises
+    InputError for what cannot be meant.
+    """
+
+    def __init__(
+        self,
+        nodes: str | Sequence[str],
+        *,
+        token: str | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        retries: Retries | None = None,
+    ) -> None:
+        if connections_max < 1:
+            raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
+        self._nodes = Nodes(checked_urls(nodes), Random())
+        at_most = max(min(connections_max, _files_at_hand() // 2), 1)
+        self._calls = Calls(self._nodes, _headers(token), retries or Retries(), at_most)
+        self._unnamed: dict[str, tuple[str, float]] = {}
+        """Jobs whose names the client made up: their node, and when their deadline has passed."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._nodes.current} {self.stats}>"
+
+    @property
+    def nodes(self) -> Nodes:
+        """Which node is asked, and which are there."""
+        return self._nodes
+
+    @property
+    def stats(self) -> Stats:
+        """Returns what has been done so far."""
+        return self._calls.stats
+
+    async def run(
+        self,
+        payload: object,
+        *,
+        type: str = "default",
+        key: str | None = None,
+        deadline_s: float = DEADLINE_S,
+        priority: int = 0,
+        at_most_once: bool = False,
+    ) -> Answer:
+        """Have a payload handled, and return the answer.
+
+        `key` names the request: the same key at the same node gets the same answer, and the work
+        goes on if this call is cancelled. Without one the client makes a name up, and cancels the
+        request where this call is cancelled. `deadline_s` counts here, from now on, over all
+        retries; work does not begin after it. `priority` is 0 to 9. With `at_most_once` the
+        request gets no name, and is never sent again once it may have run, by the client or by a
+        node.
+
+        Raises Refused (not now: full, draining), Unreachable, Rejected (the request is at fault),
+        Failed (the handler failed), Expired, Cancelled, OutcomeUnknown (it may have run), NotANode
+        (the url is wrong) and InputError, all of them SpilloverError.
+        """
+        call = self._call(payload, (), type, key, deadline_s, priority, at_most_once=at_most_once)
+        return await self._calls.carry(call, partial(_read_answer, call))
+
+    async def submit(
+        self,
+        payload: object,
+        *,
+        type: str = "default",
+        key: str | None = None,
+        deadline_s: float = DEADLINE_S,
+        priority: int = 0,
+    ) -> AsyncJob:
+        """Have a payload accepted, and return the job at once: await its `result` now or later, ask
+        for its `state`, or `cancel` it. `job(key, node=...)` finds it again.
+
+        Arguments and errors are those of `run`; the deadline is the job's. A job without a key is
+        cancelled where Ctrl-C ends the client: nobody could find it again.
+        """
+        call = self._call(payload, (wire.ASYNCHRONOUS,), type, key, deadline_s, priority)
+        node = await self._calls.carry(call, partial(_read_accepted, call))
+        if call.ours:
+            self._remember(call.name, node, call.until_s)
+        return AsyncJob(self._calls, call.name, node, self._forget)
+
+    def job(self, key: str, *, node: str | None = None) -> AsyncJob:
+        """Returns a job that was submitted before, perhaps by another process. `node` is where it
+        was submitted; without it, the client's current one. Nothing is asked yet."""
+        url = self._nodes.current if node is None else checked_urls(node)[0]
+        return AsyncJob(self._calls, wire.checked_key(key), url)
+
+    @overload
+    def map(
+        self,
+        payloads: Iterable[P] | AsyncIterable[P],
+        *,
+        type: str = ...,
+        key: Callable[[P], str] | None = ...,
+        deadline_s: float = ...,
+        priority: int = ...,
+        at_most_once: bool = ...,
+        at_most: int = ...,
+        ordered: bool = ...,
+        return_errors: Literal[False] = False,
+        progress: OnProgress | None = ...,
+    ) -> AsyncGenerator[Answer, None]: ...
+
+    @overload
+    def map(
+        self,
+        payloads: Iterable[P] | AsyncIterable[P],
+        *,
+        type: str = ...,
+        key: Callable[[P], str] | None = ...,
+        deadline_s: float = ...,
+        priority: int = ...,
+        at_most_once: bool = ...,
+        at_most: int = ...,
+        ordered: bool = ...,
+        return_errors: bool,
+        progress: OnProgress | None = ...,
+    ) -> AsyncGenerator[Answer | SpilloverError, None]: ...
+
+    async def map(
+        self,
+        payloads: Iterable[P] | AsyncIterable[P],
+        *,
+        type: str = "default",
+        key: Callable[[P], str] | None = None,
+        deadline_s: float = DEADLINE_S,
+        priority: int = 0,
+        at_most_once: bool = False,
+        at_most: int = 64,
+        ordered: bool = True,
+        return_errors: bool = False,
+        progress: OnProgress | None = None,
+    ) -> AsyncGenerator[Answer | SpilloverError, None]:
+        """Run many payloads, at most `at_most` of them at a time, and give their answers in order,
+        or as they come.
+
+        Payloads are taken as there is room, so that they may be endless; they may have to be
+        awaited. `key` gives the name of each; the deadline of each begins when it is taken.
+        `progress` is called with a Progress before each answer. The first error ends the map, or,
+        with `return_errors`, is given in its place. A map that is left cancels what is under way.
+        """
+
+        async def one(payload: P) -> Answer:
+            return await self.run(
+                payload,
+                type=type,
+                key=None if key is None else key(payload),
+                deadline_s=deadline_s,
+                priority=priority,
+                at_most_once=at_most_once,
+            )
+
+        window = Window(at_most, length_of(payloads), ordered=ordered)
+        async with aclosing(map_async(payloads, one, window, progress)) as outcomes:
+            async for outcome in outcomes:
+                if isinstance(outcome, SpilloverError) and not return_errors:
+                    raise outcome
+                yield outcome
+
+    async def close(self) -> None:
+        """Cancel what is under way without a key, and let go of all connections. Jobs go on."""
+        await self._calls.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C, a task cancelled
+            self._give_up_unnamed()
+        await self.close()
+
+    def _call(
+        self,
+        payload: object,
+        headers: tuple[Header, ...],
+        type_: str,
+        key: str | None,
+        deadline_s: float,
+        priority: int,
+        *,
+        at_most_once: bool = False,
+    ) -> Call:
+        """Raises InputError, before anything is sent."""
+        if type_ != "default" or priority:
+            headers += wire.option_headers(type_, priority)
+        if key is not None:
+            wire.checked_key(key)
+            if at_most_once:
+                raise InputError("at_most_once", "", "expected without a key, which allows repeats")
+        wire.checked_seconds("deadline_s", deadline_s, wire.DEADLINE_S_MAX)
+        until_s = time.monotonic() + deadline_s
+        body = wire.encode_payload(payload)
+        return Call(body, headers, key, until_s, at_most_once=at_most_once)
+
+    def _remember(self, name: str, node: str, until_s: float) -> None:
+        now_s = time.monotonic()
+        while self._unnamed and next(iter(self._unnamed.values()))[1] < now_s:
+            del self._unnamed[next(iter(self._unnamed))]  # its deadline has ended it
+        self._unnamed[name] = node, until_s
+
+    def _forget(self, name: str) -> None:
+        self._unnamed.pop(name, None)
+
+    def _give_up_unnamed(self) -> None:
+        now_s = time.monotonic()
+        for name, (node, until_s) in self._unnamed.items():
+            if until_s > now_s:
+                self._calls.call_off(node, name)
+        self._unnamed.clear()
+
+
+def checked_urls(nodes: str | Sequence[str]) -> list[str]:
+    """Returns base URLs as they are called. Raises InputError, which names the one that is none."""
+    given = [nodes] if isinstance(nodes, str) else list(nodes)
+    if not given:
+        raise InputError("nodes", "", "expected the url of at least one node")
+    return [Server(url).url for url in given]
+
+
+def _headers(token: str | None) -> tuple[Header, ...]:
+    if token is None:
+        return (wire.JSON_HEADER,)
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise InputError("token", "", "expected printable ASCII characters without blanks")
+    return (wire.JSON_HEADER, (b"authorization", b"Bearer " + token.encode()))
+
+
+def _read_answer(call: Call, node: str, response: Response) -> Answer:
+    return wire.read_answer(node, call.name, response)
+
+
+def _read_accepted(call: Call, node: str, response: Response) -> str:
+    return wire.read_accepted(node, call.name, response)
+
+
+def _files_at_hand() -> int:
+    """How many files this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,371 @@
+"""What carries a client's requests to nodes: connections, attempts, and what is called off when
+nobody waits any more. What users call is in `async_client`, when to try again in `retrying`, what
+is said in `wire`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from spillover.client import wire
+from spillover.client.nodes import Nodes
+from spillover.client.retrying import Attempts, Retries, RetryBudget
+from spillover.live.http.client import HttpClient
+from spillover.live.http.connection import OutgoingRequest, Response
+from spillover.model.errors import (
+    Cancelled,
+    Expired,
+    NotDelivered,
+    OutcomeUnknown,
+    PeerError,
+    Refused,
+)
+from spillover.policy.backoff import backoff_s
+
+CONNECT_S = 2.0
+IDLE_S_MAX = 4.0
+"""Less than servers keep idle connections (5 s is usual), so that none closes as it is used."""
+USER_TIMEOUT_S = 10.0
+ANSWER_LIMIT_BYTES = 1 << 30
+"""Nodes bound their answers; this is for what is none."""
+
+GRACE_S = 1.0
+"""Beyond the deadline, for the node's own word that it has passed."""
+ASK_S = 5.0
+"""For an answer to a look-up, beyond the time that it may wait, and to a cancel, which waits 1 s
+for another cluster."""
+PARTING_S = 5.0
+"""For what is called off, all together."""
+FIRST_PARTING_WAIT_S = 0.02
+
+Header = tuple[bytes, bytes]
+T = TypeVar("T")
+Read = Callable[[str, Response], T]
+"""What an answer of a node means. Raises PeerError for what is none."""
+
+
+class Stats(NamedTuple):
+    """What a client has done so far."""
+
+    requests: int
+    """Runs and submits that were begun."""
+    answered: int
+    """Of them, those that came to an answer, or to an accepted job."""
+    failed: int
+    """Those that ended with an error; they wait no more."""
+    retries: int
+    """How often one of them was sent again, or to another node."""
+    called_off: int
+    """Those that were cancelled at their node, since nobody waited for them any more."""
+    under_way: int
+    """Those that a node has now."""
+
+
+class Call:
+    """A request on its way. `ours` says that the client made up its name: nobody else can find it,
+    so that it ends with whoever waits for it."""
+
+    __slots__ = (
+        "body",
+        "exchange",
+        "future",
+        "headers",
+        "may_have_run",
+        "name",
+        "ours",
+        "repeatable",
+        "until_s",
+        "url",
+    )
+
+    def __init__(
+        self,
+        body: bytes,
+        headers: tuple[Header, ...],
+        key: str | None,
+        until_s: float,
+        *,
+        at_most_once: bool = False,
+    ) -> None:
+        self.ours = key is None and not at_most_once
+        self.repeatable = not at_most_once
+        self.name = key if key is not None else secrets.token_hex(12) if self.ours else ""
+        self.body = body
+        self.headers = (*headers, wire.key_header(self.name)) if self.name else headers
+        self.until_s = until_s
+        self.may_have_run = False
+        self.url = ""
+        self.exchange: OutgoingRequest | None = None
+        self.future: asyncio.Future[Response | BaseException] | None = None
+
+
+class Calls:
+    """The calls of one client. Belongs to the loop in which its first one is made."""
+
+    def __init__(
+        self, nodes: Nodes, headers: Sequence[Header], retries: Retries, connections_max: int
+    ) -> None:
+        self.nodes = nodes
+        self._headers = headers
+        self._retries = retries
+        self._connections_max = connections_max
+        self._rng = Random()
+        self._clients: dict[str, HttpClient] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._under_way: set[Call] = set()
+        self._partings: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._requests = self._answered = self._retried = self._failed = self._called_off = 0
+
+    @property
+    def stats(self) -> Stats:
+        counts = (self._requests, self._answered, self._failed, self._retried, self._called_off)
+        return Stats(*counts, len(self._under_way))
+
+    async def carry(self, call: Call, read: Read[T]) -> T:
+        """Have a node take it, by as many attempts as it may have. Raises PeerError."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._closed:
+            self._begin(loop)
+        url = self.nodes.choose(time.monotonic()) or self.nodes.current
+        self._budget.earn()
+        self._requests += 1
+        try:
+            return await self._carry(url, call, read)
+        except asyncio.CancelledError:
+            self._abandon(call)
+            raise
+        except PeerError:
+            self._failed += 1
+            raise
+
+    async def look(
+        self, node: str, method: str, path: str, read: Read[T], *, wait_s: float = 0.0
+    ) -> T:
+        """Ask a node about a request, which may be done any number of times. Raises what `read`
+        does, and OutcomeUnknown where it gives no answer for `comeback_s`."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._closed:
+            self._begin(loop)
+        tries, until_s = 0, math.inf
+        while True:
+            answer: Response | None = None
+            retry_after_s = 0.0
+            try:
+                answer = await self._ask(node, method, path, wait_s)
+                return read(node, answer)
+            except (NotDelivered, OutcomeUnknown) as error:
+                if answer is not None and answer.status < 500 and answer.status not in (408, 429):
+                    raise
+                if self._closed:
+                    raise
+                if isinstance(error, Refused):
+                    retry_after_s = error.retry_after_s or 0.0
+                why = str(error)
+            pause_s = retry_after_s + backoff_s(tries, 0.1, 2.0, self._rng.random())
+            if tries == 0:
+                until_s = time.monotonic() + self._retries.comeback_s
+            tries += 1
+            if time.monotonic() + pause_s >= until_s:
+                said = f"node {node} cannot be asked: {why}. The job may have run, or may yet"
+                raise wire.named(OutcomeUnknown(said), node, None)
+            await asyncio.sleep(pause_s)
+
+    def call_off(self, node: str, name: str, exchange: OutgoingRequest | None = None) -> None:
+        """Have a request cancelled at its node, without waiting for it."""
+        self._called_off += 1
+        task = asyncio.get_running_loop().create_task(self._cancel_there(node, name, exchange))
+        self._partings.add(task)
+        task.add_done_callback(self._partings.discard)
+
+    async def close(self) -> None:
+        """End what is under way, and let go of all connections."""
+        self._closed = True
+        for call in list(self._under_way):
+            future = call.future
+            self._abandon(call)
+            if future is not None and not future.done():
+                message = "the client was closed while it waited for the answer"
+                future.set_result(wire.named(Cancelled(message), call.url, call.name or None))
+        if self._partings:
+            await asyncio.wait(self._partings, timeout=PARTING_S)
+        for client in self._clients.values():
+            await client.close()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._closed:
+            raise RuntimeError("this client is closed")
+        if self._loop is not None:
+            raise RuntimeError(
+                "this client belongs to another event loop; make one for each loop, or use"
+                " Spillover, which has a loop of its own"
+            )
+        self._loop = loop
+        self._slots = asyncio.Semaphore(self._connections_max)
+        self._budget = RetryBudget(self._retries, time.monotonic())
+
+    def _client(self, url: str) -> HttpClient:
+        client = self._clients.get(url)
+        if client is None:
+            client = self._clients[url] = HttpClient(
+                url,
+                headers=self._headers,
+                connect_timeout_s=CONNECT_S,
+                idle_s_max=IDLE_S_MAX,
+                body_limit_bytes=ANSWER_LIMIT_BYTES,
+                user_timeout_s=USER_TIMEOUT_S,
+            )
+        return client
+
+    def _attempts(self, call: Call) -> Attempts:
+        return Attempts(
+            self.nodes,
+            self._budget,
+            self._retries,
+            self._rng,
+            until_s=call.until_s,
+            repeatable=call.repeatable,
+        )
+
+    async def _carry(self, url: str, call: Call, read: Read[T]) -> T:
+        attempts: Attempts | None = None
+        while True:
+            came_to = await self._send(url, call)
+            try:
+                if isinstance(came_to, Response):
+                    result = read(url, came_to)
+                    self.nodes.succeeded(url)
+                    self._answered += 1
+                    return result
+                error = self._without_answer(url, call, came_to)
+            except PeerError as said:
+                error = said
+            attempts = attempts or self._attempts(call)
+            answered = isinstance(came_to, Response)
+            attempts.failed(url, error, time.monotonic(), answered=answered)
+            call.may_have_run = attempts.home is not None
+            url = await self._next(attempts, call)
+            self._retried += 1
+
+    async def _send(self, url: str, call: Call) -> Response | BaseException:
+        """Returns what came of one attempt. Raises Expired if there was no time for it."""
+        slots = self._slots
+        await (self._slot(call) if slots.locked() else slots.acquire())
+        try:
+            left_s = call.until_s - time.monotonic()
+            assert self._loop is not None  # noqa: S101 - it is in there
+            call.url, call.future = url, self._loop.create_future()
+            call.exchange = self._client(url).send(
+                "POST",
+                wire.PATH,
+                partial(_settle, call.future),
+                headers=(*call.headers, wire.deadline_header(left_s)),
+                body=call.body,
+                timeout_s=left_s + GRACE_S,
+            )
+            self._under_way.add(call)
+            return await call.future
+        finally:
+            self._under_way.discard(call)
+            slots.release()
+
+    async def _slot(self, call: Call) -> None:
+        """Wait until less than `connections_max` requests are under way. Raises Expired."""
+        try:
+            async with asyncio.timeout(call.until_s - time.monotonic()):
+                await self._slots.acquire()
+        except TimeoutError:
+            message = (
+                f"the deadline passed in this client, where {self._connections_max} requests were"
+                " under way all the time (connections_max)"
+            )
+            raise Expired(message, surely_did_not_run=not call.may_have_run) from None
+
+    async def _next(self, attempts: Attempts, call: Call) -> str:
+        """Wait until another attempt may be made; returns where. Raises what ends the request."""
+        while not isinstance(step := attempts.choose(time.monotonic()), str):
+            await asyncio.sleep(step)
+            if self._closed:
+                raise wire.named(Cancelled("the client was closed"), call.url, call.name)
+        return step
+
+    def _abandon(self, call: Call) -> None:
+        """Nobody waits for it any more. What has a name of its user's goes on, and what has none at
+        all ends with its connection."""
+        exchange = call.exchange
+        under_way = exchange is not None and exchange.connection is not None
+        if call.ours and (under_way or call.may_have_run or _may_go_on(call.future)):
+            self.call_off(call.url, call.name, exchange if under_way else None)
+        elif exchange is not None:
+            exchange.cancel()
+        call.exchange = call.future = None
+        call.may_have_run = False
+
+    async def _cancel_there(self, node: str, name: str, exchange: OutgoingRequest | None) -> None:
+        """Ask for it until it has ended: a cancel may come to the node before the request does, and
+        another cluster may take its time."""
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if exchange is None:
+            answered.set_result(None)
+        else:
+            exchange.on_end = partial(_settle, answered)
+        pause_s = FIRST_PARTING_WAIT_S
+        try:
+            with suppress(PeerError, TimeoutError):
+                async with asyncio.timeout(PARTING_S):
+                    while not await self._is_cancelled(node, name, is_there=answered.done()):
+                        await asyncio.wait([answered], timeout=pause_s)
+                        pause_s *= 2.0
+        finally:
+            if exchange is not None:
+                exchange.cancel()
+
+    async def _is_cancelled(self, node: str, name: str, *, is_there: bool) -> bool:
+        """Ask for it. What is there is known at its node, unless that has forgotten it."""
+        path = wire.job_path(name)
+        answer = await self._client(node).request("DELETE", path, timeout_s=PARTING_S)
+        return answer.status == 200 or (is_there and answer.status != 202)
+
+    async def _ask(self, node: str, method: str, path: str, wait_s: float) -> Response:
+        async with self._slots:
+            try:
+                return await self._client(node).request(method, path, timeout_s=wait_s + ASK_S)
+            except (NotDelivered, OutcomeUnknown) as error:
+                raise wire.without_answer(node, None, error) from None
+
+    def _without_answer(self, url: str, call: Call, came_to: BaseException) -> PeerError:
+        if not isinstance(came_to, (NotDelivered, OutcomeUnknown)):
+            raise came_to  # closed, or a bug
+        name = call.name or None
+        if isinstance(came_to, OutcomeUnknown) and time.monotonic() >= call.until_s:
+            message = f"the deadline passed without an answer from node {url}. It may have run"
+            return wire.named(Expired(message), url, name)
+        return wire.without_answer(url, name, came_to)
+
+
+def _may_go_on(future: asyncio.Future[Response | BaseException] | None) -> bool:
+    """Returns whether a node may have what came to this: where a call is cancelled in the very
+    moment in which it is told, nobody has looked at it."""
+    if future is None or not future.done() or future.cancelled():
+        return False
+    came_to = future.result()
+    if isinstance(came_to, Response):
+        return came_to.status == 202
+    return isinstance(came_to, OutcomeUnknown)
+
+
+def _settle(
+    future: asyncio.Future[Response | BaseException] | asyncio.Future[object],
+    came_to: Response | BaseException,
+) -> None:
+    """As an exchange's `on_end`."""
+    if not future.done():
+        future.set_result(came_to)

@@ -1,0 +1,264 @@
+"""Many payloads at once, within bounds: `map` of both clients. `Window` says what may start and
+what may be handed out; how one payload is run is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import queue
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sized,
+)
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from spillover.client.wire import Answer
+from spillover.model.errors import InputError, SpilloverError
+
+P = TypeVar("P")
+
+AHEAD = 8
+"""In order: answers that wait for an earlier one, for each request that may be under way."""
+
+Outcome: TypeAlias = Answer | SpilloverError
+Run: TypeAlias = Callable[[P], Coroutine[Any, Any, Answer]]
+
+
+class Progress(NamedTuple):
+    """How far a map has come."""
+
+    started: int
+    """Payloads taken so far."""
+    done: int
+    """Of them, those that came to an answer ..."""
+    failed: int
+    """... and those that came to an error."""
+    total: int | None
+    """How many there are, where the payloads have a length."""
+
+    @property
+    def under_way(self) -> int:
+        return self.started - self.done - self.failed
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+
+
+class Window:
+    """At most `at_most` are under way. In order, no more than AHEAD times as many wait for an
+    earlier one, or for whoever takes the answers."""
+
+    def __init__(self, at_most: int, total: int | None, *, ordered: bool) -> None:
+        if at_most < 1:
+            raise InputError("at_most", "", f"expected at least 1, got {at_most!r}")
+        self._at_most = at_most
+        self._total = total
+        self._ordered = ordered
+        self._started = self._done = self._failed = self._handed = 0
+        self._ended: dict[int, Outcome] = {}
+        self._as_completed: deque[int] = deque()
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self._started, self._done, self._failed, self._total)
+
+    @property
+    def under_way(self) -> int:
+        return self._started - self._done - self._failed
+
+    @property
+    def has_room(self) -> bool:
+        waiting_max = self._at_most * (AHEAD + 1)
+        return self.under_way < self._at_most and self._started - self._handed < waiting_max
+
+    def start(self) -> int:
+        """Another one; returns its number."""
+        self._started += 1
+        return self._started - 1
+
+    def end(self, number: int, outcome: Outcome) -> None:
+        """What it came to."""
+        self._ended[number] = outcome
+        if not self._ordered:
+            self._as_completed.append(number)
+        if isinstance(outcome, Answer):
+            self._done += 1
+        else:
+            self._failed += 1
+
+    def take(self) -> Outcome | None:
+        """Returns the next outcome to hand out, None if it is not there yet."""
+        if self._ordered:
+            number = self._handed
+        elif self._as_completed:
+            number = self._as_completed.popleft()
+        else:
+            return None
+        outcome = self._ended.pop(number, None)
+        if outcome is not None:
+            self._handed += 1
+        return outcome
+
+
+async def map_async(
+    payloads: Iterable[P] | AsyncIterable[P],
+    run: Run[P],
+    window: Window,
+    progress: OnProgress | None,
+) -> AsyncGenerator[Outcome, None]:
+    """Hands out what each payload comes to. Left early, it cancels what is under way."""
+    tasks: dict[int, asyncio.Task[Answer]] = {}
+    news = asyncio.Event()
+    source = _Source(payloads, news)
+    broken: list[BaseException] = []
+
+    def ended(number: int, task: asyncio.Task[Answer]) -> None:
+        del tasks[number]
+        _settle(window, number, task, broken)
+        news.set()
+
+    try:
+        while True:
+            news.clear()
+            if window.has_room and (found := source.take()) is not None:
+                number = window.start()
+                task = tasks[number] = asyncio.create_task(run(found[0]))
+                task.add_done_callback(partial(ended, number))
+                news.set()
+            if broken:
+                raise broken[0]
+            while (outcome := window.take()) is not None:
+                if progress is not None:
+                    progress(window.progress)
+                yield outcome
+                news.set()  # what was handed out made room
+            if source.is_empty and not tasks:
+                return
+            await news.wait()
+    finally:
+        source.close()
+        for task in tasks.values():
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks.values())
+
+
+class _Source:
+    """Payloads, whether they have to be awaited or not. `news` is set when one has come."""
+
+    def __init__(self, payloads: Iterable[P] | AsyncIterable[P], news: asyncio.Event) -> None:
+        self.is_empty = False
+        self._news = news
+        self._coming: asyncio.Future[Any] | None = None
+        self._plain: Iterator[Any] | None = None
+        self._awaited: AsyncIterator[Any] | None = None
+        if isinstance(payloads, AsyncIterable):
+            self._awaited = aiter(payloads)
+        else:
+            self._plain = iter(payloads)
+
+    def take(self) -> tuple[Any] | None:
+        """Returns the next payload, None if there is none or none yet. Raises what they raise."""
+        if self._plain is not None:
+            try:
+                return (next(self._plain),)
+            except StopIteration:
+                self._plain, self.is_empty = None, True
+        elif self._awaited is not None and self._coming is None:
+            self._coming = asyncio.ensure_future(_next_of(self._awaited))
+            self._coming.add_done_callback(lambda _: self._news.set())
+        elif self._coming is not None and self._coming.done():
+            coming, self._coming = self._coming, None
+            found: tuple[Any] | None = coming.result()
+            if found is None:
+                self._awaited, self.is_empty = None, True
+            return found
+        return None
+
+    def close(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+
+
+async def _next_of(payloads: AsyncIterator[Any]) -> tuple[Any] | None:
+    try:
+        return (await anext(payloads),)
+    except StopAsyncIteration:
+        return None
+
+
+def map_here(
+    payloads: Iterable[P],
+    begin: Callable[[P], concurrent.futures.Future[Answer]],
+    window: Window,
+    progress: OnProgress | None,
+) -> Generator[Outcome, None, None]:
+    """As `map_async`, in a thread that does not await: it takes the payloads and hands out."""
+    futures: dict[int, concurrent.futures.Future[Answer]] = {}
+    news: queue.SimpleQueue[int] = queue.SimpleQueue()
+    broken: list[BaseException] = []
+    source: Iterator[P] | None = iter(payloads)
+    try:
+        while source is not None or futures:
+            if source is not None and window.has_room:
+                try:
+                    payload = next(source)
+                except StopIteration:
+                    source = None
+                    continue
+                number = window.start()
+                future = futures[number] = begin(payload)
+                future.add_done_callback(partial(_tell, news, number))
+            else:
+                number = news.get()
+                _settle(window, number, futures.pop(number), broken)
+            while not news.empty():
+                number = news.get()
+                _settle(window, number, futures.pop(number), broken)
+            if broken:
+                raise broken[0]
+            while (outcome := window.take()) is not None:
+                if progress is not None:
+                    progress(window.progress)
+                yield outcome
+    finally:
+        for future in futures.values():
+            future.cancel()
+
+
+def _tell(news: queue.SimpleQueue[int], number: int, _: object) -> None:
+    news.put(number)
+
+
+def _settle(
+    window: Window,
+    number: int,
+    ended: asyncio.Task[Answer] | concurrent.futures.Future[Answer],
+    broken: list[BaseException],
+) -> None:
+    """Note what one came to; what is no error of ours ends the whole."""
+    if ended.cancelled():
+        broken.append(asyncio.CancelledError())
+        return
+    error = ended.exception()
+    if error is None:
+        window.end(number, ended.result())
+    elif isinstance(error, SpilloverError):
+        window.end(number, error)
+    else:
+        broken.append(error)
+
+
+def length_of(payloads: object) -> int | None:
+    """Returns how many there are, where they know."""
+    return len(payloads) if isinstance(payloads, Sized) else None

@@ -1,0 +1,102 @@
+"""Which of several nodes is asked: the current one, then the rest in order, and for a while none
+that failed. No I/O: time and draws are passed in.
+
+Whoever knows more than a list, such as a session that follows membership, says so by `replace` and
+`use`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from spillover.policy.backoff import backoff_s
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+TRIAL_S = 2.0
+"""While one request tries a node whose pause is over, others still go elsewhere."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    failures: int
+    until_s: float
+    on_trial: bool = False
+
+
+class Nodes:
+    """The nodes of one client, by their base URLs. The first is the current one."""
+
+    def __init__(self, urls: Sequence[str], rng: Random) -> None:
+        self._rng = rng
+        self._pauses: dict[str, _Pause] = {}
+        self.replace(urls)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All of them, as they were given."""
+        return self._urls
+
+    @property
+    def current(self) -> str:
+        """The one that is asked while it does not fail."""
+        return self._current
+
+    def replace(self, urls: Sequence[str]) -> None:
+        """Take another list. The current one stays if it is in there, else the first is it."""
+        if not urls:
+            raise ValueError("expected at least one node")
+        self._urls = tuple(dict.fromkeys(urls))
+        for url in self._pauses.keys() - set(self._urls):
+            del self._pauses[url]
+        self._current = getattr(self, "_current", "")
+        if self._current not in self._urls:
+            self._current = self._urls[0]
+
+    def use(self, url: str) -> None:
+        """Make it the current one; it is listed if it was not."""
+        if url not in self._urls:
+            self._urls = (url, *self._urls)
+        self._current = url
+
+    def choose(self, now_s: float, asked: Collection[str] = ()) -> str | None:
+        """Returns the node to ask now, of those not in `asked`; None if all are. A node that failed
+        is passed over until its pause ends, then one request tries it. If none is left but those,
+        it is the one whose pause ends first."""
+        if not self._pauses and self._current not in asked:
+            return self._current
+        resting: list[tuple[float, str]] = []
+        for url in self._in_turn():
+            if url in asked:
+                continue
+            pause = self._pauses.get(url)
+            if pause is None:
+                return url
+            if now_s >= pause.until_s:
+                pause.until_s, pause.on_trial = now_s + TRIAL_S, True
+                return url
+            resting.append((pause.until_s, url))
+        return min(resting)[1] if resting else None
+
+    def succeeded(self, url: str) -> None:
+        """It answered as it should."""
+        if self._pauses:
+            self._pauses.pop(url, None)
+
+    def failed(self, url: str, now_s: float, at_least_s: float = 0.0) -> None:
+        """It was not reached, or does not take requests now. Many that fail together, because one
+        thing happened, count once."""
+        if url not in self._urls:
+            return
+        pause = self._pauses.get(url)
+        if pause is not None and now_s < pause.until_s and not pause.on_trial:
+            return
+        failures = 0 if pause is None else pause.failures + 1
+        rest_s = backoff_s(failures, FIRST_PAUSE_S, LONGEST_PAUSE_S, self._rng.random())
+        self._pauses[url] = _Pause(failures, now_s + max(rest_s, at_least_s))
+
+    def _in_turn(self) -> list[str]:
+        at = self._urls.index(self._current)
+        return [*self._urls[at:], *self._urls[:at]]

@@ -1,0 +1,195 @@
+"""When a request is sent again, and to whom; when it is not, and why. No I/O: time and draws are
+passed in. What errors mean is in `wire`, how requests are sent in `calls`.
+
+* What surely did not run goes to the next node at once. When all have been asked a round is over,
+  and the next one begins after a wait: what they asked for by Retry-After, or longer each time.
+* What may have run goes to the same node alone, whose memory of names knows it; another one would
+  run it a second time. If it does not come back within `comeback_s` the outcome is unknown.
+* Anything else is an answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+
+from spillover.client.nodes import Nodes
+from spillover.model.errors import (
+    InputError,
+    NotDelivered,
+    OutcomeUnknown,
+    PeerError,
+    Refused,
+    Unreachable,
+)
+
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 5.0
+LONGEST_HOME_WAIT_S = 1.0
+"""For a node that may have run it: what it knows it forgets in minutes, and somebody waits."""
+TOKENS_MAX = 100.0
+
+PAUSED_BY = frozenset({"draining", "no_servers", "not_ready", "reconnect_limit"})
+"""Refusals that the next request to that node would get as well. A full queue has places again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often a client may send again what it has sent."""
+
+    share: float = 0.2
+    """Retries for each request, in the long run ..."""
+    floor_per_s: float = 10.0
+    """... and so many a second besides, for clients that ask seldom."""
+    rounds: int = 5
+    """How often all nodes are asked at most. 1: nothing is waited for."""
+    comeback_s: float = 10.0
+    """How long a node may be gone that may have run a request, before the outcome is unknown."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for what cannot be meant."""
+        for name in ("share", "floor_per_s", "comeback_s"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                expected = f"expected a number of at least 0, got {getattr(self, name)!r}"
+                raise InputError("retries", name, expected)
+        if self.rounds < 1:
+            raise InputError("retries", "rounds", f"expected at least 1, got {self.rounds!r}")
+
+
+class RetryBudget:
+    """Tokens, one for each retry that a node has to do with: requests bring a share of one each,
+    and time brings the floor."""
+
+    def __init__(self, retries: Retries, now_s: float) -> None:
+        self._share = retries.share
+        self._floor_per_s = retries.floor_per_s
+        self._tokens = retries.floor_per_s
+        self._seen_s = now_s
+
+    def earn(self) -> None:
+        """A request is sent for the first time."""
+        if self._tokens < TOKENS_MAX:
+            self._tokens += self._share
+
+    def spend(self, now_s: float) -> bool:
+        """Returns whether there is a token for a retry, and takes it."""
+        elapsed_s, self._seen_s = now_s - self._seen_s, now_s
+        self._tokens = min(self._tokens + elapsed_s * self._floor_per_s, TOKENS_MAX)
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+class Attempts:
+    """The attempts at one request after its first has failed: `failed` says with what, `choose`
+    where the next one goes."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        budget: RetryBudget,
+        retries: Retries,
+        rng: Random,
+        *,
+        until_s: float,
+        repeatable: bool,
+    ) -> None:
+        self._nodes = nodes
+        self._budget = budget
+        self._retries = retries
+        self._rng = rng
+        self._until_s = until_s
+        self._repeatable = repeatable
+        self._asked: dict[str, PeerError] = {}
+        """In this round, and what came of it; not of those that came after an unknown one."""
+        self._waits = 0
+        self._rounds = 0
+        self._error: PeerError = Unreachable("")
+        self._costs_token = False
+        self._earliest_s = 0.0
+        self._comeback_until_s = math.inf
+        self.home: str | None = None
+        """The node that may have run it, or may yet."""
+
+    def failed(self, url: str, error: PeerError, now_s: float, *, answered: bool) -> None:
+        """An attempt there ended so, by an answer or without one. Raises the error if it is the
+        end of the request."""
+        if not isinstance(error, (NotDelivered, OutcomeUnknown)):
+            raise error
+        refused = error if isinstance(error, Refused) else None
+        retry_after_s = (refused and refused.retry_after_s) or 0.0
+        if not answered or (refused is not None and refused.reason in PAUSED_BY):
+            self._nodes.failed(url, now_s, retry_after_s)
+        self._costs_token = answered or isinstance(error, OutcomeUnknown)
+        if isinstance(error, OutcomeUnknown):
+            if not self._repeatable:
+                raise error
+            if self.home is None:
+                self.home, self._comeback_until_s = url, now_s + self._retries.comeback_s
+        if self.home is not None:
+            self._failed_at_home(error, now_s, retry_after_s)
+            return
+        self._asked[url] = self._error = error
+        if self._asked.keys() >= set(self._nodes.urls):
+            self._end_round(now_s)
+
+    def choose(self, now_s: float) -> str | float:
+        """Returns the node to ask now, or for how many seconds to wait before asking this again.
+        Raises the last error if there is no time left for that."""
+        if now_s < self._earliest_s:
+            return self._earliest_s - now_s
+        if self._costs_token and not self._budget.spend(now_s):
+            wait_s = self._jittered_s()
+            self._check_time(now_s + wait_s)
+            return wait_s
+        self._costs_token = False
+        if self.home is not None:
+            return self.home
+        node = self._nodes.choose(now_s, self._asked)
+        if node is None:  # the list has changed meanwhile
+            self._asked.clear()
+            node = self._nodes.choose(now_s)
+        return node or self._nodes.current
+
+    def _failed_at_home(self, error: PeerError, now_s: float, retry_after_s: float) -> None:
+        if isinstance(error, OutcomeUnknown):
+            self._error = error
+        self._earliest_s = now_s + retry_after_s + self._jittered_s(LONGEST_HOME_WAIT_S)
+        self._check_time(self._earliest_s)
+
+    def _end_round(self, now_s: float) -> None:
+        """Begin another one after a wait. Raises what the nodes said if there is none."""
+        self._rounds += 1
+        self._error = _of_round(self._asked)
+        if self._rounds >= self._retries.rounds:
+            raise self._error
+        told = [e.retry_after_s for e in self._asked.values() if isinstance(e, Refused)]
+        # A little more than they ask for, so that not all clients come at that instant.
+        asked_for_s = min((s for s in told if s), default=0.0)
+        self._earliest_s = now_s + asked_for_s + self._jittered_s()
+        self._asked.clear()
+        self._check_time(self._earliest_s)
+
+    def _check_time(self, next_s: float) -> None:
+        """Do not wait in vain."""
+        if next_s >= min(self._until_s, self._comeback_until_s):
+            raise self._error
+
+    def _jittered_s(self, longest_s: float = LONGEST_WAIT_S) -> float:
+        """Full jitter: evenly from nothing to a bound that doubles."""
+        bound_s = min(FIRST_WAIT_S * 2.0**self._waits, longest_s)
+        self._waits += 1
+        return float(bound_s * self._rng.random())
+
+
+def _of_round(asked: dict[str, PeerError]) -> PeerError:
+    """Returns what is said for all of them: a node that refused could at least be reached."""
+    refused = [error for error in asked.values() if isinstance(error, Refused)]
+    if refused:
+        return min(refused, key=lambda error: error.retry_after_s or math.inf)
+    if len(asked) == 1:
+        return next(iter(asked.values()))
+    reasons = "; ".join(str(error) for error in asked.values())
+    return Unreachable(f"none of {len(asked)} nodes can be reached: {reasons}")

@@ -1,0 +1,329 @@
+"""What clients say to nodes over HTTP, and what the answers mean (contract, section 4). What
+follows from an error, and sending, are not known here.
+
+Messages say who is to blame (the client, the node, the handler, the network) and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from spillover.live.http.connection import Response
+from spillover.model.errors import (
+    Cancelled,
+    Expired,
+    Failed,
+    InputError,
+    NotANode,
+    NotDelivered,
+    OutcomeUnknown,
+    PeerError,
+    Refused,
+    Rejected,
+    Unreachable,
+)
+from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX, is_name
+
+PATH = "/requests"
+JSON_HEADER = (b"content-type", b"application/json")
+ASYNCHRONOUS = (b"prefer", b"respond-async")
+
+DEADLINE_S_MAX = 7 * 24 * 3600.0
+SAID_LENGTH_MAX = 400
+"""Of what an answer says of itself."""
+
+JobState: TypeAlias = Literal[
+    "queued", "running", "forwarded", "done", "failed", "expired", "cancelled", "unknown"
+]
+"""Where a job is, or how it ended. Of one that is *unknown* its node has never heard, or it has
+forgotten it: after `result_ttl_s`, or with a restart."""
+
+ENDS = frozenset({"done", "failed", "expired", "cancelled"})
+
+_REFUSED = frozenset({408, 429, 503})
+"""Statuses of a node that say: not now, and it has not run."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request came to."""
+
+    id: str
+    """Its name: the key, where one was given."""
+    result: Any
+    """What the handler returned."""
+    cluster: str
+    """The cluster that did the work."""
+    path: tuple[str, ...]
+    """The clusters that it was at, the home first."""
+    hops: int
+    timing_ms: Mapping[str, float]
+    """`queued`, `network`, `service`, their sum `total`, and `return`, the way back."""
+    replayed: bool = False
+    """Whether it is the answer of an earlier request of the same name."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An answer that is no result: problem+json with a reason."""
+
+    reason: str
+    detail: str = ""
+    status: int = 0
+    upstream_status: int | None = None
+    upstream_body: Any = None
+
+
+class _Said(msgspec.Struct):
+    """What is told of a request."""
+
+    id: str
+    state: JobState
+    problem: Problem | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_problem = msgspec.json.Decoder(Problem).decode
+_decode_said = msgspec.json.Decoder(_Said).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_BLAMED = {
+    "unauthenticated": "This client shows no token that is known there; give it `token=`.",
+    "forbidden": "The token's roles do not allow it.",
+    "conflict": "Use another key for another payload.",
+    "too_large": "Send less, or have payload_limit_bytes raised.",
+    "unknown_type": "Use a type that is served.",
+}
+"""What a client can do about a request that is at fault, where the detail does not say it."""
+
+
+_ENDED: dict[str, tuple[str, type[PeerError]]] = {
+    "deadline_exceeded": ("the deadline passed: %s. Give it more time (deadline_s)", Expired),
+    "cancelled": ("somebody cancelled it: %s", Cancelled),
+    "outcome_unknown": ("the cluster that had it lost it: %s. It may have run", OutcomeUnknown),
+}
+
+
+def encode_payload(payload: object) -> bytes:
+    """Returns the body of a request. Raises InputError for what JSON cannot say."""
+    try:
+        return b'{"payload":%b}' % _encode(payload)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        expected = f"expected what can be said in JSON: {error}"
+        raise InputError("payload", "", expected) from error
+
+
+def key_header(key: str) -> tuple[bytes, bytes]:
+    """Returns the header that gives a request its name."""
+    return (b"idempotency-key", key.encode())
+
+
+def deadline_header(left_s: float) -> tuple[bytes, bytes]:
+    """Returns the header that says how long its client waits."""
+    return (b"spillover-deadline-ms", b"%d" % max(left_s * 1e3, 1.0))
+
+
+def option_headers(type_: str, priority: int) -> tuple[tuple[bytes, bytes], ...]:
+    """Returns what else is said of a request. Raises InputError for what cannot be meant."""
+    headers = []
+    if type_ != "default":
+        if not is_name(type_, TYPE_LENGTH_MAX):
+            raise InputError("type", "", _name_expected(TYPE_LENGTH_MAX, type_))
+        headers.append((b"spillover-type", type_.encode()))
+    if priority:
+        if not 0 <= priority <= 9:
+            raise InputError("priority", "", f"expected 0 to 9, got {priority!r}")
+        headers.append((b"spillover-priority", b"%d" % priority))
+    return tuple(headers)
+
+
+def checked_key(key: str) -> str:
+    """Raises InputError for what cannot be a name."""
+    if not is_name(key, NAME_LENGTH_MAX):
+        raise InputError("key", "", _name_expected(NAME_LENGTH_MAX, key))
+    return key
+
+
+def checked_seconds(name: str, seconds: float, most_s: float = math.inf) -> float:
+    """Raises InputError for what is no time to wait."""
+    if not 0.0 < seconds <= most_s:
+        most = f" to {most_s:.0f}" if most_s < math.inf else ""
+        raise InputError(name, "", f"expected seconds above 0{most}, got {seconds!r}")
+    return seconds
+
+
+def job_path(name: str) -> str:
+    """Returns where one asks for a request, and cancels it."""
+    return f"{PATH}/{quote(name, safe='')}"
+
+
+def read_answer(node: str, name: str, response: Response) -> Answer:
+    """Returns the answer of a 200. Raises what any other means, and NotANode for what is none."""
+    if response.status == 200:
+        try:
+            answer = _decode_answer(response.body)
+        except _UNREADABLE:
+            raise named(_no_node(node, response), node, name) from None
+        if b"spillover-replayed" in response.headers:
+            msgspec.structs.force_setattr(answer, "replayed", True)  # noqa: FBT003
+        return answer
+    raise error_of(node, name, response)
+
+
+def read_accepted(node: str, name: str, response: Response) -> str:
+    """Returns the node of a request that it has accepted, or that has ended there before. Raises
+    what any other answer means."""
+    if response.status in (200, 202) or b"spillover-replayed" in response.headers:
+        if b"spillover-request-id" in response.headers:
+            return node
+        raise named(_no_node(node, response), node, name)
+    raise error_of(node, name, response)
+
+
+def read_state(node: str, name: str, response: Response) -> JobState:
+    """Returns what a look-up or a cancel says. Raises what any other answer means."""
+    if response.status in (200, 202):
+        return _said(node, name, response).state
+    problem = _problem_of(response)
+    if problem is not None and problem.reason == "unknown_request":
+        return "unknown"
+    raise error_of(node, name, response)
+
+
+def read_end(node: str, name: str, state: JobState, response: Response) -> Answer | JobState:
+    """Returns the answer of a job that is done, or the state of one that has not ended. Raises what
+    any other end means."""
+    if state == "done":
+        return read_answer(node, name, response)
+    if state == "unknown":
+        message = (
+            f"node {node} knows no request {name!r}: it has never been sent there, or the node was"
+            " started anew, or its answer is older than result_ttl_s. Whether it ran is not known"
+        )
+        raise named(OutcomeUnknown(message), node, name)
+    if state not in ENDS:
+        return state
+    problem = _said(node, name, response).problem
+    if problem is None:
+        raise named(_no_node(node, response), node, name)
+    raise named(_error(node, problem.status, problem, None), node, name)
+
+
+def error_of(node: str, name: str | None, response: Response) -> PeerError:
+    """Returns what an answer means that is no result."""
+    problem = _problem_of(response)
+    if problem is None:
+        return named(_of_stranger(node, response), node, name)
+    error = _error(node, response.status, problem, _retry_after_s(response))
+    return named(error, node, name)
+
+
+def without_answer(node: str, name: str | None, error: PeerError) -> PeerError:
+    """Returns what it means that a call had no answer."""
+    if isinstance(error, NotDelivered):
+        message = f"no node can be reached at {node}: {_why(node, error)}. Nothing was sent"
+        return named(Unreachable(message), node, name)
+    message = (
+        f"the connection to node {node} broke before its answer: {_why(node, error)}. The request"
+        " may have run, or may yet"
+    )
+    return named(OutcomeUnknown(message), node, name)
+
+
+def named(error: PeerError, node: str, name: str | None) -> PeerError:
+    """Returns the error, which says now whose it is."""
+    error.node, error.id = node, name
+    return error
+
+
+def _error(node: str, status: int, problem: Problem, retry_after_s: float | None) -> PeerError:
+    reason, detail = problem.reason, problem.detail[:SAID_LENGTH_MAX].rstrip(".")
+    said = f"{detail or 'without a detail'} ({reason})"
+    match reason:
+        case "handler_rejected":
+            body = problem.detail if problem.upstream_body is None else problem.upstream_body
+            message = f"the handler rejected the request: {said}, status {status}. Correct it"
+            return Rejected(message, status, reason, body=body, surely_did_not_run=False)
+        case "handler_failed" | "internal":
+            who = "the handler failed" if reason == "handler_failed" else f"node {node} failed"
+            return Failed(
+                f"{who}: {said}. The request may have run in part",
+                reason,
+                upstream_status=problem.upstream_status,
+                upstream_body=problem.upstream_body,
+            )
+        case "deadline_exceeded" | "cancelled" | "outcome_unknown":
+            what, error = _ENDED[reason]
+            return error(what % said)
+    if status in _REFUSED:
+        when = "later" if retry_after_s is None else f"in {retry_after_s:g} s"
+        message = f"node {node} takes nothing now: {said}. It has not run; try again {when}"
+        return Refused(message, reason, retry_after_s)
+    if 400 <= status <= 499:
+        message = f"the request is at fault, says node {node}: {said}, status {status}"
+        todo = _BLAMED.get(reason)
+        return Rejected(f"{message}. {todo}" if todo else message, status, reason)
+    return Failed(f"node {node} failed: {said}, status {status}", reason)
+
+
+def _of_stranger(node: str, response: Response) -> PeerError:
+    """Who answers without a reason is not a node, but may stand in front of one."""
+    if response.status == 429:
+        message = f"what stands before node {node} takes nothing now (status 429). It has not run"
+        return Refused(message, "rate_limited", _retry_after_s(response))
+    if response.status >= 500:
+        message = f"what stands before node {node} answered {response.status}: {_shown(response)}"
+        return OutcomeUnknown(f"{message}. Whether the request got to the node is not known")
+    return _no_node(node, response)
+
+
+def _no_node(node: str, response: Response) -> NotANode:
+    where = response.headers.get(b"location")
+    to = f", to {where.decode('latin-1')[:SAID_LENGTH_MAX]}" if where is not None else ""
+    return NotANode(
+        f"what answers at {node} is no node of Spillover: status {response.status}{to},"
+        f" {_shown(response)}. Check the url"
+    )
+
+
+def _shown(response: Response) -> str:
+    kind = response.headers.get(b"content-type", b"no content type").decode("latin-1")[:80]
+    body = " ".join(response.body[:120].decode("utf-8", "replace").split())
+    return f"{kind}, {body!r}"
+
+
+def _said(node: str, name: str, response: Response) -> _Said:
+    try:
+        return _decode_said(response.body)
+    except _UNREADABLE:
+        raise named(_no_node(node, response), node, name) from None
+
+
+def _problem_of(response: Response) -> Problem | None:
+    try:
+        return _decode_problem(response.body)
+    except _UNREADABLE:
+        return None
+
+
+def _retry_after_s(response: Response) -> float | None:
+    told = response.headers.get(b"retry-after", b"")
+    return float(told) if told.isdigit() and len(told) < 9 else None
+
+
+def _why(node: str, error: PeerError) -> str:
+    """What HTTP's client says, without the call and the url that stand before it."""
+    text = str(error)
+    at = text.find(node)
+    return text[at + len(node) :].partition(": ")[2] or text if at >= 0 else text
+
+
+def _name_expected(length_max: int, got: object) -> str:
+    return (
+        f"expected 1 to {length_max} printable characters, no blank at either end, not . or ..,"
+        f" got {got!r:.80}"
+    )

@@ -1,0 +1,117 @@
+"""Jobs with whole nodes: awaited, asked, cancelled, found again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.client import AsyncSpillover, Cancelled, Expired, InputError, OutcomeUnknown
+from support.loop import until
+
+LONG = {"service_ms": 60_000}
+
+
+def with_client(nodes, check, *ids, **topology):
+    async def main():
+        federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
+        async with federation, AsyncSpillover(federation["a"].url) as client:
+            await check(client, federation)
+
+    nodes.run(main)
+
+
+def test_a_job_is_awaited_and_asked_any_number_of_times(nodes):
+    async def check(client, federation):
+        job = await client.submit({"service_ms": 100}, key="order 7")
+        assert (job.id, job.node) == ("order 7", federation["a"].url)
+        assert await job.state() == "running"
+        answers = await asyncio.gather(job.result(), job.result(10.0))
+        assert answers[0] == answers[1] == await job.result()
+        assert answers[0].result == {"service_ms": 100.0}
+        assert await job.state() == await job.cancel() == "done"
+
+    with_client(nodes, check)
+
+
+def test_a_job_is_found_again_by_another_client(nodes):
+    async def check(client, federation):
+        await client.submit({"service_ms": 50}, key="order/7?")
+        async with AsyncSpillover(federation["b"].url) as other:
+            job = other.job("order/7?", node=federation["a"].url)
+            assert (await job.result()).id == "order/7?"
+            assert await other.job("order/7?").state() == "unknown"
+        again = await client.submit({"service_ms": 50}, key="order/7?")
+        assert (await again.result()).id == "order/7?"
+        assert federation["a"].ledger.home["accepted"] == 1
+
+    with_client(nodes, check, "a", "b")
+
+
+def test_a_result_that_is_not_there_in_time_goes_on(nodes):
+    async def check(client, federation):
+        job = await client.submit({"service_ms": 300})
+        with pytest.raises(TimeoutError, match=r"is still running after 0\.05 s; it goes on"):
+            await job.result(timeout_s=0.05)
+        assert (await job.result()).cluster == "a"
+        with pytest.raises(InputError, match="timeout_s"):
+            await job.result(timeout_s=0)
+
+    with_client(nodes, check)
+
+
+def test_every_end_has_its_error(nodes):
+    async def check(client, federation):
+        job = await client.submit(LONG, key="k")
+        assert await job.cancel() == "cancelled"
+        with pytest.raises(Cancelled) as error:
+            await job.result()
+        assert (error.value.id, error.value.node) == ("k", federation["a"].url)
+        again = await client.submit(LONG, key="k")
+        assert await again.state() == "cancelled"
+        late = await client.submit(LONG, deadline_s=0.05)
+        with pytest.raises(Expired):
+            await late.result()
+        with pytest.raises(OutcomeUnknown, match="knows no request 'never'"):
+            await client.job("never").result()
+        assert await client.job("never").cancel() == "unknown"
+
+    with_client(nodes, check)
+
+
+def test_a_job_is_cancelled_wherever_it_is(nodes):
+    async def check(client, federation):
+        jobs = [await client.submit(LONG) for _ in range(2)]
+        await until(lambda: federation["b"].ledger.foreign["running"] == 1)
+        assert {await job.state() for job in jobs} == {"running", "forwarded"}
+        assert [await job.cancel() for job in jobs] == ["cancelled"] * 2
+        assert federation["b"].ledger.foreign["running"] == 0
+
+    with_client(nodes, check, "a", "b", clusters={"a": {"queue_limit": 0}})
+
+
+def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
+    """A job that has its user's key goes on, and so does every one when all ends well."""
+
+    async def submit(url, *, interrupt):
+        async with AsyncSpillover(url) as client:
+            for _ in range(3):
+                await client.submit(LONG)
+            await client.submit(LONG, key=f"mine {interrupt}")
+            ended = await client.submit({"service_ms": 1})
+            await ended.result()
+            if interrupt:
+                raise asyncio.CancelledError
+
+    async def check(client, federation):
+        home, url = federation["a"].ledger.home, federation["a"].url
+        task = asyncio.create_task(submit(url, interrupt=True))
+        await asyncio.wait([task])
+        assert (home["cancelled"], home["running"], home["done"]) == (3, 1, 1)
+        await submit(url, interrupt=False)
+        assert (home["cancelled"], home["running"], home["done"]) == (3, 5, 2)
+        await federation["a"].send("POST", "/admin/drain")
+        for visit in list(federation["a"].machine.register.visits.values()):
+            await client.job(visit.request.id).cancel()
+
+    with_client(nodes, check, clusters={"a": {"servers": 20}})

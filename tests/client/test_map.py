@@ -1,0 +1,203 @@
+"""`map` of the asynchronous client, with whole nodes; its window alone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from spillover.client import Answer, AsyncSpillover, Expired, InputError, Progress
+from spillover.client.mapping import AHEAD, Window
+from spillover.model.errors import Cancelled
+from support.loop import turn, until
+
+LONG = {"service_ms": 60_000}
+
+
+def with_client(nodes, check, servers=50):
+    async def main():
+        topology = nodes.topology_of("a", clusters={"a": {"servers": servers}})
+        federation = nodes.Federation(topology)
+        async with federation, AsyncSpillover(federation["a"].url) as client:
+            await check(client, federation["a"])
+
+    nodes.run(main)
+
+
+def lasting(*times_ms):
+    return [{"service_ms": time_ms} for time_ms in times_ms]
+
+
+async def results_of(answers):
+    return [answer.result["service_ms"] async for answer in answers]
+
+
+def test_answers_come_in_order_or_as_they_are_there(nodes):
+    async def check(client, node):
+        payloads = lasting(120, 60, 1)
+        assert await results_of(client.map(payloads)) == [120, 60, 1]
+        assert await results_of(client.map(payloads, ordered=False)) == [1, 60, 120]
+        assert await results_of(client.map([])) == []
+
+    with_client(nodes, check)
+
+
+def test_no_more_are_under_way_than_may_be(nodes):
+    async def check(client, node):
+        task = asyncio.create_task(results_of(client.map(lasting(*[20] * 12), at_most=3)))
+        most = 0
+        while not task.done():
+            most = max(most, node.ledger.home["running"])
+            await turn()
+        assert (most, node.ledger.home["done"]) == (3, 12)
+
+    with_client(nodes, check)
+
+
+def test_payloads_may_be_awaited_and_endless(nodes):
+    async def endless():
+        number = 0
+        while True:
+            yield {"service_ms": number}
+            number += 1
+
+    async def check(client, node):
+        seen = []
+        async with aclosing(client.map(endless(), at_most=2)) as answers:
+            async for answer in answers:
+                seen.append(answer.result["service_ms"])
+                if len(seen) == 10:
+                    break
+        assert seen == list(range(10))
+        assert node.ledger.home["accepted"] <= 12
+
+    with_client(nodes, check)
+
+
+def test_an_answer_does_not_wait_for_the_next_payload(nodes):
+    async def check(client, node):
+        go_on = asyncio.Event()
+
+        async def slow():
+            yield {"service_ms": 1}
+            await go_on.wait()
+            yield {"service_ms": 2}
+
+        answers = client.map(slow())
+        assert (await anext(answers)).result == {"service_ms": 1.0}
+        go_on.set()
+        assert await results_of(answers) == [2]
+
+    with_client(nodes, check)
+
+
+def test_progress_is_told_before_each_answer(nodes):
+    async def check(client, node):
+        told = []
+        await results_of(client.map(lasting(1, 1, 1), at_most=1, progress=told.append))
+        assert [(one.done, one.failed, one.total) for one in told] == [
+            (1, 0, 3),
+            (2, 0, 3),
+            (3, 0, 3),
+        ]
+        assert told[-1] == Progress(started=3, done=3, failed=0, total=3)
+        assert told[-1].under_way == 0
+        told = []
+        await results_of(client.map(iter(lasting(1)), progress=told.append))
+        assert [one.total for one in told] == [None]
+
+    with_client(nodes, check)
+
+
+def test_the_first_error_ends_it_and_cancels_what_is_under_way(nodes):
+    async def check(client, node):
+        answers = client.map([{"service_ms": 100}, object(), LONG, LONG])
+        assert (await anext(answers)).result == {"service_ms": 100.0}
+        with pytest.raises(InputError, match="payload"):
+            await anext(answers)
+        await until(lambda: node.ledger.home["cancelled"] == 2)
+
+    with_client(nodes, check)
+
+
+def test_errors_may_be_values(nodes):
+    async def check(client, node):
+        payloads = [{"service_ms": 1}, LONG, object(), {"service_ms": 2}]
+        outcomes = [
+            outcome async for outcome in client.map(payloads, return_errors=True, deadline_s=0.3)
+        ]
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds == [Answer, Expired, InputError, Answer]
+
+    with_client(nodes, check)
+
+
+def test_cancelling_it_cancels_what_is_under_way(nodes):
+    async def check(client, node):
+        task = asyncio.create_task(results_of(client.map([LONG] * 5)))
+        await until(lambda: node.ledger.home["running"] == 5)
+        task.cancel()
+        await asyncio.wait([task])
+        await until(lambda: node.ledger.home["cancelled"] == 5)
+
+    with_client(nodes, check)
+
+
+def test_keys_of_payloads_make_it_repeatable(nodes):
+    async def check(client, node):
+        def named(payload):
+            return f"job {payload['service_ms']}"
+
+        first = [answer async for answer in client.map(lasting(1, 2), key=named)]
+        again = [answer async for answer in client.map(lasting(1, 2, 3), key=named)]
+        assert [answer.id for answer in first] == ["job 1", "job 2"]
+        assert [answer.replayed for answer in again] == [True, True, False]
+
+    with_client(nodes, check)
+
+
+def test_what_payloads_raise_comes_out(nodes):
+    def broken():
+        yield LONG
+        raise KeyError("no more")
+
+    async def broken_later():
+        yield LONG
+        raise KeyError("no more")
+
+    async def check(client, node):
+        for number, payloads in enumerate((broken(), broken_later()), start=1):
+            with pytest.raises(KeyError):
+                await results_of(client.map(payloads))
+            home = node.ledger.home
+            await until(lambda home=home: home["running"] == home["queued"] == 0)
+            assert home["cancelled"] <= number
+
+    with_client(nodes, check)
+
+
+def test_a_window_bounds_what_waits_for_an_earlier_one():
+    window = Window(2, None, ordered=True)
+    first = window.start()
+    while window.has_room:
+        window.end(window.start(), Cancelled("x"))
+    assert window.progress.started == 2 * (AHEAD + 1)
+    assert window.take() is None
+    window.end(first, Cancelled("first"))
+    assert str(window.take()) == "first"
+    assert window.has_room
+
+
+def test_a_map_goes_on_after_one_that_held_up_all_others(nodes):
+    async def check(client, node):
+        payloads = [{"service_ms": 300}, *lasting(*range(60))]
+        results = await results_of(client.map(payloads, at_most=2))
+        assert results == [300, *range(60)]
+
+    with_client(nodes, check)
+
+
+def test_a_window_must_have_room(nodes):
+    with pytest.raises(InputError, match="at_most"):
+        Window(0, None, ordered=True)

@@ -1,0 +1,380 @@
+"""`AsyncSpillover.run` with whole nodes on real sockets, in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from spillover.client import (
+    AsyncSpillover,
+    Cancelled,
+    Expired,
+    Failed,
+    InputError,
+    Refused,
+    Rejected,
+    Retries,
+    Unreachable,
+)
+from spillover.handlers import Rejected as HandlerRejected
+from support.loop import turn, until
+
+LONG = {"service_ms": 60_000}
+AT_ONCE = Retries(rounds=1)
+
+
+@pytest.fixture
+def handler(monkeypatch):
+    """A handler that does what its payload says, and counts its runs."""
+
+    class Handler:
+        def __init__(self):
+            self.runs = 0
+
+        async def run(self, payload):
+            self.runs += 1
+            match payload:
+                case "fail":
+                    raise RuntimeError("out of paper")
+                case "reject":
+                    raise HandlerRejected("expected a color", status=418, body={"field": "color"})
+            return payload
+
+    one = Handler()
+    monkeypatch.setitem(sys.modules, "handler_of_client_tests", one)
+    return one
+
+
+HANDLED = {"a": {"handler": "python:handler_of_client_tests:run"}}
+
+
+def with_client(nodes, check, *ids, retries=None, **topology):
+    """Run `check(client, federation)`."""
+
+    async def main():
+        federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
+        async with federation:
+            urls = [federation[cluster].url for cluster in ids or "a"]
+            async with AsyncSpillover(urls, retries=retries) as client:
+                await check(client, federation)
+
+    nodes.run(main)
+
+
+def test_an_answer_has_all_that_its_node_tells(nodes):
+    async def check(client, federation):
+        answer = await client.run({"service_ms": 3})
+        assert (answer.result, answer.cluster, answer.path) == ({"service_ms": 3.0}, "a", ("a",))
+        assert (answer.hops, answer.replayed, len(answer.id)) == (0, False, 24)
+        assert answer.timing_ms["service"] == answer.timing_ms["total"] == 3.0
+        assert set(answer.timing_ms) == {"queued", "network", "service", "return", "total"}
+        assert client.stats == (1, 1, 0, 0, 0, 0)
+
+    with_client(nodes, check)
+
+
+def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nodes, handler):
+    async def check(client, federation):
+        first = await client.run([1], key="schlüssel 7")
+        again = await client.run([1], key="schlüssel 7")
+        assert (first.replayed, again.replayed, handler.runs) == (False, True, 1)
+        assert again.id == first.id == "schlüssel 7"
+        with pytest.raises(Rejected, match="another key") as error:
+            await client.run([2], key="schlüssel 7")
+        assert (error.value.reason, error.value.status) == ("conflict", 409)
+        assert error.value.surely_did_not_run
+        assert (error.value.id, error.value.node) == ("schlüssel 7", federation["a"].url)
+        assert handler.runs == 1
+
+    with_client(nodes, check, clusters=HANDLED)
+
+
+def test_made_up_names_are_all_different(nodes, handler):
+    async def check(client, federation):
+        answers = await asyncio.gather(*(client.run(1) for _ in range(50)))
+        assert len({answer.id for answer in answers}) == handler.runs == 50
+
+    with_client(nodes, check, clusters={"a": {**HANDLED["a"], "servers": 50}})
+
+
+def test_who_is_to_blame_is_said(nodes, handler):
+    async def check(client, federation):
+        with pytest.raises(Failed, match=r"the handler failed.*out of paper") as failed:
+            await client.run("fail")
+        with pytest.raises(Rejected, match=r"the handler rejected.*a color") as rejected:
+            await client.run("reject")
+        assert (rejected.value.status, rejected.value.body) == (418, {"field": "color"})
+        assert not failed.value.surely_did_not_run
+        assert not rejected.value.surely_did_not_run
+        assert client.stats.retries == 0
+        assert handler.runs == 2
+
+    with_client(nodes, check, clusters=HANDLED)
+
+
+def test_what_is_wrong_is_told_before_anything_is_sent(nodes):
+    async def check(client, federation):
+        for wrong in (
+            {"key": ""},
+            {"key": " x"},
+            {"key": "a\nb"},
+            {"type": ""},
+            {"deadline_s": 0.0},
+            {"deadline_s": float("nan")},
+            {"deadline_s": 1e9},
+            {"priority": 10},
+            {"key": "k", "at_most_once": True},
+        ):
+            with pytest.raises(InputError) as error:
+                await client.run(None, **wrong)
+            assert error.value.surely_did_not_run
+        with pytest.raises(InputError, match="payload"):
+            await client.run(object())
+        assert federation["a"].ledger.home["accepted"] == 0
+
+    with_client(nodes, check)
+
+
+def test_type_and_priority_reach_the_node(nodes):
+    async def check(client, federation):
+        job = await client.submit(LONG, type="hören", priority=7)
+        visit = next(iter(federation["a"].machine.register.visits.values()))
+        assert (visit.request.type, visit.request.priority) == ("hören", 7)
+        assert await job.cancel() == "cancelled"
+
+    with_client(nodes, check)
+
+
+def test_the_deadline_ends_what_runs(nodes):
+    async def check(client, federation):
+        with pytest.raises(Expired, match="deadline") as error:
+            await client.run(LONG, deadline_s=0.1)
+        assert not error.value.surely_did_not_run
+        assert federation["a"].ledger.home["expired"] == 1
+
+    with_client(nodes, check)
+
+
+def test_a_full_node_sends_its_clients_to_the_next(nodes):
+    async def check(client, federation):
+        job = await client.submit(LONG)
+        answer = await client.run(None)
+        assert (answer.cluster, client.stats.retries) == ("b", 1)
+        await job.cancel()
+        assert (await client.run(None)).cluster == "a"  # it has places again
+
+    full = {"a": {"queue_limit": 0}}
+    with_client(nodes, check, "a", "b", links=[], clusters=full)
+
+
+def test_where_all_are_full_a_client_waits_as_it_is_told_and_then_goes_on(nodes):
+    async def check(client, federation):
+        job = await client.submit({"service_ms": 300})
+        answer = await client.run(None)
+        assert answer.cluster == "a"
+        assert client.stats.retries >= 1
+        assert (await job.result()).cluster == "a"
+
+    with_client(nodes, check, clusters={"a": {"queue_limit": 0}})
+
+
+def test_who_cannot_wait_that_long_is_refused_at_once(nodes):
+    async def check(client, federation):
+        job = await client.submit(LONG)
+        with pytest.raises(Refused, match="has not run; try again in") as error:
+            await client.run(None, deadline_s=0.9)
+        assert error.value.reason == "queue_full"
+        assert error.value.retry_after_s >= 1.0
+        assert error.value.surely_did_not_run
+        assert client.stats.retries == 0
+        await job.cancel()
+
+    with_client(nodes, check, clusters={"a": {"queue_limit": 0}})
+
+
+def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
+    async def check(client, federation):
+        await federation["a"].send("POST", "/admin/drain")
+        answers = [await client.run(None) for _ in range(4)]
+        assert {answer.cluster for answer in answers} == {"b"}
+        assert client.stats.retries == 1
+        await federation["a"].send("POST", "/admin/resume")
+
+        async def is_back():
+            return (await client.run(None)).cluster == "a"
+
+        await until(is_back)
+
+    with_client(nodes, check, "a", "b", links=[])
+
+
+def test_a_client_of_one_draining_node_is_refused(nodes):
+    async def check(client, federation):
+        await federation["a"].send("POST", "/admin/drain")
+        with pytest.raises(Refused) as error:
+            await client.run(None)
+        assert (error.value.reason, error.value.retry_after_s) == ("draining", None)
+
+    with_client(nodes, check, retries=AT_ONCE)
+
+
+def test_a_stopped_node_costs_its_clients_no_error(nodes):
+    async def check(client, federation):
+        assert (await client.run(None)).cluster == "a"
+        await federation.stop("a")
+        answers = [await client.run(None) for _ in range(4)]
+        assert {answer.cluster for answer in answers} == {"b"}
+        await federation.start("a")
+
+        async def is_back():
+            return (await client.run(None)).cluster == "a"
+
+        await until(is_back)
+
+    with_client(nodes, check, "a", "b", links=[])
+
+
+def test_who_reaches_nobody_is_told_why(nodes, nowhere):
+    async def main():
+        async with AsyncSpillover(nowhere) as client:
+            with pytest.raises(Unreachable, match="Connection refused") as error:
+                await client.run(None)
+            assert nowhere in str(error.value)
+            assert error.value.surely_did_not_run
+            assert client.stats == (1, 0, 1, 4, 0, 0)
+        async with AsyncSpillover([nowhere, "http://no.such.host.invalid"]) as client:
+            with pytest.raises(Unreachable, match="none of 2 nodes") as error:
+                await client.run(None)
+            assert "no.such.host" in str(error.value)
+
+    nodes.run(main)
+
+
+def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
+    """At its home, in the queue, and at a neighbor."""
+
+    async def check(client, federation):
+        running = [asyncio.create_task(client.run(LONG)) for _ in range(4)]
+        home = federation["a"].ledger.home
+        await until(lambda: home["accepted"] == 4 and home["away"] == 1)
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        assert all(task.cancelled() for task in running)
+        await until(lambda: home["cancelled"] == 4)
+        assert client.stats.called_off == 4
+
+    full = {"a": {"queue_limit": 2}, "b": {"servers": 9}}
+    with_client(nodes, check, "a", "b", clusters=full)
+
+
+def test_it_is_even_if_the_node_has_not_read_it_yet(nodes):
+    async def check(client, federation):
+        await client.run(None)  # a connection is open, so that it leaves at once
+        running = asyncio.create_task(client.run(LONG))
+        await turn(0)
+        running.cancel()
+        home = federation["a"].ledger.home
+        await until(lambda: home["cancelled"] == 1)
+
+    with_client(nodes, check)
+
+
+def test_what_has_its_users_key_goes_on(nodes):
+    async def check(client, federation):
+        running = asyncio.create_task(client.run({"service_ms": 200}, key="mine"))
+        home = federation["a"].ledger.home
+        await until(lambda: home["running"] == 1)
+        running.cancel()
+        await asyncio.wait([running])
+        assert (await client.run({"service_ms": 200}, key="mine")).replayed
+        assert (home["accepted"], home["done"], home["cancelled"]) == (1, 1, 0)
+        assert client.stats.called_off == 0
+
+    with_client(nodes, check)
+
+
+def test_what_is_to_run_at_most_once_has_no_key_and_ends_with_its_client(nodes):
+    async def check(client, federation):
+        assert (await client.run(None, at_most_once=True)).id.startswith("a-")
+        running = asyncio.create_task(client.run(LONG, at_most_once=True))
+        home = federation["a"].ledger.home
+        await until(lambda: home["running"] == 1)
+        running.cancel()
+        await until(lambda: home["cancelled"] == 1)
+        assert client.stats.called_off == 0
+
+    with_client(nodes, check)
+
+
+def test_a_closed_client_ends_what_is_under_way_and_takes_no_more(nodes):
+    async def check(client, federation):
+        running = asyncio.create_task(client.run(LONG))
+        home = federation["a"].ledger.home
+        await until(lambda: home["running"] == 1)
+        await client.close()
+        with pytest.raises(Cancelled, match="closed"):
+            await running
+        await until(lambda: home["cancelled"] == 1)
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.run(None)
+        await client.close()
+
+    with_client(nodes, check)
+
+
+def test_more_requests_than_connections_wait_their_turn(nodes):
+    async def main():
+        topology = nodes.topology_of("a", clusters={"a": {"servers": 50}})
+        async with nodes.Federation(topology) as federation:
+            home = federation["a"].ledger.home
+            async with AsyncSpillover(federation["a"].url, connections_max=2) as client:
+                running = [asyncio.create_task(client.run({"service_ms": 20})) for _ in range(10)]
+                most = 0
+                while not all(task.done() for task in running):
+                    most = max(most, home["running"])
+                    await turn()
+                assert (most, client.stats.answered) == (2, 10)
+                held = [asyncio.create_task(client.run(LONG)) for _ in range(2)]
+                await until(lambda: home["running"] == 2)
+                with pytest.raises(Expired, match="connections_max") as error:
+                    await client.run(None, deadline_s=0.05)
+                assert error.value.surely_did_not_run
+                assert home["accepted"] == 12
+                for task in held:
+                    task.cancel()
+
+    nodes.run(main)
+
+
+def test_a_client_stays_in_its_loop():
+    client = AsyncSpillover("http://127.0.0.1:1", retries=AT_ONCE)
+
+    async def main():
+        with pytest.raises(Unreachable):
+            await client.run(None)
+
+    asyncio.run(main())
+
+    async def elsewhere():
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await client.run(None)
+
+    asyncio.run(elsewhere())
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [[], "", "127.0.0.1:8101", "https://x", "http://x?a=1", "http://u@x", ["http://x", "y"]],
+)
+def test_a_wrong_url_is_told_at_once(nodes):
+    with pytest.raises(InputError, match="expected"):
+        AsyncSpillover(nodes)
+
+
+@pytest.mark.parametrize("wrong", [{"token": "a b"}, {"token": ""}, {"connections_max": 0}])
+def test_a_wrong_option_is_told_at_once(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        AsyncSpillover("http://x", **wrong)

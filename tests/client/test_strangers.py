@@ -1,0 +1,245 @@
+"""What a client makes of answers that nodes do not give, or give only when they please."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spillover.client import (
+    AsyncSpillover,
+    Expired,
+    Failed,
+    NotANode,
+    OutcomeUnknown,
+    Refused,
+    Rejected,
+    Retries,
+    Unreachable,
+)
+from support.loop import until
+from support.scripted_server import RESET, answer, done, problem, scripted
+
+LIMIT_S = 20.0
+AT_ONCE = Retries(rounds=1, comeback_s=0.0)
+SHOWN = "of-tests"
+HTML = b"<html><h1>It works!</h1></html>"
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main, LIMIT_S))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(200, HTML, kind="text/html"),
+        answer(200, {"id": 7}),
+        answer(200, b"{"),
+        answer(404, {"detail": "Not Found"}),
+        answer(301, location="https://elsewhere/"),
+        answer(200, b"\xff\xfe"),
+        answer(200, b"[" * 100_000),
+    ],
+    ids=["html", "other json", "broken json", "404 of others", "redirect", "binary", "deep"],
+)
+def test_what_is_no_node_is_told_in_one_line(said):
+    async def main():
+        async with scripted(said) as server, AsyncSpillover(server.url) as client:
+            with pytest.raises(NotANode, match="is no node of Spillover") as error:
+                await client.run(1)
+            assert server.url in str(error.value)
+            assert "\n" not in str(error.value)
+            assert (len(server.seen), error.value.surely_did_not_run) == (1, False)
+            with pytest.raises(NotANode):
+                await client.submit(1)
+            with pytest.raises(NotANode):
+                await client.job("x").state()
+
+    run(main())
+
+
+def test_no_http_at_all_leaves_the_outcome_unknown():
+    async def main():
+        async with (
+            scripted(b"220 mail.example ESMTP\r\n") as server,
+            AsyncSpillover(server.url, retries=AT_ONCE) as client,
+        ):
+            with pytest.raises(OutcomeUnknown, match="not valid HTTP"):
+                await client.run(1)
+
+    run(main())
+
+
+def test_a_page_of_a_proxy_is_not_taken_for_the_node():
+    async def main():
+        page = answer(502, HTML, kind="text/html")
+        async with scripted(page, page, done(7)) as server, AsyncSpillover(server.url) as client:
+            assert (await client.run(1)).result == 7
+            keys = {headers["idempotency-key"] for _, headers in server.seen}
+            assert (len(server.seen), len(keys)) == (3, 1)
+        async with (
+            scripted(page) as server,
+            AsyncSpillover(server.url, retries=AT_ONCE) as client,
+        ):
+            with pytest.raises(OutcomeUnknown, match="what stands before node"):
+                await client.run(1)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "reason", "surely"),
+    [
+        (problem(401, "unauthenticated"), Rejected, "unauthenticated", True),
+        (problem(403, "forbidden"), Rejected, "forbidden", True),
+        (problem(413, "too_large"), Rejected, "too_large", True),
+        (problem(422, "unknown_type"), Rejected, "unknown_type", True),
+        (problem(418, "of_a_later_version"), Rejected, "of_a_later_version", True),
+        (problem(429, "rate_limited", retry_after="7"), Refused, "rate_limited", True),
+        (problem(503, "of_a_later_version"), Refused, "of_a_later_version", True),
+        (problem(500, "internal"), Failed, "internal", False),
+        (problem(507, "of_a_later_version"), Failed, "of_a_later_version", False),
+    ],
+)
+def test_reasons_become_errors(said, kind, reason, surely):
+    async def main():
+        async with scripted(said) as server:
+            async with AsyncSpillover(server.url, token=SHOWN, retries=AT_ONCE) as client:
+                with pytest.raises(kind) as error:
+                    await client.run(1)
+            assert (error.value.reason, error.value.surely_did_not_run) == (reason, surely)
+            assert [headers["authorization"] for _, headers in server.seen] == [f"Bearer {SHOWN}"]
+
+    run(main())
+
+
+def test_retry_after_is_waited_for():
+    async def main():
+        loop = asyncio.get_running_loop()
+        refusal = problem(503, "no_servers", retry_after="1")
+        async with scripted(refusal, done()) as server, AsyncSpillover(server.url) as client:
+            begun_s = loop.time()
+            await client.run(1)
+            assert 1.0 <= loop.time() - begun_s < 3.0
+            deadlines = [float(headers["spillover-deadline-ms"]) for _, headers in server.seen]
+            assert deadlines[0] - deadlines[1] >= 990.0  # what is left of the same one
+            assert client.stats.retries == 1
+
+    run(main())
+
+
+def test_what_was_sent_on_a_connection_that_breaks_goes_to_the_same_node_under_the_same_name():
+    async def main():
+        async with scripted(RESET, RESET, done(7)) as one, scripted(done(8)) as other:
+            async with AsyncSpillover([one.url, other.url]) as client:
+                assert (await client.run(1)).result == 7
+                assert client.stats.retries == 2
+            assert len({headers["idempotency-key"] for _, headers in one.seen}) == 1
+            assert (len(one.seen), other.seen) == (3, [])
+
+    run(main())
+
+
+def test_a_node_that_does_not_come_back_leaves_it_unknown_and_others_go_elsewhere():
+    async def main():
+        async with scripted(RESET) as one, scripted(done(8)) as other:
+            urls, retries = [one.url, other.url], Retries(comeback_s=0.3)
+            async with AsyncSpillover(urls, retries=retries) as client:
+                with pytest.raises(OutcomeUnknown, match="may have run") as error:
+                    await client.run(1)
+                assert (error.value.node, error.value.surely_did_not_run) == (one.url, False)
+                assert other.seen == []
+                assert (await client.run(2)).result == 8
+
+    run(main())
+
+
+def test_what_is_to_run_at_most_once_is_sent_once():
+    async def main():
+        async with scripted(RESET) as server, AsyncSpillover(server.url) as client:
+            with pytest.raises(OutcomeUnknown):
+                await client.run(1, at_most_once=True)
+            assert len(server.seen) == 1
+            assert "idempotency-key" not in server.seen[0][1]
+
+    run(main())
+
+
+def test_a_silent_node_is_waited_for_until_the_deadline():
+    async def main():
+        async with scripted(b"") as server, AsyncSpillover(server.url) as client:
+            with pytest.raises(Expired, match="without an answer") as error:
+                await client.run(1, deadline_s=0.1)
+            assert not error.value.surely_did_not_run
+
+    run(main())
+
+
+def test_a_retry_that_nobody_waits_for_is_called_off_where_it_may_run():
+    async def main():
+        async with (
+            scripted(RESET, problem(503, "no_servers", retry_after="9")) as server,
+            AsyncSpillover(server.url) as client,
+        ):
+            running = asyncio.create_task(client.run(1))
+            await until(lambda: len(server.seen) == 2)
+            running.cancel()
+            name = server.seen[0][1]["idempotency-key"]
+            await until(lambda: server.seen[-1][0] == f"DELETE /requests/{name}")
+
+    run(main())
+
+
+def test_under_overload_retries_stay_within_the_budget():
+    async def main():
+        retries = Retries(share=0.25, floor_per_s=0.0, rounds=2)
+        async with scripted(problem(429, "queue_full")) as server:
+            async with AsyncSpillover(server.url, retries=retries) as client:
+
+                async def one():
+                    with pytest.raises(Refused):
+                        await client.run(1, deadline_s=0.5)
+
+                await asyncio.gather(*(one() for _ in range(100)))
+                assert client.stats.retries == 25
+            assert len(server.seen) == 125
+
+    run(main())
+
+
+def test_a_job_of_a_node_that_is_gone_is_unknown(nowhere):
+    async def main():
+        async with AsyncSpillover(nowhere, retries=Retries(comeback_s=0.3)) as client:
+            job = client.job("order-7")
+            for ask in (job.state, job.result, job.cancel):
+                with pytest.raises(OutcomeUnknown, match="cannot be asked") as error:
+                    await ask()
+                assert not error.value.surely_did_not_run
+            with pytest.raises(Unreachable):
+                await client.run(None)
+
+    run(main())
+
+
+def test_a_job_is_asked_again_when_its_node_stumbles():
+    async def main():
+        ended = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
+        said = answer(200, {**ended, "timing_ms": {}})
+        stumbles = (RESET, problem(429, "queue_full"), answer(503, HTML, kind="text/html"))
+        async with scripted(*stumbles, said) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("x").result()).result == 7
+            assert len(server.seen) == 4
+
+    run(main())
+
+
+def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
+    async def main():
+        said = answer(200, {"id": "x", "state": "queued"})
+        async with scripted(said) as server, AsyncSpillover(server.url) as client:
+            with pytest.raises(TimeoutError, match=r"still queued after 0\.2 s"):
+                await client.job("x").result(timeout_s=0.2)
+            assert len(server.seen) <= 3
+
+    run(main())

@@ -1,0 +1,252 @@
+"""The synchronous client: threads, running loops, Ctrl-C. Nodes run in a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import uvloop
+
+from spillover.client import Answer, Expired, InputError, Retries, Spillover, Unreachable
+from support.waiting import until
+
+LONG = {"service_ms": 60_000}
+
+
+class Bed:
+    """One cluster with fifty servers, in a loop of its own."""
+
+    def __init__(self, nodes):
+        self._ready = threading.Event()
+        self._failed = []
+        self._thread = threading.Thread(target=self._run, args=(nodes,), name="nodes")
+        self._thread.start()
+        assert self._ready.wait(20.0)
+
+    @property
+    def home(self):
+        return self._federation["a"].ledger.home
+
+    def close(self):
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(20.0)
+        assert self._failed == []
+
+    def _run(self, nodes):
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(nodes))
+        except BaseException as error:  # noqa: BLE001 - told by `close`
+            self._failed.append(error)
+
+    async def _serve(self, nodes):
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        topology = nodes.topology_of("a", clusters={"a": {"servers": 50}})
+        self._federation = nodes.Federation(topology)
+        async with self._federation:
+            self.url = self._federation["a"].url
+            self._ready.set()
+            await self._end.wait()
+
+
+@pytest.fixture
+def bed(nodes):
+    bed = Bed(nodes)
+    yield bed
+    bed.close()
+
+
+def threads():
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_all_of_it_without_a_loop(bed):
+    with Spillover(bed.url) as spillover:
+        answer = spillover.run({"service_ms": 3}, key="k")
+        assert (answer.result, answer.id) == ({"service_ms": 3.0}, "k")
+        job = spillover.submit({"service_ms": 50})
+        assert job.state() == "running"
+        assert job.result(5.0) == spillover.job(job.id, node=bed.url).result()
+        assert spillover.submit(LONG).cancel() == "cancelled"
+        with pytest.raises(Expired):
+            spillover.run(LONG, deadline_s=0.05)
+        assert spillover.stats.answered == 3
+        assert spillover.nodes.current == bed.url
+    assert "spillover-client" not in threads()
+
+
+def test_it_begins_no_thread_before_it_is_used_and_closes_once():
+    spillover = Spillover("http://127.0.0.1:1", retries=Retries(rounds=1))
+    assert "spillover-client" not in threads()
+    with pytest.raises(Unreachable):
+        spillover.run(None)
+    assert "spillover-client" in threads()
+    spillover.close()
+    spillover.close()
+    assert "spillover-client" not in threads()
+    with pytest.raises(RuntimeError, match="closed"):
+        spillover.run(None)
+
+
+def test_it_works_where_a_loop_runs(bed):
+    """As in a notebook."""
+
+    async def cell():
+        with Spillover(bed.url) as spillover:
+            return spillover.run({"service_ms": 1}).result
+
+    assert asyncio.run(cell()) == {"service_ms": 1.0}
+
+
+def test_many_threads_share_one_client(bed):
+    with Spillover(bed.url) as spillover, ThreadPoolExecutor(8) as pool:
+        payloads = [{"service_ms": number % 5} for number in range(100)]
+        answers = list(pool.map(spillover.run, payloads))
+        assert [answer.result for answer in answers] == payloads
+        assert threads().count("spillover-client") == 1
+
+
+def test_a_map_takes_payloads_and_hands_out_in_the_thread_of_its_user(bed):
+    taken, told = [], []
+
+    def payloads():
+        for time_ms in (120, 60, 1):
+            taken.append(threading.current_thread())
+            yield {"service_ms": time_ms}
+
+    def progress(now):
+        told.append((threading.current_thread(), now.done))
+
+    def of(answers):
+        return [answer.result["service_ms"] for answer in answers]
+
+    with Spillover(bed.url) as spillover:
+        assert of(spillover.map(payloads(), progress=progress)) == [120, 60, 1]
+        assert of(spillover.map(payloads(), ordered=False)) == [1, 60, 120]
+        assert list(spillover.map([])) == []
+    assert {*taken, *(thread for thread, _ in told)} == {threading.current_thread()}
+    assert told[-1][1] == 3
+
+
+def test_a_map_is_bounded_and_ends_what_is_under_way(bed):
+    with Spillover(bed.url) as spillover:
+        answers = spillover.map(iter([{"service_ms": 1}, *[LONG] * 9]), at_most=4)
+        assert next(answers).result == {"service_ms": 1.0}
+        assert bed.home["accepted"] <= 5
+        answers.close()
+        until(lambda: bed.home["running"] == 0)
+        outcomes = list(
+            spillover.map([{"service_ms": 1}, object(), LONG], return_errors=True, deadline_s=0.2)
+        )
+        assert [type(outcome) for outcome in outcomes] == [Answer, InputError, Expired]
+        with pytest.raises(InputError):
+            list(spillover.map([LONG, object()], ordered=False))
+        until(lambda: bed.home["running"] == 0)
+
+
+def test_what_payloads_raise_comes_out(bed):
+    def broken():
+        yield {"service_ms": 1}
+        raise KeyError("no more")
+
+    with Spillover(bed.url) as spillover:
+        answers = spillover.map(broken(), at_most=1)
+        assert next(answers).cluster == "a"
+        with pytest.raises(KeyError):
+            next(answers)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("does", "left"),
+    [
+        ("with spillover: spillover.run(long)", 0),
+        ("with spillover: spillover.submit(long).result()", 0),
+        ("list(spillover.map([long] * 3))", 0),
+        ("spillover.submit(long).result()", 1),
+    ],
+    ids=["run", "job", "map, never closed", "job, never closed"],
+)
+def test_ctrl_c_leaves_nothing_running(bed, does, left):
+    """Not even where the client is never closed: it closes as Python ends. There a job goes on,
+    as nothing says that the end was no good one."""
+    script = f"""
+        from spillover.client import Spillover
+        long = {LONG}
+        spillover = Spillover({bed.url!r})
+        {does}
+    """
+    said = _interrupt(script, bed)
+    until(lambda: bed.home["running"] == left, what=said)
+    assert bed.home["cancelled"] == bed.home["accepted"] - left
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "does",
+    [
+        "await asyncio.gather(*(client.run(long) for _ in range(3)))",
+        "await (await client.submit(long)).result()",
+        "task = asyncio.create_task(client.run(long)); await asyncio.Event().wait()",
+    ],
+    ids=["runs", "job", "task of its own"],
+)
+def test_ctrl_c_in_a_loop_leaves_nothing_running(bed, does):
+    script = f"""
+        import asyncio
+        from spillover.client import AsyncSpillover
+        long = {LONG}
+        async def main():
+            async with AsyncSpillover({bed.url!r}) as client:
+                {does}
+        asyncio.run(main())
+    """
+    _interrupt(script, bed)
+    until(lambda: bed.home["running"] == 0)
+    assert bed.home["cancelled"] == bed.home["accepted"] > 0
+
+
+def _interrupt(script, bed):
+    """Run it, and press Ctrl-C when its requests run at the node."""
+    wanted = 3 if "(3)" in script or "* 3" in script else 1
+    command = [sys.executable, "-c", "\n".join(line[8:] for line in script.splitlines())]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0) as process:
+        until(lambda: bed.home["running"] == wanted or process.poll() is not None)
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert b"\nKeyboardInterrupt\n" in said, said.decode()
+    return said.decode()
+
+
+@pytest.mark.processes
+def test_a_forked_child_is_told_to_make_its_own(bed):
+    script = f"""
+import os
+from spillover.client import Spillover
+spillover = Spillover({bed.url!r})
+spillover.run(None)
+child = os.fork()
+if child == 0:
+    try:
+        spillover.run(None)
+    except RuntimeError as error:
+        print(error, flush=True)
+    with Spillover({bed.url!r}) as own:
+        print(own.run(None).cluster, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+spillover.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout.splitlines() == [
+        "spillover-client: expected to be made anew after a fork",
+        "a",
+    ]

@@ -1,0 +1,85 @@
+"""A server that says what a test has it say, whatever it is asked: answers that nodes do not give
+at will, and those of services that are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+RESET = object()
+"""In place of an answer: the connection is torn down when the request has come."""
+
+
+def answer(status, body=b"", *, kind="application/json", **headers):
+    """An HTTP answer; `retry_after="2"` is a header."""
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def problem(status, reason, detail="", **headers):
+    """A refusal or failure as nodes tell it."""
+    body = {"type": "about:blank", "status": status, "reason": reason, "detail": detail}
+    return answer(status, body, kind="application/problem+json", **headers)
+
+
+def done(result=None):
+    """A result as nodes give it."""
+    timing = {"queued": 0.0, "network": 0.0, "service": 1.0, "return": 0.0, "total": 1.0}
+    body = {"id": "x", "result": result, "cluster": "z", "path": ["z"], "hops": 0}
+    return answer(200, {**body, "timing_ms": timing})
+
+
+class Scripted:
+    """Gives its answers in turn, the last one for ever. `seen` has what was asked: the first line
+    and the headers, whose names are in lower case."""
+
+    def __init__(self, answers):
+        self._answers = list(answers)
+        self._connections = set()
+        self.seen = []
+        self.url = ""
+
+    async def talk(self, reader, writer):
+        self._connections.add(writer)
+        try:
+            while request := await reader.readline():
+                headers = {}
+                while (line := (await reader.readline()).strip()) != b"":
+                    name, _, value = line.decode().partition(": ")
+                    headers[name.lower()] = value
+                await reader.readexactly(int(headers.get("content-length", 0)))
+                self.seen.append((request.decode().rpartition(" ")[0], headers))
+                next_one = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+                if next_one is RESET:
+                    writer.transport.abort()
+                    return
+                writer.write(next_one)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+            self._connections.discard(writer)
+
+    def hang_up(self):
+        for writer in self._connections:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def scripted(*answers):
+    """A server for as long as the block lasts."""
+    script = Scripted(answers)
+    server = await asyncio.start_server(script.talk, "127.0.0.1", 0)
+    script.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield script
+    finally:
+        server.close()
+        script.hang_up()
+        await server.wait_closed()
