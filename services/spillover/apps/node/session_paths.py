@@ -106,7 +106,7 @@ class SessionPaths:
             raise Problem("not_ready", "the node ends")
         if self._shell.machine.draining:
             raise Problem("draining", "the cluster is draining")
-        is_full = self.clients.is_full
+        is_full = self.clients.is_full_for(client)
         wait_s = self.clients.let_in(client)
         if wait_s is None:
             return

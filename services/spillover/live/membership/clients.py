@@ -69,16 +69,16 @@ class Clients:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._sessions) >= self._letting_in.most
+    def is_full_for(self, client: str) -> bool:
+        """Returns whether there is no place for it. One that has a session here, perhaps without
+        knowing it, takes that one's place."""
+        return len(self._sessions) >= self._letting_in.most and client not in self._sessions
 
     def let_in(self, client: str) -> float | None:
-        """Returns None if this client may have a session now; else when to ask again, in seconds.
-        One that has a session here, perhaps without knowing it, takes that one's place."""
-        if client in self._sessions:
-            return self._letting_in.ask(time.monotonic())
-        wait_s = SIGN_OF_LIFE_S if self.is_full else self._letting_in.ask(time.monotonic())
+        """Returns None if this client may have a session now; else when to ask again, in
+        seconds."""
+        full = self.is_full_for(client)
+        wait_s = SIGN_OF_LIFE_S if full else self._letting_in.ask(time.monotonic())
         self.refused += wait_s is not None
         return wait_s
 
