@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
+from spillover.model.signals import clients
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -233,6 +234,20 @@ HOPS = Row(
     ),
 )  # fmt: skip
 
+SESSIONS = Row(
+    "Where are its clients?",
+    graph(
+        "How many have a session here?", "Clients that follow the federation from this node.",
+        Query(CLUSTER.of(clients.CLIENTS), "{{cluster}}"),
+    ),
+    graph(
+        "How many leave or are put off?",
+        "Per second: clients that moved to another server, and sessions that were refused.",
+        Query(CLUSTER.rate(clients.MOVES), "moved"),
+        Query(CLUSTER.rate(clients.CONNECTS_REFUSED), "put off"),
+    ),
+)  # fmt: skip
+
 PROCESS = Row(
     "Is the process well?",
     graph(
@@ -273,5 +288,5 @@ BOARD = Board(
     scope=CLUSTER,
     choices=signals.SERVERS,
     chooses_one=True,
-    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, HOPS, PROCESS),
+    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, HOPS, SESSIONS, PROCESS),
 )

@@ -22,7 +22,15 @@ from typing import Any, BinaryIO
 from spillover.model.errors import InputError, RunError, SpilloverError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Schedule
-from spillover_loadgen import display, driver, queue_command, queue_driver, results
+from spillover_loadgen import (
+    clients_command,
+    clients_driver,
+    display,
+    driver,
+    queue_command,
+    queue_driver,
+    results,
+)
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.queue_record import Put, QueueRecord
@@ -71,6 +79,14 @@ def make_parser() -> OneLineParser:
     )
     queue.set_defaults(command=_queue)
     queue_command.configure(queue)
+    clients = commands.add_parser(
+        "clients",
+        help=clients_command.SUMMARY,
+        description=clients_command.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    clients.set_defaults(command=_clients)
+    clients_command.configure(clients)
     return parser
 
 
@@ -152,6 +168,30 @@ def _queue(options: argparse.Namespace) -> int:
         return INTERRUPTED
     if result["offered"] and result["put_outcomes"][Put.UNREACHABLE] == result["offered"]:
         raise RunError(f"no object could be put: {next(iter(result['reasons']))}")
+    return 0
+
+
+def _clients(options: argparse.Namespace) -> int:
+    load = clients_command.load_of(options)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+
+        async def measure() -> dict[str, Any]:
+            stop = asyncio.Event()
+            _stop_on_signals(stop)
+            result = await clients_driver.run(load, stop)
+            return {**result, "interrupted": stop.is_set()}
+
+        result = runner.run(measure())
+    if options.json:
+        print(json.dumps(result, allow_nan=False), flush=True)
+    else:
+        clients_command.print_summary(result)
+    if result["interrupted"]:
+        return INTERRUPTED
+    if not any(result["clients"].values()):
+        reason = next(iter(result["reasons"]), "nobody lets clients in")
+        raise RunError(f"no client has a session: {reason}")
     return 0
 
 

@@ -30,15 +30,20 @@ def producer(text: str) -> tuple[ClusterId, str]:
     return _named_url(text, "PRODUCER=URL")
 
 
+def node_url(text: str) -> str:
+    """Returns the URL of a node."""
+    try:
+        HttpClient(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(error.expected + did_you_mean_url(text)) from None
+    return text
+
+
 def _named_url(text: str, form: str) -> tuple[ClusterId, str]:
     cluster, _, url = text.partition("=")
     if not cluster or not url:
         raise argparse.ArgumentTypeError(f"expected {form}, got {text!r}")
-    try:
-        HttpClient(url)
-    except InputError as error:
-        raise argparse.ArgumentTypeError(error.expected + did_you_mean_url(url)) from None
-    return ClusterId(cluster), url
+    return ClusterId(cluster), node_url(url)
 
 
 async def check_targets(targets: Mapping[ClusterId, str], kind: str = "cluster") -> None:

@@ -18,6 +18,7 @@ from spillover.client.job import AsyncJob
 from spillover.client.mapping import OnProgress, Window, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
+from spillover.client.session import Following
 from spillover.client.wire import Answer
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
@@ -45,6 +46,10 @@ class AsyncSpillover:
     `token` is shown to the nodes. No more than `connections_max` requests are under way at a time
     (and no more than half of the files that the process may open); others wait here.
 
+    With `follow` the client has a session at one node from its first request on. It learns there
+    which nodes there are, takes its even part of any that join, and leaves those that go. Without,
+    it stays with the nodes that it was given, in their order: sites are not all as near.
+
     All errors are SpilloverError and say in `surely_did_not_run` whether the work was not done.
     A client belongs to the event loop of its first request; `close` it, or use `async with`. Raises
     InputError for what cannot be meant.
@@ -57,12 +62,17 @@ class AsyncSpillover:
         token: str | None = None,
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
+        follow: bool = False,
     ) -> None:
         if connections_max < 1:
             raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
-        self._calls = Calls(self._nodes, _headers(token), retries or Retries(), at_most)
+        headers = _headers(token)
+        self._calls = Calls(self._nodes, headers, retries or Retries(), at_most)
+        self._following = Following(self._nodes, headers[1:]) if follow else None
+        if self._following is not None:
+            self._calls.on_begin = self._following.start
         self._unnamed: dict[str, tuple[str, float]] = {}
         """Jobs whose names the client made up: their node, and when their deadline has passed."""
 
@@ -206,6 +216,8 @@ class AsyncSpillover:
 
     async def close(self) -> None:
         """Cancel what is under way without a key, and let go of all connections. Jobs go on."""
+        if self._following is not None:
+            await self._following.close()
         await self._calls.close()
 
     async def __aenter__(self) -> Self:

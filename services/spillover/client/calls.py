@@ -132,6 +132,8 @@ class Calls:
         self._under_way: set[Call] = set()
         self._partings: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.on_begin: Callable[[], None] = lambda: None
+        """Called in the loop of the first call, before it."""
         self._requests = self._answered = self._retried = self._failed = self._called_off = 0
 
     @property
@@ -218,6 +220,7 @@ class Calls:
         self._loop = loop
         self._slots = asyncio.Semaphore(self._connections_max)
         self._budget = RetryBudget(self._retries, time.monotonic())
+        self.on_begin()
 
     def _client(self, url: str) -> HttpClient:
         client = self._clients.get(url)

@@ -41,9 +41,14 @@ class Spillover:
         token: str | None = None,
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
+        follow: bool = False,
     ) -> None:
         self._client = AsyncSpillover(
-            nodes, token=token, connections_max=connections_max, retries=retries
+            nodes,
+            token=token,
+            connections_max=connections_max,
+            retries=retries,
+            follow=follow,
         )
         self._lock = Lock()
         self._thread: LoopThread | None = None

@@ -76,3 +76,5 @@ class LoadReport:
     not served."""
     configuration: str = ""
     """The stamp of what the sender goes by, as it is told; empty from those that do not tell."""
+    clients: int | None = None
+    """That have a session at the sender; None from those that do not tell."""

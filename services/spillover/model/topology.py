@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
-from spillover.model.limits import at_least, check_limits
+from spillover.model.limits import above, at_least, check_limits
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
@@ -260,6 +260,20 @@ class Topology:
 
     Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
     result, so that small results take about 100 MB at most."""
+    client_connects_per_s: Annotated[float, above(0)] = 100.0
+    """How many clients a second a node lets in that want a session. Others get 503
+    `reconnect_limit` and try again, or elsewhere.
+
+    Why: after a change or a failure many come at once, and each costs as much as some requests."""
+    client_connects_burst: Annotated[int, at_least(1)] = 50
+    """How many of them it lets in at once.
+
+    Why: half a second's worth, so that a small crowd is served elsewhere at once when its node
+    dies."""
+    client_sessions_max: Annotated[int, at_least(0)] = 10_000
+    """How many clients may have a session at a node. Others get 503 `too_many_clients`.
+
+    Why: each holds a connection and some 20 KB, so that they take 200 MB at most."""
     is_named: bool = field(default=True, compare=False)
     """False where `name` is only that of the file: then it is no name for a federation."""
 

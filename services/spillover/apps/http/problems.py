@@ -22,6 +22,8 @@ STATUS_BY_REASON = {
     "draining": 503,
     "no_servers": 503,
     "not_ready": 503,
+    "reconnect_limit": 503,
+    "too_many_clients": 503,
     "store_full": 503,
     "unknown_grant": 404,
     "joining": 503,

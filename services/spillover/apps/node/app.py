@@ -26,6 +26,7 @@ from spillover.apps.node.openapi import HELLO_HEADER, tell_hot_paths
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF
 from spillover.apps.node.request_routes import add_request_routes
+from spillover.apps.node.session_paths import SessionPaths
 from spillover.apps.node.views import (
     Explanation,
     FederationState,
@@ -51,6 +52,7 @@ def create_app(
     a `store` that has to take a configuration first.
     """
     app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
+    sessions = SessionPaths(shell)
     _add_state_routes(app, shell)
     add_request_routes(app, shell)
     federation = Federation(shell)
@@ -58,12 +60,13 @@ def create_app(
     name = urlsplit(shell.cluster.url or "").hostname
     site = Site(frozenset({name} if name else ()), allowed_origins)
     add_admin_routes(app, shell, site, testbed=testbed)
-    add_config_routes(app, shell, NodeConfiguration(shell, store), guard_of(site))
+    configuration = NodeConfiguration(shell, store, on_change=sessions.go_by)
+    add_config_routes(app, shell, configuration, guard_of(site))
     console = node_console(shell, federation, site.own_names, testbed=testbed)
     shell.on_close.append(console.close)
     complete(app, console, REQUESTS)
     describe(app, tell_hot_paths)
-    return HotPaths(app, shell, Pages(site))
+    return HotPaths(app, shell, Pages(site), sessions)
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:

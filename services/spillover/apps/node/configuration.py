@@ -5,7 +5,7 @@ configuration, and what comes of a change to the node. Neither of the two knows 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from spillover.core.membership.changes import Changes, changes_at, filled, kept
@@ -35,10 +35,16 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConfiguration:
-    """Of one node."""
+    """Of one node. `on_change` is told what it goes by, now and later."""
 
-    def __init__(self, shell: NodeShell, store: ConfigurationStore | None = None) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        store: ConfigurationStore | None = None,
+        on_change: Callable[[Configuration], None] = lambda _: None,
+    ) -> None:
         self._node = shell
+        self._on_change = on_change
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, short_text(shell.topology))
         self._shell = ConfigurationShell(
@@ -57,6 +63,7 @@ class NodeConfiguration:
         shell.configured.on_higher = self._shell.heard
         shell.metrics.registry.register(self._shell.metrics)
         shell.on_close.append(self._shell.close)
+        on_change(configuration)
 
     @property
     def current(self) -> Configuration:
@@ -128,6 +135,7 @@ class NodeConfiguration:
         changes = changes_at(before, after, self._own)
         node.configured.go_by(configuration.stamp)
         self._say(configuration.stamp, changes)
+        self._on_change(configuration)
         if changes.removed:
             node.configured.removed = True
             node.feed(ev.Removed())

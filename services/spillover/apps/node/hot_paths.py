@@ -32,8 +32,10 @@ from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
 from spillover.apps.node.preferences import Preferences
 from spillover.apps.node.request_view import encode_view, location
+from spillover.apps.node.session_paths import SessionPaths
 from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
@@ -52,7 +54,9 @@ class HotPaths:
     which answers them when their time comes, without a task that waits.
     """
 
-    def __init__(self, app: AsgiApp, shell: NodeShell, pages: Pages) -> None:
+    def __init__(
+        self, app: AsgiApp, shell: NodeShell, pages: Pages, sessions: SessionPaths
+    ) -> None:
         self._app = app
         self._pages = pages
         self._shell = shell
@@ -73,6 +77,7 @@ class HotPaths:
             self._routes[calls.forward] = ("POST",), peers.forward
             self._routes[calls.cancel] = ("POST",), peers.cancel
             self._routes[calls.reports] = ("GET",), peers.reports
+        self._routes[SESSION] = ("GET", "DELETE"), sessions.serve
 
     def _go_by(self) -> None:
         """The topology has changed."""

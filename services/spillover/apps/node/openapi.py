@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spillover.apps.http.openapi import SCHEMAS, problems, reference
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
@@ -97,7 +98,7 @@ class CancelView(BaseModel):
 
 
 class CancelAnswerView(BaseModel):
-    """Whether such a request was under way."""
+    """Whether there was such a one: a request under way, or a session."""
 
     found: bool
 
@@ -189,6 +190,11 @@ _LOOKUP_PARAMETERS = (
     ),
 )
 
+_CLIENT = query("client", {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX}) | {
+    "required": True,
+    "description": "The name of the client; with a session here already, it replaces that.",
+}
+
 HOT_PATHS: dict[str, dict[str, Operation]] = {
     "/requests": {
         "post": Operation(
@@ -211,6 +217,31 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             answers={200: ("As it is now, or at its end", RequestStateView)},
             problems=("unknown_request", "invalid", "internal"),
         )
+    },
+    SESSION: {
+        "get": Operation(
+            summary="Have a session here: what changes in the federation, as long as it lasts",
+            operation_id="get_session",
+            parameters=(_CLIENT,),
+            answers={
+                200: ("Announcements, and empty objects as signs of life", "application/x-ndjson")
+            },
+            problems=(
+                *("another_site", "invalid", "not_ready", "draining"),
+                *("reconnect_limit", "too_many_clients"),
+            ),
+        ),
+        "delete": Operation(
+            summary="End a session in an orderly way",
+            operation_id="delete_session",
+            parameters=(
+                _CLIENT,
+                query("moved", {"type": "string", "enum": ["1"]})
+                | {"description": "The client has another server now."},
+            ),
+            answers={200: ("Whether there was one", CancelAnswerView)},
+            problems=("another_site", "invalid"),
+        ),
     },
     SPOKEN[0].forward: {
         "post": Operation(

@@ -3,8 +3,8 @@ node or of an origin that is allowed to use it. Programs do not come by here.
 
 Pages of allowed origins are told so in every answer, since their browsers ask for that (CORS), and
 also before a request that no form could make. Nothing ever goes with what a browser keeps for this
-node: there are no cookies. Only for clients' requests: what neighbors and operators say is for no
-page of others.
+node: there are no cookies. Only for clients' requests: what neighbors, operators and
+sessions say is for no page of others.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.sites import ANY_ORIGIN, Site
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.protocol import PEER_PREFIX
 
 REQUESTS = "/requests"
@@ -41,7 +42,7 @@ class Pages:
         """Returns whether there is more to do; False if the request is answered. Raises Problem
         `another_site`."""
         path, headers = exchange.path, Headers(raw=exchange.headers)
-        if path.startswith(PEER_PREFIX):
+        if path.startswith(PEER_PREFIX) or path == SESSION:
             reason = self._site.why_not_operate(headers)
         elif path == REQUESTS or path.startswith(f"{REQUESTS}/"):
             reason = self._site.why_not_use(exchange.method, headers)
@@ -49,7 +50,7 @@ class Pages:
             return True
         if reason is not None:
             raise Problem("another_site", reason)
-        if path.startswith(PEER_PREFIX) or not self._site.allows(headers):
+        if path.startswith(PEER_PREFIX) or path == SESSION or not self._site.allows(headers):
             return True
         told = self._allowance(headers["origin"])
         exchange.header_lines = b"".join([b"%b: %b\r\n" % header for header in told])

@@ -123,6 +123,15 @@ class AsksState(BaseModel):
     under_way: Count = 0
 
 
+class ClientsState(BaseModel):
+    """Clients of a node: those that have a session there, and since its start those that have left
+    for another server, and those that were not let in."""
+
+    connected: Count = 0
+    moved_away: Count = 0
+    put_off: Count = 0
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -183,6 +192,7 @@ class NodeState(BaseModel):
     """The part of the held bytes that gives way to requests: answers that are kept."""
     down: bool = False
     """Nothing can be run here for now: all upstreams of the handler are gone."""
+    clients: ClientsState = ClientsState()
     tokens: TokensState | None = None
     """null where the servers are alike."""
     neighbors: list[NeighborState]
@@ -242,8 +252,7 @@ class FederationState(BaseModel):
 
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
     """`/state` at this instant."""
-    machine = shell.machine
-    metrics = shell.metrics
+    machine, metrics = shell.machine, shell.metrics
     answered, system_time_sum_s = metrics.answered
     pool = pool_of(shell)
     return NodeState(
@@ -282,6 +291,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         held_limit_bytes=machine.held.limit_bytes,
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
+        clients=_clients_state(metrics.count_clients()),
         tokens=None if pool is None else tokens_state(pool, machine.blocked),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
@@ -290,6 +300,11 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         ],
         ledger=LedgerState.model_validate(machine.ledger.as_dict()),
     )
+
+
+def _clients_state(counts: tuple[int, int, int]) -> ClientsState:
+    connected, moved_away, put_off = counts
+    return ClientsState(connected=connected, moved_away=moved_away, put_off=put_off)
 
 
 def _shadow_state(shadow: Shadow | None) -> ShadowState | None:

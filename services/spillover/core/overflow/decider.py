@@ -74,11 +74,10 @@ class Decider:
         all_degraded: bool = False,
         health: str = WELL,
     ) -> int:
-        """Returns the handle of the neighbor to give the visit to, or KEEP, which comes out also
-        where keeping is not allowed and no neighbor is eligible. No server is free for it.
-        `objection` is why the visit may not be kept, as far as there is a reason to tell.
-        `all_degraded`: so is this cluster and every neighbor that could take it, which then counts
-        for nothing.
+        """Returns the handle of the neighbor to give the visit to, or KEEP, also where that is not
+        allowed and no neighbor is eligible. No server is free for it. `objection` is why the visit
+        may not be kept, if there is a reason to tell. `all_degraded`: so is this cluster and every
+        neighbor that could take it, which then counts for nothing.
         """
         known = visit.group.neighbors.knowledge()
         willing = known.accepting if all_degraded else known.takes

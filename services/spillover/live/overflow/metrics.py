@@ -7,7 +7,7 @@ is read when Prometheus asks. Besides, the usual metrics of the process: memory,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -64,6 +64,8 @@ class NodeMetrics(Collector):
         """Those of them that it had asked for."""
         for neighbor in machine.neighbors:
             self.joined(neighbor.handle, neighbor.id)
+        self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
+        """How many have a session here, have left for another server, and were put off."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)

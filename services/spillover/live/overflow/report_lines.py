@@ -67,6 +67,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     residual: Amount = 1.0
     groups: BoundedGroups = []
     configuration: BoundedStamp = ""
+    clients: Count | None = None
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
@@ -110,9 +111,9 @@ def encode_no_work(load: LoadNow, group: str = "") -> bytes:
     return _encode(AskLine(no_work=LoadBody(*load), group=group)) + b"\n"
 
 
-def encode_report(report: LoadReport, configuration: str = "") -> bytes:
+def encode_report(report: LoadReport, configuration: str = "", clients: int | None = None) -> bytes:
     """Returns a line of a report stream, its end included. `configuration` is the stamp of what
-    this node goes by."""
+    this node goes by; `clients` have a session here."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,
@@ -129,6 +130,7 @@ def encode_report(report: LoadReport, configuration: str = "") -> bytes:
         departure_ms=report.departure_s * 1e3,
         residual=report.residual,
         configuration=configuration,
+        clients=clients,
     )
     if report.groups:
         line.groups = [_body_of(group) for group in report.groups]
@@ -182,6 +184,7 @@ def _report_of(message: ReportLine) -> LoadReport:
         residual=message.residual,
         groups=tuple(map(_group_of, message.groups)),
         configuration=message.configuration,
+        clients=message.clients,
     )
 
 

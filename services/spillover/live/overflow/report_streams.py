@@ -63,6 +63,7 @@ class ReportStreams:
         self._repeats = Repeats(period_s)
         self._streams: dict[int, list[ReportStream]] = {}
         self._closed = False
+        self._clients: int | None = None
 
     def open(self, neighbor: int, put: Callable[[bytes], None]) -> ReportStream | None:
         """Opens a stream for one neighbor, and returns it; None at the node's end. If the neighbor
@@ -99,7 +100,13 @@ class ReportStreams:
         ):
             self._repeats.start_over()
         if self._repeats.is_due(report, time.monotonic()):
-            self.publish(encode_report(report, self._configured.reported))
+            self.publish(encode_report(report, self._configured.reported, self._clients))
+
+    def tell_clients(self, number: int) -> None:
+        """Have the next reports say how many clients have a session here."""
+        if number != self._clients:
+            self._clients = number
+            self._repeats.start_over()
 
     def publish(self, line: bytes) -> None:
         """Put a line in all streams, on each link when it leaves there. One instant for all: what

@@ -1,0 +1,152 @@
+"""`/session`: a client has one long answer of its node, and is told there of changes of the
+federation (decision 0041). Dispatched by `hot_paths`. What is said is in `live.membership.clients`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from urllib.parse import parse_qs
+
+from spillover.apps.http.asgi import Send
+from spillover.apps.http.exchange import Exchange
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import JSON_LINE
+from spillover.core.membership.letting_in import LettingIn
+from spillover.core.membership.session_events import Server
+from spillover.live.membership.client_metrics import ClientMetrics
+from spillover.live.membership.clients import Clients
+from spillover.live.overflow.shell import NodeShell
+from spillover.model.configuration import Configuration
+from spillover.model.request import NAME_LENGTH_MAX, is_name
+from spillover.model.topology import Topology
+
+LOOK_S = 0.25
+
+QUERY_MAX = 8
+"""Fields of a query; later versions may say more."""
+
+
+class SessionPaths:
+    """Of one node."""
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+        topology = shell.topology
+        self.clients = Clients(
+            shell.cluster.id,
+            shell.epoch,
+            LettingIn(
+                topology.client_connects_per_s,
+                topology.client_connects_burst,
+                topology.client_sessions_max,
+            ),
+            shell.timers,
+            numbers=self._numbers,
+            on_count=shell.streams.tell_clients,
+        )
+        shell.streams.tell_clients(0)
+        self._is_looking = self._has_parted = False
+        shell.metrics.count_clients = self._count
+        shell.on_close.append(self.clients.close)
+        shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
+
+    async def serve(self, exchange: Exchange, send: Send) -> None:
+        """GET begins a session, DELETE ends it."""
+        client, moved = _asked(exchange)
+        if exchange.method == "DELETE":
+            found = self.clients.leave(client, moved=moved)
+            body = b'{"found":true}' if found else b'{"found":false}'
+            exchange.answer_raw(200, JSON_LINE, body)
+            return
+        self._check(client)
+        lines = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": lines})
+        ended = asyncio.Event()
+        exchange.watch(ended.set)
+        self._look_after(LOOK_S)
+        session = self.clients.open(client, partial(_put, exchange, ended), ended.set)
+        try:
+            await ended.wait()
+        finally:
+            self.clients.drop(session)
+            exchange.unwatch()
+        if exchange.is_gone:
+            exchange.break_off()
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def go_by(self, configuration: Configuration) -> None:
+        """Clients are told of this one from now on."""
+        stamp = configuration.stamp
+        servers = servers_of(configuration.topology)
+        self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
+
+    def _count(self) -> tuple[int, int, int]:
+        return len(self.clients), self.clients.moves, self.clients.refused
+
+    def _look_after(self, wait_s: float) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._shell.timers.at(self._shell.now_s + wait_s, self._look)
+
+    def _look(self, _: float) -> None:
+        """Once in a while, as long as there are clients: where the node drains, they are to go."""
+        self._is_looking = False
+        draining = self._shell.machine.draining
+        if draining and not self._has_parted:
+            self.clients.part()
+        self._has_parted = draining
+        if len(self.clients):
+            self._look_after(LOOK_S)
+
+    def _check(self, client: str) -> None:
+        if self.clients.closed:
+            raise Problem("not_ready", "the node ends")
+        if self._shell.machine.draining:
+            raise Problem("draining", "the cluster is draining")
+        is_full = self.clients.is_full_for(client)
+        wait_s = self.clients.let_in(client)
+        if wait_s is None:
+            return
+        if is_full:
+            detail = "the cluster has as many clients as it may (client_sessions_max)"
+            raise Problem("too_many_clients", detail, retry_after_s=wait_s)
+        detail = "too many clients connect at a time (client_connects_per_s)"
+        raise Problem("reconnect_limit", detail, retry_after_s=wait_s)
+
+    def _numbers(self) -> Mapping[str, int]:
+        """Returns how many clients the neighbors have that say so."""
+        return {
+            neighbor.id: neighbor.report.clients
+            for neighbor in self._shell.machine.neighbors
+            if neighbor.report is not None and neighbor.report.clients is not None
+        }
+
+
+def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
+    """Write a line; a client that does not read must not miss one, so that it goes."""
+    if exchange.connection.write_paused:
+        exchange.break_off()
+        ended.set()
+    else:
+        exchange.write_piece(line)
+
+
+def _asked(exchange: Exchange) -> tuple[str, bool]:
+    """Returns which client asks, and whether it has moved. Raises Problem."""
+    try:
+        query = parse_qs(exchange.query.decode("ascii"), max_num_fields=QUERY_MAX)
+    except ValueError as error:
+        raise Problem("invalid", f"query: {error}") from None
+    client = query.get("client", [""])[0]
+    if not is_name(client, NAME_LENGTH_MAX):
+        expected = f"expected 1 to {NAME_LENGTH_MAX} printable characters"
+        raise Problem("invalid", f"query.client: {expected}")
+    return client, query.get("moved") == ["1"]
+
+
+def servers_of(topology: Topology) -> list[Server]:
+    """Returns where clients can be: the clusters with a url."""
+    return [Server(one.id, one.url) for one in topology.clusters if one.url is not None]

@@ -1,0 +1,243 @@
+"""The session of one client in real time: connections to nodes, lines, one timer. What follows from
+what is heard is the machine's (`core.membership.client_session`).
+
+It runs in what users import and in the load generator, which measures the clients that users have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+from spillover.core.membership.choosing import RULES as RULES  # noqa: PLC0414 - for who runs it
+from spillover.core.membership.client_session import ClientSession
+from spillover.core.membership.session_events import (
+    Announced,
+    Announcement,
+    Connect,
+    Connected,
+    Ended,
+    Event,
+    Leave,
+    Lost,
+    NotReached,
+    Parting,
+    Server,
+    Started,
+    TimerFired,
+    Use,
+)
+from spillover.live.http.client import HttpClient
+from spillover.live.http.connection import StreamRefused
+from spillover.live.membership.session_wire import (
+    LINE_LIMIT_BYTES,
+    SESSION,
+    SILENCE_S,
+    MalformedLine,
+    decode_line,
+)
+from spillover.live.process.logs import Message
+from spillover.model.errors import InputError, PeerError
+
+LEAVE_S = 2.0
+"""For a node to hear that its client goes."""
+
+NOT_LET_IN = frozenset({429, 503})
+
+_log = logging.getLogger(__name__)
+
+
+class SessionShell:
+    """Runs the machine of one client, `name`. `client_of` gives the connections to a url, and may
+    raise InputError; `on_change` is called whenever `in_use` or `servers` may have changed. Must be
+    made inside a running loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        machine: ClientSession,
+        client_of: Callable[[str], HttpClient],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._path = f"{SESSION}?client={quote(name, safe='')}"
+        self._machine = machine
+        self._client_of = client_of
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[int, tuple[Server, asyncio.Task[None]]] = {}
+        self._heard: set[int] = set()
+        """Attempts that have become sessions."""
+        self._farewells: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_told = False
+        self.connects = self.put_off = self.losses = self.moves = 0
+        self.lies = 0
+        """Lines that could not be read."""
+        self.why = ""
+        """There is no session, as far as was told."""
+
+    @property
+    def in_use(self) -> Server | None:
+        return self._machine.in_use
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return self._machine.servers
+
+    def start(self) -> None:
+        self._feed(Started())
+
+    async def close(self) -> None:
+        """Leave, and let go of everything."""
+        self._feed(Ended())
+        if self._farewells:
+            await asyncio.wait(self._farewells)
+        streams = [task for _, task in self._streams.values()]
+        for task in streams:
+            task.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    def _feed(self, event: Event) -> None:
+        for command in self._machine.handle(event, time.monotonic()):
+            if isinstance(command, Connect):
+                self._connect(command)
+            elif isinstance(command, Leave):
+                self._leave(command)
+            else:
+                self._used(command)
+        self._on_change()
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_s = self._machine.next_deadline()
+        if due_s < float("inf"):
+            wait_s = max(0.0, due_s - time.monotonic())
+            self._timer = self._loop.call_later(wait_s, self._feed, TimerFired())
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _connect(self, command: Connect) -> None:
+        self.connects += 1
+        reading = self._read(command)
+        task = self._loop.create_task(reading, name=f"session at {command.server.url}")
+        self._streams[command.attempt] = command.server, task
+
+    def _used(self, command: Use) -> None:
+        _log.debug(Message("session", node=command.server.url))
+
+    def _leave(self, command: Leave) -> None:
+        found = self._streams.get(command.attempt)
+        if found is None:
+            return
+        server, task = found
+        if command.attempt not in self._heard:
+            task.cancel()
+            return
+        self._heard.discard(command.attempt)
+        self.moves += command.moved
+        farewell = self._loop.create_task(self._say_goodbye(server, task, moved=command.moved))
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
+
+    async def _say_goodbye(self, server: Server, task: asyncio.Task[None], *, moved: bool) -> None:
+        """The word first, the stream then: else it would look like a loss."""
+        with suppress(PeerError):
+            path = f"{self._path}&moved=1" if moved else self._path
+            await self._client_of(server.url).request("DELETE", path, timeout_s=LEAVE_S)
+        task.cancel()
+
+    # --- streams ------------------------------------------------------------------------------
+
+    async def _read(self, command: Connect) -> None:
+        """One session, from the attempt to its end."""
+        attempt, url = command.attempt, command.server.url
+        end: Event = Lost(attempt)
+        try:
+            hear = partial(self._hear, attempt)
+            await self._client_of(url).stream_lines(
+                self._path, hear, line_limit_bytes=LINE_LIMIT_BYTES, silence_s=SILENCE_S
+            )
+        except StreamRefused as refused:
+            if refused.status in NOT_LET_IN:
+                self.put_off += 1
+                end = NotReached(attempt, _retry_after_s(refused))
+            self._tell(url, refused)
+        except (PeerError, InputError) as error:
+            self._tell(url, error)
+        except asyncio.CancelledError:
+            self._streams.pop(attempt, None)
+            raise
+        self._streams.pop(attempt, None)
+        if attempt in self._heard:
+            self._heard.discard(attempt)
+            self.losses += 1
+        self._feed(end)
+
+    def _hear(self, attempt: int, line: bytes) -> None:
+        """A first line that is none means that nobody of ours is there; a later one that it lies,
+        and what it said before is all that is known."""
+        if attempt not in self._heard:
+            told = _read_first(line)
+            self._heard.add(attempt)
+            self._is_told = False
+            self._feed(Connected(attempt, told))
+            return
+        try:
+            said = decode_line(line)
+        except MalformedLine as error:
+            self.lies += 1
+            self._tell(self._streams[attempt][0].url, error)
+            return
+        if isinstance(said, Announcement):
+            self._feed(Announced(attempt, said))
+        elif said is not None:
+            self._feed(Parting(attempt, said))
+
+    def _tell(self, url: str, error: Exception) -> None:
+        """Once for all that happens between two sessions."""
+        self.why = str(error)
+        if not self._is_told:
+            self._is_told = True
+            _log.info(Message("no session", node=url, reason=str(error)))
+
+
+def _read_first(line: bytes) -> Announcement:
+    """Raises PeerError for what no node says first."""
+    try:
+        told = decode_line(line)
+    except MalformedLine as error:
+        raise PeerError(f"it is no node: {error}") from None
+    if not isinstance(told, Announcement) or not told.can_be_meant:
+        raise PeerError("it is no node: expected an announcement with a list of servers first")
+    return told
+
+
+def session_of(
+    name: str,
+    urls: Sequence[str],
+    random: Random,
+    client_of: Callable[[str], HttpClient],
+    on_change: Callable[[], None],
+    **options: Any,
+) -> SessionShell:
+    """Returns the session of a client that begins with these urls; the options, and what `random`
+    draws, are those of ClientSession."""
+    return SessionShell(name, ClientSession(name, urls, random, **options), client_of, on_change)
+
+
+def _retry_after_s(refused: StreamRefused) -> float | None:
+    try:
+        return max(0.0, float(refused.headers[b"retry-after"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,119 @@
+"""The lines of a session, as bytes: announcements, signs of life, and a node's word that it ends.
+JSON by msgspec. Fields that are not known here are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from spillover.core.membership.session_events import SERVERS_MAX, Announcement, Server
+from spillover.model.addresses import is_plain_url
+from spillover.model.topology import CLUSTER_ID
+
+SESSION = "/session"
+"""The path of it."""
+
+SIGN_OF_LIFE = b"{}\n"
+SIGN_OF_LIFE_S = 15.0
+SILENCE_S = 40.0
+"""Without a line for so long, a session is lost."""
+
+LINE_LIMIT_BYTES = 1024 * 1024
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=3600.0)]
+
+
+class MalformedLine(ValueError):
+    """These bytes are no line of a session."""
+
+
+class _ServerBody(msgspec.Struct):
+    id: str
+    url: str
+
+
+class _Line(msgspec.Struct):
+    cluster: str
+    version: Count
+    servers: Annotated[list[_ServerBody], msgspec.Meta(max_length=SERVERS_MAX)]
+    epoch: Count = 0
+    by: str | None = None
+    by_epoch: Count = 0
+    clients: Count = 0
+    rank: Count = 0
+    surplus: Share = 0.0
+
+
+class _PartingLine(msgspec.Struct):
+    within_s: Seconds
+    parting: bool = True
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_parting = msgspec.json.Decoder(_PartingLine).decode
+
+
+def encode_head(
+    cluster: str, epoch: int, stamp: tuple[int, str, int], servers: Sequence[Server]
+) -> bytes:
+    """Returns what announcements of one configuration have in common; `encode_announcement` adds
+    the rest."""
+    version, by, by_epoch = stamp
+    told = {
+        "cluster": cluster,
+        "epoch": epoch,
+        "version": version,
+        "by": by or None,
+        "by_epoch": by_epoch,
+        "servers": [{"id": server.id, "url": server.url} for server in servers],
+    }
+    return _encode(told)[:-1]
+
+
+def encode_announcement(head: bytes, clients: int, rank: int, surplus: float) -> bytes:
+    """Returns a line for one client, its end included."""
+    return b'%b,"clients":%d,"rank":%d,"surplus":%.4f}\n' % (head, clients, rank, surplus)
+
+
+def encode_parting(within_s: float) -> bytes:
+    """Returns the line that says that this node takes nothing more, its end included."""
+    return _encode(_PartingLine(within_s)) + b"\n"
+
+
+def decode_line(line: bytes) -> Announcement | float | None:
+    """Returns what a line says: an announcement; within which time to go elsewhere; None for a
+    sign of life. Raises MalformedLine."""
+    if line == SIGN_OF_LIFE[:-1]:
+        return None
+    try:
+        if line.startswith(b'{"within_s"'):
+            return _decode_parting(line).within_s
+        told = _decode_line(line)
+    except (ValueError, RecursionError) as error:  # bad JSON, bad fields, bad UTF-8; too deep
+        raise MalformedLine(str(error)) from error
+    for server in told.servers:
+        _check(server.id, server.url)
+    _check(told.cluster)
+    return Announcement(
+        told.cluster,
+        told.version,
+        told.by or "",
+        told.by_epoch,
+        tuple(Server(server.id, server.url) for server in told.servers),
+        told.clients,
+        told.rank,
+        told.surplus,
+    )
+
+
+def _check(cluster: str, url: str = "http://any") -> None:
+    if not CLUSTER_ID.fullmatch(cluster):
+        raise MalformedLine("expected cluster ids")
+    if not is_plain_url(url):
+        raise MalformedLine(f"expected a url of server {cluster} like http://HOST:PORT")

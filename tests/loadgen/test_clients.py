@@ -1,0 +1,108 @@
+"""`spillover-loadgen clients` where something is wrong: no node, one that lies, no Spillover."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from spillover_loadgen.cli import main
+from spillover_loadgen.clients_driver import ClientsLoad, run
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
+
+
+def load_of(url, **fields):
+    given = {
+        "clients": 3, "rule": "stratified", "virtual_nodes": 1, "duration_s": 0.8,
+        "change_wait_s": 0.0, "rate_per_s": 0.0, "service_ms": 1.0, "seed": 1,
+    }  # fmt: skip
+    return ClientsLoad(nodes=(url,), **given | fields)
+
+
+@asynccontextmanager
+async def answering(*pieces):
+    """The url of a server that says this to whoever comes, and holds the connection then."""
+    asked = []
+
+    async def answer(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        for piece in pieces:
+            writer.write(piece)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    finally:
+        server.close()
+
+
+def line(url, **fields):
+    told = {"cluster": "a", "version": 1, "servers": [{"id": "a", "url": url}], **fields}
+    return json.dumps(told).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n<html>no node</html>",
+        HEAD + b"<html>\n",
+        HEAD + b'{"cluster": "a", "version": 1, "servers": []}\n',
+        HEAD + b'{"cluster": "a", "version": 1, "servers": [{"id": "a", "url": "ftp://x"}]}\n',
+        HEAD + b"{}\n",
+        b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 503 no\r\nretry-after: never\r\ncontent-length: 0\r\n\r\n",
+        b"\x00\x01\x02",
+    ],
+)
+def test_an_answer_that_is_none_of_ours_is_no_session(said):
+    """And whoever gives it is not asked all the time."""
+
+    async def main_():
+        async with answering(said) as (url, asked):
+            result = await run(load_of(url), asyncio.Event())
+            assert (result["unconnected"], result["clients"]) == (3, {})
+            assert 3 <= len(asked) <= 3 * 8
+
+    asyncio.run(main_())
+
+
+def test_lies_leave_the_list_as_it_is():
+    """An empty list, a line that is none, an older version, a server twice."""
+
+    async def main_():
+        lies = [b"no json\n", b'{"cluster": "a", "version": 9, "servers": []}\n']
+
+        async def answer(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            own = f"http://127.0.0.1:{writer.get_extra_info('sockname')[1]}"
+            twice = [{"id": "a", "url": own}, {"id": "a", "url": own}]
+            writer.write(HEAD + line(own) + b"".join(lies) + line(own, version=5, servers=twice))
+            writer.write(line(own, version=0, servers=[{"id": "b", "url": "http://127.0.0.1:1"}]))
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        result = await run(load_of(url), asyncio.Event())
+        server.close()
+        assert (result["clients"], result["lies"], result["moved"]) == ({"a": 3}, 3, 0)
+
+    asyncio.run(main_())
+
+
+def test_nobody_there(capsys):
+    """One line, and status 1."""
+    arguments = ["clients", "--node", "http://127.0.0.1:1", "--clients", "2", "--duration-s", "0.3"]
+    assert main(arguments) == 1
+    assert "no client has a session" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8101", "ftp://127.0.0.1", "http://"])
+def test_a_url_that_is_none(url, capsys):
+    assert main(["clients", "--node", url, "--clients", "2", "--duration-s", "1"]) == 2
+    assert "--node" in capsys.readouterr().err
