@@ -84,9 +84,8 @@ class Decider:
         eligible = willing if may_forward else self._nobody
         if visit.request.path or visit.tried:
             eligible = _without_those_asked(eligible, known, visit)
-        draw = self._random.random()
+        draw, shadow = self._random.random(), self.shadow
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
-        shadow = self.shadow
         self.log.add(
             Decision(
                 now_s,
