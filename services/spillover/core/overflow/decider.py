@@ -86,30 +86,29 @@ class Decider:
             eligible = _without_those_asked(eligible, known, visit)
         draw, shadow = self._random.random(), self.shadow
         choice = self._choose(own, known.loads, eligible, self._weights, draw)
-        self.log.add(
-            Decision(
-                now_s,
-                visit.request.id,
-                _kept_or_refused(visit, objection) if choice == KEEP else FORWARDED,
-                choice,
-                self.policy,
-                own.queue_length,
-                own.servers,
-                own.servers,
-                len(visit.request.path),
-                own.may_keep,
-                own.service_s,
-                draw,
-                known,
-                objection,
-                eligible,
-                tuple(self._weights),
-                health,
-                own,
-                None if shadow is None else shadow.ask(own, known.loads, eligible, draw, choice),
-                visit.group.id,
-            )
+        record = Decision(
+            now_s,
+            visit.request.id,
+            _kept_or_refused(visit, objection) if choice == KEEP else FORWARDED,
+            choice,
+            self.policy,
+            own.queue_length,
+            own.servers,
+            own.servers,
+            len(visit.request.path),
+            own.may_keep,
+            own.service_s,
+            draw,
+            known,
+            objection,
+            eligible,
+            tuple(self._weights),
+            health,
+            own,
+            None if shadow is None else shadow.ask(own, known.loads, eligible, draw, choice),
+            visit.group.id,
         )
+        self.log.add(record)
         if choice != KEEP:
             choice = known.handles[choice]
             visit.group.neighbors.sent(choice, now_s)
