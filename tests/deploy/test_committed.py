@@ -224,6 +224,9 @@ def test_producers_know_each_other_and_each_has_a_volume(tmp_path):
     assert main(["topology", "kubernetes", "ring5", "--out", out, "--queue", "3"]) == 0
     documents = list(yaml.safe_load_all((tmp_path / "queue.yaml").read_text(encoding="utf-8")))
     (found,) = [one["spec"] for one in documents if one["kind"] == "StatefulSet"]
+    (policy,) = [one["spec"] for one in documents if one["kind"] == "NetworkPolicy"]
+    assert policy["podSelector"] == found["selector"], "it holds for these pods"
+    assert policy["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
     words = found["template"]["spec"]["containers"][0]["args"]
     peers = [word for word in words if word.startswith("queue-")]
     assert peers == [f"queue-{k}=http://queue-{k}.queue-peers:8080" for k in range(3)]

@@ -29,6 +29,7 @@ def queue_manifests(count: int, image: str, cpus: float, memory_mb: int) -> list
         _service(),
         _peer_service(),
         _disruption(),
+        _network(),
         _stateful_set(count, image, cpus, memory_mb),
     ]
 
@@ -51,6 +52,17 @@ def _service_named(name: str, more: Manifest) -> Manifest:
 def _disruption() -> Manifest:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": dict(_LABELS)}}
     return _manifest("policy/v1", "PodDisruptionBudget", _NAME, spec)
+
+
+def _network() -> Manifest:
+    """Consumers call each producer, and producers each other, all at one port; nothing else may be
+    reached. Who may call at all is for the cluster to say: a queue has no passwords."""
+    spec = {
+        "podSelector": {"matchLabels": dict(_LABELS)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [{"port": "http", "protocol": "TCP"}]}],
+    }
+    return _manifest("networking.k8s.io/v1", "NetworkPolicy", _NAME, spec)
 
 
 def _stateful_set(count: int, image: str, cpus: float, memory_mb: int) -> Manifest:
