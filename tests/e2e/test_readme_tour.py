@@ -84,10 +84,17 @@ class Shell:
             return self._run(command)
         return ""
 
+    def write(self, name, text):
+        self.directory.joinpath(name).write_text(self._with_ports(text))
+
+    def _with_ports(self, text):
+        """With those that were free."""
+        there = {f"http://127.0.0.1:{8101 + number}": url for number, url in enumerate(self.urls)}
+        return re.sub(r"http://127\.0\.0\.1:81\d\d", lambda url: there[url[0]], text)
+
     def _here(self, command):
         """With the ports that were free, the Redis of the test, and without asking other hosts."""
-        there = {f"http://127.0.0.1:{8101 + number}": url for number, url in enumerate(self.urls)}
-        command = re.sub(r"http://127\.0\.0\.1:81\d\d", lambda url: there[url[0]], command)
+        command = self._with_ports(command)
         command = command.replace("redis://127.0.0.1/0", self.redis_url)
         command = re.sub(r"^spillover up \S+", rf"\g<0> {OWN_PORTS}", command)
         return command.replace("curl ", "curl -sS --fail-with-body ", 1)
@@ -167,9 +174,10 @@ def test_the_tour(shell):
         else:
             name = re.match(r"# (\S+)", text)
             assert name is not None, text
-            shell.directory.joinpath(name[1]).write_text(text)
+            shell.write(name[1], text)
     answers = [json.loads(said) for command, said in told.items() if "again and again" in command]
     assert [answer["result"] for answer in answers] == [{"words": 3}]
+    assert told["python ask.py"] == "300 {'words': 4}\n"
     assert len(shell.taken) >= 20
     assert shell.directory.joinpath("times.png").exists()
     assert shell.directory.joinpath("figures").is_dir()
