@@ -40,9 +40,24 @@ def load_topology(name_or_path: str) -> Topology:
     try:
         named = {"name": Path(name_or_path).stem or "topology", **document}
         topology = read_values(Topology, named, FORMS)
+        _check_joined(topology)
         return replace(topology, is_named="name" in document)
     except InputError as error:
         raise InputError(source, error.field, error.expected) from error
+
+
+def _check_joined(topology: Topology) -> None:
+    """A class that no type may join is nearly always one that was forgotten, and its servers would
+    idle in silence."""
+    for place, cluster in enumerate(topology.clusters):
+        if (pool := cluster.pool) is None:
+            continue
+        joined = {id_ for kind in pool.types for id_ in kind.classes}
+        for index, each in enumerate(pool.classes):
+            if each.id not in joined:
+                field = f"clusters[{place}].classes[{index}]"
+                expected = f"expected every class in a type, {each.id!r} is in none"
+                raise InputError("topology", field, expected)
 
 
 def dump_topology(topology: Topology) -> str:
