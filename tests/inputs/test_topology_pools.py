@@ -81,12 +81,12 @@ BAD_PARTS = {
     "tokens 0": (
         "tokens: 6",
         "tokens: 0",
-        "classes[0].tokens: expected a number of at least 1, got 0",
+        "classes[0].tokens: expected a number from 1 to 10000, got 0",
     ),
     "tokens below 0": (
         "tokens: 6",
         "tokens: -2",
-        "classes[0].tokens: expected a number of at least 1, got -2",
+        "classes[0].tokens: expected a number from 1 to 10000, got -2",
     ),
     "half a token": (
         "tokens: 6",
@@ -157,6 +157,24 @@ BAD_PARTS = {
         "on_block: queue",
         "on_block: queu",
         "on_block: expected one of overflow, queue, refuse, got 'queu', did you mean queue?",
+    ),
+    "a class that no type may join": (
+        "classes: [2, large]",
+        "classes: [large]",
+        "classes[1]: expected every class in a type, '2' is in none",
+    ),
+    "more tokens than a process has room for": (
+        "tokens: 6",
+        "tokens: 100000000",
+        "classes[0].tokens: expected a number from 1 to 10000, got 100000000",
+    ),
+    "order misspelled": (
+        "discipline: fcfs",
+        "order: least-load",
+        (
+            "order: expected one of longest-available, least-loaded, got 'least-load', did you "
+            "mean least-loaded?"
+        ),
     ),
     "discipline misspelled": (
         "discipline: fcfs",

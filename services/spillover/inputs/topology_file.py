@@ -46,6 +46,7 @@ def topology_of(document: Mapping[Any, Any], source: str, name: str) -> Topology
     InputError, naming `source`."""
     try:
         topology = read_values(Topology, {"name": name, **document}, FORMS)
+        _check_joined(topology)
         return replace(topology, is_named="name" in document)
     except InputError as error:
         raise InputError(source, error.field, error.expected) from error
@@ -72,6 +73,20 @@ def _unusual(value: Any) -> Any:
         pairs = [(field, getattr(value, field.name)) for field in fields(value)]
         return {field.name: _unusual(told) for field, told in pairs if told != field.default}
     return [_unusual(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _check_joined(topology: Topology) -> None:
+    """A class that no type may join is nearly always one that was forgotten, and its servers would
+    idle in silence."""
+    for place, cluster in enumerate(topology.clusters):
+        if (pool := cluster.pool) is None:
+            continue
+        joined = {id_ for kind in pool.types for id_ in kind.classes}
+        for index, each in enumerate(pool.classes):
+            if each.id not in joined:
+                field = f"clusters[{place}].classes[{index}]"
+                expected = f"expected every class in a type, {each.id!r} is in none"
+                raise InputError("topology", field, expected)
 
 
 def dump_topology(topology: Topology) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, NoReturn
 
 from spillover.model.errors import InputError
-from spillover.model.limits import above, at_least, check_limits
+from spillover.model.limits import above, check_limits, within
 from spillover.model.nearest import did_you_mean
 from spillover.model.pool import check_ids, check_known
 from spillover.model.token_orders import LONGEST_AVAILABLE, ORDERS
@@ -30,7 +30,7 @@ DEFAULT_TYPE = "default"
 
 
 TOKENS_MAX = 10_000
-"""Of a class, as operators may set it: each token is an object, each job a connection or thread."""
+"""Of a class: each token is an object, each job a connection or thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ServerClass:
     """The name of the class, unique in the cluster. It stands in metrics and in `/explain`."""
     servers: tuple[str, ...]
     """The ids of the servers that jobs of this class run on. A job goes to the least busy one."""
-    tokens: Annotated[int | None, at_least(1)] = None
+    tokens: Annotated[int | None, within(1, TOKENS_MAX)] = None
     """How many jobs of this class there can be at a time. Not set: as many as it has servers.
 
     Why: one job at a time suits servers that cannot share; `spillover plan tokens` says what

@@ -160,6 +160,6 @@ def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:
 
     def connections() -> int:
         taken = sum(len(server.server_state.connections) for server in servers)
-        return taken + shell.machine.register.away + shell.machine.servers.busy
+        return taken + shell.machine.register.away + shell.machine.servers.jobs
 
     FileWatch(allowed, connections).begin(shell.timers, lambda: shell.now_s)

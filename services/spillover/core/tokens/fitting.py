@@ -125,6 +125,8 @@ class Fitting(Generic[V]):
             return False
         if not self._in_turn:
             return self._bucket.choose(self.classes) != BLOCKED
+        # Its token may still be of a server that is engaged. Then it has its seat there, which
+        # nothing refuses: what was said holds.
         return self.idle > 0
 
     @property
