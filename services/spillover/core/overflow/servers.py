@@ -104,7 +104,7 @@ class FifoServers:
 
     @property
     def residual(self) -> float:
-        return residual(self.service_s, self._service_variance_s2, self.total)
+        return residual(self.service_s, self._service_variance_s2)
 
     @property
     def service_spread_s(self) -> float:

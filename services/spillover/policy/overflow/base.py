@@ -44,7 +44,7 @@ class OwnLoad(NamedTuple):
     """That, by the number of servers: how long the queue takes to become one shorter."""
     residual: float
     """(1 + c2) / 2, c2 the squared coefficient of variation of service times: how much of a service
-    is left, on average, of one under way; nearer to 1 where it is more and servers are many."""
+    is left, on average, of one under way."""
     load: float
     """What the own clients bring, as a share of what the cluster can do."""
     hops: int

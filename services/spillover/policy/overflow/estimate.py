@@ -29,14 +29,9 @@ def learned(
     return mean_s + off_s * weight, (1.0 - weight) * grown_s2
 
 
-def residual(mean_s: float, variance_s2: float, servers: int = 1) -> float:
+def residual(mean_s: float, variance_s2: float) -> float:
     """Returns how much of a service is left, on average, of one that is found under way, as a share
-    of the mean: half of it where all take the same time, all of it where they are exponential.
-
-    Where it is more, the next of several servers ends sooner than that share of a departure says:
-    departures of many servers together are as random ones.
-    """
+    of the mean: half of it where all take the same time, all of it where they are exponential."""
     if mean_s <= 0.0:
         return 1.0
-    left = 0.5 * (1.0 + variance_s2 / (mean_s * mean_s))
-    return left if left <= 1.0 else 1.0 + (left - 1.0) / servers
+    return 0.5 * (1.0 + variance_s2 / (mean_s * mean_s))

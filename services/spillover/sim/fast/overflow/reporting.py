@@ -114,7 +114,7 @@ def publish(s: KernelState, x: int) -> None:
     report.accepting = accepting
     tell(s, s.by_load, x, report)
     report.departure_s = departure_s(cluster)
-    report.residual = residual(cluster.service_s, cluster.variance_s2, cluster.servers)
+    report.residual = residual(cluster.service_s, cluster.variance_s2)
     run.reports += stop - start
     if cluster.sequence > 1:
         run.made += stop - start

@@ -77,7 +77,7 @@ def _asked(choose: Chooser) -> Callable[..., int]:
                 problem == FREE,
                 cluster.service_s,
                 departure_s(cluster),
-                residual(cluster.service_s, cluster.variance_s2, cluster.servers),
+                residual(cluster.service_s, cluster.variance_s2),
                 cluster.load,
                 hops,
                 run.now_s,
