@@ -50,6 +50,8 @@ REASONS = {
     "costs a round of small messages for each one that waits.",
     "--deliveries-max": "Consumers die of other things too. What has failed ten of them will fail "
     "the next.",
+    "--shadow": "It costs processor time, and is of use only to somebody who thinks of another "
+    "policy.",
     "--policy": "The topology names the policy. The option compares policies on one file.",
     "--json": "People read tables, programs ask for JSON.",
     "--redis": "All members of a group share one Redis. The environment that starts them knows it, "

@@ -67,6 +67,20 @@ def test_a_site_that_dies(run, tmp_path):
     assert sum(result["outcomes"].values()) == result["requests"]
 
 
+def test_a_policy_is_asked_along(run):
+    """What would have been done otherwise, and by how much sooner, and nothing is."""
+    options = ("sim", "overflow", "--topology", "ring5", "--workload", "bursts", "--duration-s")
+    plain = json.loads(run(*options, "8", "--json").out)
+    told = json.loads(run(*options, "8", "--shadow", "adaptive", "--json").out)
+    sums = told.pop("shadow")
+    assert sums["policy"] == "adaptive"
+    assert told["system_time_ms"] == plain["system_time_ms"]
+    words = run(*options, "8", "--shadow", "adaptive").err
+    assert f"of {sums['same'] + sums['other']} decisions" in words
+    assert min(sums["same"], sums["other"]) > 10
+    assert sums["saved_ms"] > sums["lost_ms"] > 0.0
+
+
 COMTE11 = ("sim", "overflow", "--topology", "comte11", "--workload", "poisson", "--rate", "9")
 TYPED = (*COMTE11, "--duration-s", "40", "--type", "t1=1", "--type", "t2=4")
 
@@ -136,6 +150,8 @@ def test_a_trace_with_types(run, tmp_path):
         (("--compare", "paper", "--policy", "paper"), "--compare: expected without --policy"),
         (("--faults", "random:1", "--engine", "fast"), "--faults: expected with --engine full"),
         (("--faults", "random:1", "--policy", "shared"), "--faults: expected without shared"),
+        (("--shadow", "paper", "--engine", "fast"), "--shadow: expected with --engine full"),
+        (("--shadow", "paper", "--compare", "paper,shared"), "--shadow: expected without shared"),
         (("--faults", "nothing.yaml"), "nothing.yaml: expected"),
         (("--assign", "a"), "--assign: expected only with a trace in Azure's format"),
         (("--rate", "1e12"), "--rate, --duration-s: expected a schedule of at most 12000000 req"),

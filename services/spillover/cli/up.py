@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from spillover.cli import up_queue
@@ -45,6 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, or a built-in name (default ring5)",
     )  # fmt: skip
     parser.add_argument("--policy", choices=POLICY_NAMES, help="instead of the topology's own")
+    parser.add_argument(
+        "--shadow", choices=POLICY_NAMES,
+        help="a policy that is asked along and has no say: the console and metrics tell how often "
+        "it differs, and what it would gain",
+    )  # fmt: skip
     parser.add_argument(
         "--port", type=whole_number_in(1, LAST_PORT), metavar="PORT",
         help="of the first cluster that has no url; the others follow, ports in use are left out "
@@ -90,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
     topology = load_topology(options.topology)
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
+    if options.shadow is not None:
+        topology = replace(topology, shadow=options.shadow)
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
         expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
         raise InputError("--port", "", f"{expected} a url for every cluster")

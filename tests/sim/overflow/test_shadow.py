@@ -28,5 +28,10 @@ def test_a_shadow_changes_no_request(policy, shadow, faults):
         run = run_overflow(asked, schedule, 7, faults=happens)
         told = run.as_dict()
         assert told.pop("requests_per_s") > 0
+        sums = told.pop("shadow", None)
+        assert (sums is None) == (with_shadow is None)
+        if sums is not None:
+            assert sums["policy"] == shadow
+            assert min(sums["same"], sums["other"], sums["saved_ms"]) > 0
         times.append((run.system_time_ms, told))
     assert times[0] == times[1]

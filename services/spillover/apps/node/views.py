@@ -310,13 +310,7 @@ def _clients_state(counts: tuple[int, int, int]) -> ClientsState:
 def _shadow_state(shadow: Shadow | None) -> ShadowState | None:
     if shadow is None:
         return None
-    return ShadowState(
-        policy=shadow.policy,
-        same=shadow.same,
-        other=shadow.other,
-        saved_ms=round(shadow.saved_s * 1e3, 3),
-        lost_ms=round(shadow.lost_s * 1e3, 3),
-    )
+    return ShadowState(**shadow.as_dict())
 
 
 def _recent_state(recent: RecentEnds) -> RecentState:

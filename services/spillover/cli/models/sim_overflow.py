@@ -8,6 +8,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"these policies side by side on the same schedule: {', '.join(POLICIES)}",
     )  # fmt: skip
     parser.add_argument(
+        "--shadow", choices=POLICY_NAMES,
+        help="a policy that is asked along and has no say: how often it differs, and what it would "
+        "gain (with --engine full)",
+    )  # fmt: skip
+    parser.add_argument(
         "--engine", choices=("full", "fast"), default="full",
         help="full: the services' own code (default); fast: the same, compiled, without faults",
     )  # fmt: skip
@@ -60,6 +66,9 @@ def run(options: argparse.Namespace) -> Answer:
     if options.compare and options.policy:
         raise InputError("--compare", "", "expected without --policy")
     topology = load_topology(options.topology)
+    if options.shadow is not None:
+        _check_shadow(options)
+        topology = replace(topology, shadow=options.shadow)
     plot = _plotter(options.plot)
     policies: Sequence[str] = options.compare or [options.policy or topology.policy]
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
@@ -78,6 +87,13 @@ def run(options: argparse.Namespace) -> Answer:
         plot(runs)
     one = _as_one(topology, results, compared=bool(options.compare))
     return Answer(one, partial(_print, results))
+
+
+def _check_shadow(options: argparse.Namespace) -> None:
+    if options.engine == "fast":
+        raise InputError("--shadow", "", "expected with --engine full: the fast one asks nobody")
+    if SHARED in (options.compare or [options.policy]):
+        raise InputError("--shadow", "", f"expected without {SHARED}, which decides nothing")
 
 
 def _engine(
@@ -176,6 +192,19 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
             + (f"{result['faults']} faults, " if result.get("faults") else "")
             + f"{result['requests_per_s']:.0f} requests/s simulated",
         )
+        if shadow := result.get("shadow"):
+            say(console, lead + _shadow_words(shadow))
+
+
+def _shadow_words(told: dict[str, Any]) -> str:
+    """What a policy would have done that was asked along."""
+    asked = told["same"] + told["other"]
+    share = told["other"] / asked if asked else 0.0
+    return (
+        f"{told['policy']}, asked along, differs in {share:.1%} of {asked} decisions: "
+        f"{told['saved_ms'] / 1e3:.1f} s sooner in all, {told['lost_ms'] / 1e3:.1f} s later, by "
+        "estimate"
+    )
 
 
 def _print_types(console: Console, column: str, types: dict[str, Any]) -> None:

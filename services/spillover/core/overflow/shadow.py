@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spillover.policy.overflow.adaptive import estimate_s
 from spillover.policy.overflow.base import KEEP, NeighborLoads, OwnLoad
@@ -41,6 +42,23 @@ class Shadow:
         """The sum of the gains above 0."""
         self.lost_s = 0.0
         """Of those below."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the sums as users read them."""
+        return {
+            "policy": self.policy,
+            "same": self.same,
+            "other": self.other,
+            "saved_ms": round(self.saved_s * 1e3, 3),
+            "lost_ms": round(self.lost_s * 1e3, 3),
+        }
+
+    def add(self, other: Shadow) -> None:
+        """Add the sums of the same policy at another cluster."""
+        self.same += other.same
+        self.other += other.other
+        self.saved_s += other.saved_s
+        self.lost_s += other.lost_s
 
     def ask(
         self, own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], draw: float, made: int

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.reporting import HEARTBEAT_S
+from spillover.core.overflow.shadow import Shadow
 from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
 from spillover.model.ids import ClusterId
@@ -59,6 +60,9 @@ class OverflowRun:
     """Is told how many have ended, each PROGRESS_EVERY."""
     types: dict[str, TypeCounts] = field(default_factory=dict)
     """By type, where servers are unlike."""
+    shadow: Shadow | None = None
+    """The sums of the policy that was asked along, over all clusters; of one that was restarted,
+    those since."""
 
     def answered(self, arrival: Arrival, answer: Answer) -> None:
         """A request has its answer."""
@@ -91,6 +95,8 @@ class OverflowRun:
         told = run_as_dict(self, "full", self.policy, summarize(every_ms), per_cluster)
         if self.types:
             told["per_type"] = {kind: self.types[kind].as_dict() for kind in sorted(self.types)}
+        if self.shadow is not None:
+            told["shadow"] = self.shadow.as_dict()
         return told
 
 
@@ -191,6 +197,10 @@ def sum_up(
     run.events = world.happened
     run.queue_length_max = max(cluster.queue_length_max for cluster in clusters.values())
     run.reports = sum(cluster.reports for cluster in clusters.values())
+    if run.topology.shadow is not None:
+        run.shadow = Shadow(run.topology.shadow)
+        for cluster in clusters.values():
+            run.shadow.add(cluster.machine.decider.shadow_of(run.shadow.policy))
 
 
 def _schedule_arrivals(
