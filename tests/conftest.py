@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import hypothesis
 import pytest
@@ -36,7 +37,10 @@ KINDS = ("together", "threes", "pairs", "alone")
 wait (less than half a core each) and whose limits bear two more; two of those that take a core or
 look at times more closely; one."""
 KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
-LONGEST = ("queue_virtual_time", "readme_tour", "console_page", "up", "mixed_versions")
+LONGEST = (
+    *("queue_virtual_time", "readme_tour", "console_page", "up", "mixed_versions"),
+    *("faults_links", "faults_processes", "faults_surroundings"),
+)
 """Files of the threes that begin first, so that no worker is left alone with one in the end."""
 FAIL_AT_ONCE = {"contract", "core", "parity", "policy", "sim"}
 """Directories of rules: nothing there is bound to real time."""
@@ -195,6 +199,22 @@ def pytest_xdist_auto_num_workers() -> int:
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
     return min(cores + 1, WORKERS_MAX)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Threes: each file is a series on one worker, and those about faults are one together, since
+    they use the same federations again."""
+    if config.getoption("only") != "threes":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Series(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0]).stem
+            return "faults" if file.startswith("test_faults_") else file
+
+    return Series(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,7 +64,7 @@ again() {
 
 pass together --numprocesses=auto --dist=worksteal "$@"
 again together "$@"
-pass threes --numprocesses=3 --dist=loadfile --no-loadscope-reorder "$@"
+pass threes --numprocesses=3 --dist=loadscope --no-loadscope-reorder "$@"
 again threes "$@"
 pass pairs --numprocesses=2 --dist=worksteal "$@"
 again pairs "$@"

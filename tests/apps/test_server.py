@@ -68,7 +68,7 @@ class Process:
         self.start()
         self.client = HttpClient(self.url)
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 while not await self.answers():
                     assert self.process.poll() is None, self.process.stderr.read()
                     await self.nodes.turn()

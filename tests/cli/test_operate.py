@@ -199,7 +199,7 @@ def test_a_story_is_told_in_its_order(running, nodes, capsys, monkeypatch):
 def test_where_nothing_may_be_kept_no_servers_are_counted(running, nodes, capsys):
     """A drain decides the queue again; what finds no neighbor stays."""
     with running(nodes.topology_of("a", policy="isolated")) as run:
-        sent = run.ask(keep_busy, 200)
+        sent = run.ask(keep_busy, 600)
         _, out, _ = run_command(capsys, "drain", run.urls["a"])
         assert out == "cluster a is drained\n"
         _, out, _ = run_command(capsys, "explain", run.urls["a"], "busy1")

@@ -132,7 +132,7 @@ class Load:
     async def _probe(self, home: str) -> None:
         """How long a request waits once the load is over."""
         await asyncio.sleep(LOAD_S - self._now_s())
-        for _ in range(int(3.0 / PROBE_EVERY_S)):
+        for _ in range(int(2.5 / PROBE_EVERY_S)):
             sent_s = self._now_s() - LOAD_S
             response = await self._post(home, self.service_s, 10.0)
             assert response.status == 200

@@ -118,9 +118,21 @@ def read_values(owner: type[Values], mapping: Mapping[Any, Any], forms: Forms) -
     Raises InputError without a source, of the fault that tells most.
     """
     try:
-        return owner(**dict(_schema(owner, forms).model_validate(mapping)))
+        return owner(**dict(_known_schema(owner, forms).model_validate(mapping)))
     except ValidationError as error:
         raise _Telling(owner).first_fault(error) from error
+
+
+_schemas: dict[type[Any], tuple[Forms, type[BaseModel]]] = {}
+"""By the dataclass: to make one takes ten times as long as to read a file."""
+
+
+def _known_schema(owner: type[Any], forms: Forms) -> type[BaseModel]:
+    known_forms, schema = _schemas.get(owner, (None, None))
+    if schema is None or known_forms is not forms:
+        schema = _schema(owner, forms)
+        _schemas[owner] = forms, schema
+    return schema
 
 
 def _schema(owner: type[Any], forms: Forms) -> type[BaseModel]:

@@ -80,7 +80,7 @@ def test_a_cluster_with_many_neighbors_gives_the_same(fast):
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_unlike_federations_give_the_same(fast, seed):
     """Every bound is met somewhere: queues, what is away, hops, deadlines, refusals that return.
