@@ -53,6 +53,11 @@ class Play:
             handle = self.clusters[cluster].machine.neighbors.index[old]
             self.clusters[cluster].feed(ev.Leave(handle))
 
+    def part(self, one, other):
+        for cluster, old in ((one, other), (other, one)):
+            handle = self.clusters[cluster].machine.neighbors.index[old]
+            self.clusters[cluster].feed(ev.Part(handle))
+
     def until(self, at_s):
         """What ran where since the last time."""
         reached = []
@@ -92,6 +97,26 @@ def test_work_follows_who_is_a_neighbor(seed, keyed):
     for cluster in play.clusters.values():
         assert not cluster.machine.register.visits
         assert cluster.machine.servers.busy == 0
+
+
+@pytest.mark.parametrize("ends", ["both", "one"])
+def test_nothing_is_lost_where_a_link_is_parted_from(ends):
+    """Nor where the other end has not heard of it: what it sends is refused once the link has
+    closed, and has not run. No request has a key."""
+    play = Play(2, keyed=False)
+    a, b = play.clusters["a"], play.clusters["b"]
+    assert set(play.until(SPELL_S)) == {"a", "b"}
+    assert a.machine.register.away
+    if ends == "both":
+        play.part("a", "b")
+    else:
+        b.feed(ev.Part(0))
+    play.until(5 * SPELL_S)
+    assert b.machine.neighbors.ids == ()
+    assert a.machine.neighbors.ids == (() if ends == "both" else ("b",))
+    assert set(play.until(20 * SPELL_S)) == {"a"}
+    assert play.ends.total() == 600
+    assert play.ends[Outcome.UNKNOWN] == 0
 
 
 def test_one_that_only_the_other_side_has_left_refuses_what_it_is_sent():
