@@ -53,6 +53,11 @@ class Play:
             handle = self.clusters[cluster].machine.neighbors.index[old]
             self.clusters[cluster].feed(ev.Leave(handle))
 
+    def part(self, one, other):
+        for cluster, old in ((one, other), (other, one)):
+            handle = self.clusters[cluster].machine.neighbors.index[old]
+            self.clusters[cluster].feed(ev.Part(handle))
+
     def until(self, at_s):
         """What ran where since the last time."""
         reached = []
@@ -92,6 +97,33 @@ def test_work_follows_who_is_a_neighbor(seed, keyed):
     for cluster in play.clusters.values():
         assert not cluster.machine.register.visits
         assert cluster.machine.servers.busy == 0
+
+
+def test_nothing_is_lost_where_a_link_is_parted_from():
+    """No request has a key, and some are away when both ends hear of it."""
+    play = Play(2, keyed=False)
+    a, b = play.clusters["a"], play.clusters["b"]
+    assert set(play.until(SPELL_S)) == {"a", "b"}
+    assert a.machine.register.away
+    play.part("a", "b")
+    play.until(4 * SPELL_S)
+    assert a.machine.neighbors.ids == b.machine.neighbors.ids == ()
+    assert set(play.until(20 * SPELL_S)) == {"a"}
+    assert play.ends.total() == 600
+    assert play.ends[Outcome.UNKNOWN] == 0
+
+
+def test_one_that_is_parted_from_and_does_not_know_goes_on_until_it_pauses():
+    """What it sends is taken for as long as the link stays, and so nothing is lost then either."""
+    play = Play(2, keyed=False)
+    a, b = play.clusters["a"], play.clusters["b"]
+    play.until(SPELL_S)
+    b.feed(ev.Part(0))
+    assert set(play.until(5 * SPELL_S)) == {"a", "b"}
+    play.until(20 * SPELL_S)
+    assert (a.machine.neighbors.known, b.machine.neighbors.ids) == ([False], ())
+    assert play.ends.total() == 600
+    assert play.ends[Outcome.UNKNOWN] == 0
 
 
 def test_one_that_only_the_other_side_has_left_refuses_what_it_is_sent():
