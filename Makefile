@@ -54,6 +54,7 @@ soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/sim/overflow/test_sweep.py \
 	    tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
+	    tests/sim/membership/test_history.py \
 	    tests/e2e/test_lease_redis_random.py $(ARGS)
 
 dashboards: .venv/.complete

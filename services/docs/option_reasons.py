@@ -22,6 +22,8 @@ REASONS = {
     "--log-format": "A person reads the first logs. Choose `json` where logs are collected.",
     "--log-requests": "A line for each request costs more than the request itself on a busy node. "
     "`/explain` tells about single requests without it.",
+    "--config-redis": "Nodes need no Redis, and tell each other what counts. Of two changes made "
+    "at once one is lost then, and says so; with Redis it is refused.",
     "--testbed": "Nobody should cut a link in production by a call.",
     "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
     "not end by that. `spillover up` sets it, so that no node outlives it.",

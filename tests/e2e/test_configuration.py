@@ -11,6 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 import yaml
 
 SPILLOVER = (sys.executable, "-m", "spillover")
@@ -18,7 +19,7 @@ SPILLOVER = (sys.executable, "-m", "spillover")
 NEWCOMER_USED_S = 2.0
 """From when the newcomer answers until overflow goes there, at the latest."""
 
-ROUNDS_S = 30.0
+ROUNDS_S = float(os.environ.get("SPILLOVER_ROUNDS_S", "30"))
 ROUND_S_MAX = 15.0
 """The load goes on for as long as the last round, which has begun in time."""
 
@@ -48,6 +49,7 @@ def with_f(told, port):
     return told | {"clusters": clusters, "links": links}
 
 
+@pytest.mark.timeout(2 * ROUNDS_S + 120)
 def test_a_cluster_comes_and_goes_under_load_and_nothing_is_lost(
     up, generate, ask, until, is_balanced, free_ports, tmp_path
 ):

@@ -148,8 +148,6 @@ class NodeConfiguration:
             for event in self._events(changes):
                 node.feed(event)
             node.limits_changed()
-            for neighbor in changes.delays:
-                self._node.set_link(self._handle(neighbor.id), delay_s=neighbor.delay_ms / 1e3)
         node.streams.start_over()
         node.feed(ev.ReportAsked())
 
@@ -173,9 +171,12 @@ class NodeConfiguration:
             if self._can_join(neighbor):
                 yield ev.Join(neighbor.id, neighbor.delay_ms / 1e3, ramp=True)
         for neighbor in changes.delays:
-            yield ev.DelayChanged(self._handle(neighbor.id), neighbor.delay_ms / 1e3)
-        settings = changes.settings or {}
-        yield from self._of_settings(settings)
+            # One that could not join has none.
+            if (handle := self._handle_of(neighbor.id)) is not None:
+                delay_s = neighbor.delay_ms / 1e3
+                self._node.set_link(handle, delay_s=delay_s)
+                yield ev.DelayChanged(handle, delay_s)
+        yield from self._of_settings(changes.settings or {})
 
     def _of_settings(self, settings: Mapping[str, Any]) -> Iterator[ev.Event]:
         told = {name: settings[name] for name in OF_THE_MACHINE if name in settings}
@@ -192,9 +193,6 @@ class NodeConfiguration:
         told = {"cluster": neighbor.id, "reason": "the configuration has no url of it"}
         _log.warning(Message("no neighbor", **told))
         return False
-
-    def _handle(self, cluster: ClusterId) -> int:
-        return self._node.machine.neighbors.index[cluster]
 
     def _handle_of(self, cluster: ClusterId) -> int | None:
         return self._node.machine.neighbors.index.get(cluster)

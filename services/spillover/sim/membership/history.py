@@ -267,7 +267,7 @@ class History:
     def _end(self, name: ClusterId) -> None:
         """An operator ends the node of a cluster that was removed, once that has nothing left."""
         site = self.sites[name]
-        if site.alive and site.removed and site.machine.drained:
+        if site.alive and site.removed and site.may_end:
             self.told.happened["ended"] += 1
             site.crash()
 

@@ -79,6 +79,12 @@ class Site(FaultyCluster):
     def stamp(self) -> Stamp:
         return self.configuration.current.stamp
 
+    @property
+    def may_end(self) -> bool:
+        """Returns whether it has drained, and all its answers have arrived: what a node waits for
+        that is told to end."""
+        return self.machine.drained and not self.foreign_requests and not self._clients
+
     def start_with(self, file: Topology) -> None:
         """Begin another life, with this file."""
         self._cluster = file.cluster(self.id)
