@@ -10,6 +10,7 @@ import pytest
 
 from spillover.core.membership.client_session import (
     ASKED_TO_WAIT_MAX,
+    COME_BACK_MAX,
     CONNECT_S,
     LONGEST_PAUSE_S,
     ClientSession,
@@ -154,7 +155,12 @@ def test_who_may_stay_stays_when_no_new_server_is_reached():
     now_s = client.next_deadline()
     asked = asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)
     assert set(asked) == set("bcd")
+    for _ in range(COME_BACK_MAX):  # they may not have started yet
+        assert now_s < client.next_deadline() <= now_s + LONGEST_PAUSE_S
+        now_s = client.next_deadline()
+        assert set(asked_in_turn(client, client.handle(TimerFired(), now_s), now_s)) == set("bcd")
     assert math.isinf(client.next_deadline())
+    assert client.in_use == Server("a", "http://a")
     client.check()
 
 

@@ -12,7 +12,7 @@ client draws. So does one that loses its server: it acts at once, as if that ser
 
 Where the chosen server is not reached, the rest of its group (new servers, or survivors) is asked
 in any order, then the other group, then all that are known, with a pause that grows. A client that
-has a session, at a server that it may stay with, ends there when the new servers are through. One
+has a session, at a server that it may stay with, stays there, and tries again for a while. One
 that its server asks to wait has time if it is connected: the list stays even if it comes again.
 
 A whole round without success makes it forget how new its list is: a federation that was started
@@ -60,6 +60,10 @@ FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 """Between rounds in which no server was reached."""
 
+COME_BACK_MAX: Final = 8
+"""So often one that has a session asks for new servers that are not there: within a minute or so. A
+configuration may know of a server before it has started."""
+
 ASKED_TO_WAIT_MAX: Final = 10
 """So often in a row a server may tell a client that has a session to come later."""
 
@@ -94,6 +98,8 @@ class ClientSession:
         self._trying: Connect | None = None
         self._line: deque[Server] = deque()
         """Whom to ask next."""
+        self._wanted: tuple[Server, ...] = ()
+        """Where it should be: one that has a session may come back to them."""
         self._rounds = 0
         self._asked_to_wait = 0
         self._news: tuple[Announcement, bool] | None = None
@@ -162,7 +168,6 @@ class ClientSession:
         old, self._session = self._session, event.attempt
         self.in_use = Server(event.announcement.cluster, trying.server.url)
         self._stop_trying()
-        self._rounds = 0
         if self._parting:
             self._parting, self._act_s = False, math.inf if self._news is None else self._act_s
         self._commands.append(Use(self.in_use))
@@ -277,7 +282,7 @@ class ClientSession:
             self._line = line
             return
         self._give_up_trying()
-        self._line = line
+        self._line, self._wanted = line, tuple(line)
         self._ask_next(now_s)
 
     def _in_order(
@@ -316,7 +321,13 @@ class ClientSession:
         self._again_s = math.inf
         if not self._line:
             if self._may_stay():
-                self._stop_trying()
+                if not self._wanted or self._rounds >= COME_BACK_MAX:
+                    self._stop_trying()
+                    return
+                draw = self._random.random()
+                self._again_s = now_s + backoff_s(self._rounds, 1.0, LONGEST_PAUSE_S, draw)
+                self._rounds += 1
+                self._line.extend(self._wanted)
                 return
             self._again_s = now_s + backoff_s(
                 self._rounds, FIRST_PAUSE_S, LONGEST_PAUSE_S, self._random.random()
@@ -338,7 +349,8 @@ class ClientSession:
     def _stop_trying(self) -> None:
         self._trying = None
         self._line.clear()
-        self._asked_to_wait = 0
+        self._wanted = ()
+        self._rounds = self._asked_to_wait = 0
         self._again_s = self._expires_s = math.inf
 
     def _target(self) -> Server | None:

@@ -1,0 +1,89 @@
+"""Hundreds of connected clients: a node is killed under them, and a cluster is taken away."""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import pairwise
+
+import pytest
+import yaml
+
+from support.commands import LOADGEN
+
+CLIENTS = 300
+CONNECTS_PER_S, BURST = 100, 50
+
+
+@pytest.fixture
+def connect(start, ask, until):
+    """`connect(urls, *options)`: clients that begin at any of these nodes, once all have one."""
+
+    def connect_them(urls, *options):
+        nodes = [word for url in urls.values() for word in ("--node", url)]
+        load = start(
+            *LOADGEN, "clients", *nodes, "--clients", str(CLIENTS), "--rate", "40", "--json",
+            *options,
+        )  # fmt: skip
+
+        def connected():
+            states = [ask(f"{url}/state")[1] for url in urls.values()]
+            return sum(state["clients"]["connected"] for state in states)
+
+        until(lambda: connected() == CLIENTS, 20.0, "clients that have a session")
+        return load
+
+    return connect_them
+
+
+def assert_cap_is_kept(result):
+    """No node lets in more than its burst and its rate, whatever happens to it."""
+    for before, after in pairwise(result["timeline"]):
+        allowed = BURST + CONNECTS_PER_S * (after["at_s"] - before["at_s"]) + 5
+        for server, count in after["clients"].items():
+            assert count - before["clients"].get(server, 0) <= allowed
+
+
+def test_a_killed_node(up, connect, ask):
+    """Its clients are elsewhere within a second, and only they move."""
+    bed, urls = up("ring5", "--seed", "1", "--no-restart")
+    load = connect(urls, "--duration-s", "12")
+    its_own = ask(f"{urls['b']}/state")[1]["clients"]["connected"]
+    os.kill(bed.nodes()["b"], signal.SIGKILL)
+    result = load.result()
+    assert (result["unconnected"], result["clients"]["b"]) == (0, 0)
+    assert sum(result["clients"].values()) == CLIENTS
+    assert (result["lost"], result["moved"]) == (its_own, 0)
+    assert result["elsewhere_ms"]["p99"] <= 1000.0
+    assert result["requests"]["failed"] == 0
+    assert_cap_is_kept(result)
+    assert bed.end() == 0
+
+
+def test_a_cluster_is_taken_away(up, connect, spillover, ask, until, tmp_path):
+    """Its clients leave within the wait and two seconds, the others stay, and no request fails."""
+    bed, urls = up("ring5", "--seed", "1")
+    load = connect(urls, "--duration-s", "16")
+    before = {name: ask(f"{url}/state")[1]["clients"]["connected"] for name, url in urls.items()}
+    got = spillover("config", "get", urls["a"])
+    assert got.process.wait(20) == 0, got.stderr
+    told = yaml.safe_load(got.stdout)
+    told["clusters"] = [one for one in told["clusters"] if one["id"] != "e"]
+    told["links"] = [one for one in told["links"] if "e" not in one["between"]]
+    file = tmp_path / "without-e.yaml"
+    file.write_text(yaml.safe_dump(told))
+    done = spillover("config", "set", urls["a"], str(file), "--if-version", "0")
+    assert done.process.wait(20) == 0, done.stderr
+    left = [url for name, url in urls.items() if name != "e"]
+    until(
+        lambda: sum(ask(f"{url}/state")[1]["clients"]["connected"] for url in left) == CLIENTS,
+        7.0,
+        "clients that have left",
+    )
+    result = load.result()
+    assert (result["unconnected"], result["clients"].get("e", 0)) == (0, 0)
+    assert result["moved"] + result["lost"] == before["e"]
+    assert all(result["clients"][name] >= before[name] for name in "abcd")
+    assert (result["requests"]["failed"], result["requests"]["unknown"]) == (0, 0)
+    assert_cap_is_kept(result)
+    assert bed.end() == 0
