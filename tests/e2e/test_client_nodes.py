@@ -7,8 +7,12 @@ import os
 import signal
 import time
 
+import pytest
+
 from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
 from support.loop import turn, until
+
+pytestmark = pytest.mark.threes
 
 SERVED_WITHIN_S = 1.0
 DYING_S = 0.1

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.threes
+
 SPILLOVER = (sys.executable, "-m", "spillover")
 
 NEWCOMER_USED_S = 2.0

@@ -11,6 +11,8 @@ import yaml
 
 from support.commands import LOADGEN
 
+pytestmark = pytest.mark.threes
+
 CLIENTS = 300
 CONNECTS_PER_S, BURST = 100, 50
 
