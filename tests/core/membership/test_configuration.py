@@ -113,6 +113,18 @@ def test_who_loses_a_race_is_told_and_keeps_its_text() -> None:
     assert one.superseded is None
 
 
+def test_who_is_built_on_in_the_end_has_not_lost_either() -> None:
+    """A cluster that had the loser's took the next one, before it heard of the winner."""
+    one, winner = machine("a"), machine("b")
+    propose(one, 0, hops(3))
+    propose(winner, 0, hops(4))
+    built = chain("c", 5, base=one.current)
+    one.handle(ev.Received(winner.current, "b"), 0.0)
+    assert one.superseded is not None
+    assert one.handle(ev.Received(built, "c"), 0.0) == [ev.Adopt(built)]
+    assert one.superseded is None
+
+
 def test_who_is_built_on_has_not_lost() -> None:
     one = machine("a")
     propose(one, 0, hops(3))
