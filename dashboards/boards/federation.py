@@ -15,7 +15,6 @@ from dashboards.promql import (
     number,
     total,
 )
-from spillover.model.signals import membership
 from spillover.model.signals import node as signals
 
 ANSWERED = 'outcome="answered"'
@@ -237,31 +236,11 @@ TRUST = Row(
     ),
 )  # fmt: skip
 
-CONFIGURATION = Row(
-    "Do all go by the same configuration?",
-    graph(
-        "Which version does each cluster go by?",
-        "One line where all agree; a cluster that stays behind is cut off, or of an older release.",
-        Query(CLUSTER.of(membership.VERSION), "{{cluster}}"), width=8, opens="cluster",
-    ),
-    graph(
-        "When did it change?", "Configurations that clusters went over to, per minute.",
-        Query(f"60 * {total(CLUSTER.rate(membership.CHANGES), 'cluster')}", "{{cluster}}"), width=8,
-        opens="cluster",
-    ),
-    graph(
-        "Whose change was lost?",
-        "Configurations set at a cluster, in the time shown, that lost against another one.",
-        Query(total(CLUSTER.increase(membership.SUPERSEDED), "cluster"), "{{cluster}}"),
-        width=8, limits=[(1, WARNING)], opens="cluster",
-    ),
-)  # fmt: skip
-
 BOARD = Board(
     name="federation",
     title="Spillover: federation",
     says="All clusters at once: where work waits, who helps whom, what clients see.",
     scope=CLUSTER,
     choices=signals.SERVERS,
-    rows=(AT_A_GLANCE, QUEUES, FAILING, WILLING, FLOWS, TIMES, ENDS, TRUST, CONFIGURATION),
+    rows=(AT_A_GLANCE, QUEUES, FAILING, WILLING, FLOWS, TIMES, ENDS, TRUST),
 )

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from spillover.apps.node.console_view import cluster_view
+from spillover.apps.node.views import NodeState
 from spillover.inputs.topology_file import short_text
 from spillover.model.topology import Link
 
@@ -133,8 +135,11 @@ def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes):
             cut(federation, "a", "b", is_cut=False)
             await nodes.until(lambda: a.shell.configured.superseded is not None)
             assert [one.machine.settings.max_hops for one in (a, b)] == [4, 4]
-            state = (await a.get("/state"))[1]["configuration"]
+            whole = (await a.get("/state"))[1]
+            state = whole["configuration"]
             assert (state["version"], state["by"], state["superseded"]) == (1, "b", 1)
+            drawn = cluster_view("a", NodeState.model_validate(whole))
+            assert (drawn["configuration"], drawn["clients"]) == (state, whole["clients"])
             lost = (await a.get("/admin/config"))[1]["superseded"]
             assert yaml.safe_load(lost["topology"])["max_hops"] == 3
             metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body

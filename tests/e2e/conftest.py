@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support import commands, waiting
+from support import commands, console_page, waiting
 from support.faults import federation, reckoning
 from support.faults import load as loads
 
@@ -28,6 +28,9 @@ spillover = commands.spillover
 ask = commands.ask_fixture
 watch = commands.watch_fixture
 is_balanced = commands.is_balanced_fixture
+chromium = console_page.chromium
+opened = console_page.opened
+expect = console_page.expect
 held = commands.held_fixture
 free_ports = commands.free_ports_fixture
 

@@ -1,34 +1,31 @@
 """The console in a browser: headless Chromium, a real testbed, real load, and nodes that die.
 
-What the service sends, and its bounds, are tested in tests/apps/test_console.py.
+What the service sends, and its bounds, are tested in tests/apps/test_console.py; how states look
+that are hard to come by, in test_console_told.py.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 
 import psutil
 import pytest
 
-from support import told_console as consoles
 from support.commands import free_ports
+from support.console_page import cluster, fact, has_no_sideways_scroll, tile
 from support.queue_service import Producer
 
 pytestmark = pytest.mark.threes
 
-LIMIT_MS = 40_000
 THREE = """
 name: three
 clusters: [{id: a, servers: 5}, {id: b, servers: 5}, {id: c, servers: 5}]
@@ -52,72 +49,12 @@ FRAMES = """(for_ms) => new Promise((done) => {
 """The times between the frames that are drawn, in ms."""
 
 
-@pytest.fixture(scope="module")
-def chromium(require):
-    """Debian's Chromium, driven by Playwright."""
-    require(importlib.util.find_spec("playwright"), "playwright (dependency group `test`)")
-    from playwright import sync_api
-
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    require(path, "chromium on the PATH (Debian: apt-get install chromium)")
-    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def three(tmp_path):
     """A file with three clusters, each linked to the others."""
     path = tmp_path / "three.yaml"
     path.write_text(THREE)
     return str(path)
-
-
-@pytest.fixture
-def opened(chromium):
-    """A page that has drawn something, for `with`. Fails if the browser had anything to complain
-    about besides services that do not answer."""
-    from playwright.sync_api import expect
-
-    @contextmanager
-    def open_it(url, *, width=1280, height=900, **options):
-        options = {"viewport": {"width": width, "height": height}, **options}
-        context = chromium.new_context(**options)
-        context.set_default_timeout(LIMIT_MS)
-        expect.set_options(timeout=LIMIT_MS)
-        page = context.new_page()
-        complaints = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text))
-        page.goto(f"{url}/console")
-        page.locator("#view > *").first.wait_for()
-        yield page
-        context.close()
-        unusual = [said for said in complaints if "Failed to load resource" not in said]
-        assert not [said for said in unusual if "net::ERR" not in said], unusual
-
-    return open_it
-
-
-@pytest.fixture
-def expect(chromium):
-    from playwright.sync_api import expect
-
-    return expect
-
-
-def cluster(page, name):
-    return page.locator(f'.map [data-cluster="{name}"]')
-
-
-def tile(page, name):
-    return page.locator(f'[data-tile="{name}"]')
-
-
-def fact(page, name):
-    return page.locator(f'#cluster dt:text-is("{name}") + dd')
 
 
 def slack():
@@ -132,11 +69,6 @@ def cores_of(pid, for_s):
     now = psutil.Process(pid).cpu_times()
     used_s = now.user + now.system - times.user - times.system
     return used_s / (time.monotonic() - began_s)
-
-
-def has_no_sideways_scroll(page):
-    wide, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-    return wide <= shown
 
 
 def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
@@ -269,65 +201,6 @@ def test_failures_and_refusals_are_seen(tmp_path, up, ask, until, opened, expect
         assert state["refused"] > 0
 
 
-def test_degraded_clusters_are_marked(opened, expect):
-    """By a shape and a word, not by color alone; said aloud; until they are well again."""
-    b = {"health": "degraded", "degraded": True, "failed_share": 0.83, "accept_probability": 0.0}
-    links = [("a", "b"), ("a", "c"), ("b", "c")]
-
-    def tell():
-        neighbors = {"b": {"degraded": b["degraded"]}, "c": {}}
-        return [
-            consoles.state_of("a", neighbors),
-            consoles.state_of("b", {"a": {}, "c": {}}, **b),
-            consoles.state_of("c", {"a": {}}),
-        ]
-
-    with consoles.console_of("a", links, tell) as url, opened(url, width=360, height=740) as page:
-        triangle = cluster(page, "b").locator('[data-of="degraded"]')
-        disc = cluster(page, "b").locator('[data-of="recovering"]')
-        expect(triangle).to_be_visible()
-        expect(cluster(page, "b").locator(".words")).to_have_text("degraded")
-        expect(cluster(page, "b")).to_have_attribute("aria-label", re.compile("degraded, 83 %"))
-        expect(cluster(page, "a").locator('[data-of="degraded"]')).to_be_hidden()
-        expect(page.locator("[data-tile=clusters] + span")).to_have_text("1 degraded")
-        expect(page.locator(".legend button").nth(1)).to_have_text("b, degraded")
-        expect(page.locator("#cluster tbody th")).to_have_text(["b (degraded)", "c"])
-        expect(page.locator("#cluster .notice")).to_be_hidden()
-        cluster(page, "b").click()
-        expect(page.locator("#cluster .badge")).to_have_text("degraded")
-        expect(page.locator("#cluster .notice")).to_contain_text("83 % of the work run here fails")
-        assert has_no_sideways_scroll(page)
-        b |= {"health": "recovering", "degraded": False, "failed_share": 0.004}
-        expect(disc).to_be_visible()
-        expect(triangle).to_be_hidden()
-        expect(cluster(page, "b").locator(".words")).to_have_text("recovering")
-        expect(page.locator("#cluster .notice")).to_contain_text("0.4 % of the work run here")
-        b |= {"health": "well", "failed_share": 0.0, "accept_probability": 1.0}
-        expect(disc).to_be_hidden()
-        expect(page.locator("#cluster .badge")).to_have_text("up")
-        expect(page.locator("#cluster .notice")).to_be_hidden()
-        expect(page.locator("[data-tile=clusters] + span")).to_have_text("clusters")
-
-
-def test_loads_pulls_and_a_shadow_are_shown(opened, expect):
-    """As numbers of the cluster, which move; without a shadow there is no word of one."""
-    b = {"policy": "adaptive", "home_load": 1.254, "foreign_waiting": 3, "pulls": 0}
-    shadow = {"policy": "adaptive", "same": 97, "other": 3, "saved_ms": 150.0, "lost_ms": 0.0}
-
-    def tell():
-        b["pulls"] += 1
-        return [consoles.state_of("a", {"b": {}}, shadow=shadow), consoles.state_of("b", **b)]
-
-    with consoles.console_of("a", [("a", "b")], tell) as url, opened(url) as page:
-        expect(fact(page, "shadow adaptive")).to_have_text("differs in 3.0 %, there 50 ms sooner")
-        expect(fact(page, "of these, asked for")).to_have_text("0/s")
-        cluster(page, "b").click()
-        expect(fact(page, "home load")).to_have_text("1.25")
-        expect(fact(page, "neighbors’ requests waiting")).to_have_text("3")  # noqa: RUF001 - as shown
-        expect(fact(page, "of these, asked for")).not_to_have_text(re.compile("^(0|–)/s"))  # noqa: RUF001
-        expect(fact(page, "shadow adaptive")).to_have_count(0)
-
-
 def test_why_is_told_in_words_where_loads_count(three, up, opened, expect, start):
     """The wait here, what is known of each neighbor, and what that was taken to mean."""
     _, urls = up(three, "--seed", "1", "--policy", "adaptive")
@@ -341,20 +214,6 @@ def test_why_is_told_in_words_where_loads_count(three, up, opened, expect, start
         expect(shown).to_contain_text("A request that joins this queue waits about")
         expect(shown.locator("th:text-is('sent since')")).to_have_count(1)
         expect(shown.locator("tbody tr").first.locator("td")).to_have_count(12)
-
-
-def test_what_another_version_says_of_its_health_is_no_reason_to_stop(opened, expect):
-    """A word that the page does not know is shown as well; what is known goes on."""
-
-    def tell():
-        return [
-            consoles.state_of("a", health="on vacation"),
-            consoles.state_of("b", degraded=True),
-        ]
-
-    with consoles.console_of("a", [("a", "b")], tell) as url, opened(url) as page:
-        expect(cluster(page, "a")).to_have_attribute("data-health", "well")
-        expect(cluster(page, "b")).to_have_attribute("data-health", "degraded")
 
 
 def test_it_says_when_its_own_node_is_gone(three, up, opened, expect):

@@ -25,6 +25,9 @@ PERIOD_S = 0.2
 POOL_ROWS_MAX = 24
 """Of the servers, classes and types of a pool each."""
 
+CONFIGURATION_SHOWN = {"version", "by", "superseded", "removed"}
+"""Other versions of a node may say more of theirs."""
+
 DECISIONS_MAX = 30
 """In one update. Beyond 150 a second the page misses some."""
 
@@ -84,6 +87,8 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
         "foreign_waiting": state.foreign_waiting,
         "pulls": state.pulls,
         "version": state.version,
+        "configuration": state.configuration.model_dump(include=CONFIGURATION_SHOWN),
+        "clients": state.clients.model_dump(),
         "draining": state.draining,
         "drained": state.drained,
         "down": state.down,

@@ -1,6 +1,7 @@
 // One cluster at a closer look: its figures, what it believes of its neighbors, and what can be done.
 
 import { color, duration, el, health, milliseconds, percent, rate, set, share, webAddress } from "./dom.js";
+import { configuration, winner } from "./members.js";
 import { Operate } from "./operate.js";
 import { Pool } from "./pool.js";
 
@@ -59,7 +60,8 @@ export class ClusterPanel {
     set(this.badge, "data-outcome", kind);
     this.#notice(state);
     this.table.hidden = state.unreachable === true;
-    this.#facts(state.unreachable ? gone(state) : figures(state, flows.of(state.id)));
+    const winning = winner(frame.clusters);
+    this.#facts(state.unreachable ? gone(state) : figures(state, flows.of(state.id), winning));
     if (!state.unreachable) this.#neighbors(state.neighbors);
     this.pool.show(state.tokens);
     this.#operate(state);
@@ -125,6 +127,7 @@ function head() {
 function standing(state) {
   if (state.unreachable) return ["unreachable", "refused"];
   if (state.down) return ["servers down", "refused"];
+  if (state.configuration.removed) return [state.drained ? "removed, drained" : "removed, draining", "kept"];
   if (state.drained) return ["drained", "kept"];
   if (state.draining) return ["draining", "kept"];
   if (health(state) === "degraded") return ["degraded", "refused"];
@@ -137,7 +140,7 @@ function gone(state) {
   return [["last heard of", seen]];
 }
 
-function figures(state, flow) {
+function figures(state, flow, winning) {
   const out = flow === null ? NaN : [...flow.forwards.values()].reduce((sum, one) => sum + one, 0);
   const rows = [
     ["waiting, N", state.queue_length],
@@ -153,6 +156,7 @@ function figures(state, flow) {
     ["p50, p99", `${milliseconds(state.recent.p50_ms)}, ${milliseconds(state.recent.p99_ms)}`],
     ["mean system time", milliseconds(flow?.system_ms)],
     ["policy", state.policy],
+    ["configuration", configuration(state, winning)],
     ["home load", share(state.home_load)],
     ["neighbors’ requests waiting", state.foreign_waiting],
   ];
@@ -162,6 +166,7 @@ function figures(state, flow) {
   }
   if (state.shadow) rows.push([`shadow ${state.shadow.policy}`, shadow(state.shadow)]);
   if (state.rejected > 0) rows.push(["rejected", `${rate(flow?.rejected)}/s, their clients’ fault`]);
+  if (state.clients.connected > 0) rows.push(["clients connected", state.clients.connected]);
   if (state.stuck > 0) rows.push(["stuck servers", state.stuck]);
   return rows;
 }

@@ -2,6 +2,7 @@
 // Elements of the page rather than a picture: they can be pressed, focused and read aloud.
 
 import { color, duration, health, percent, rate, set, share, svg } from "./dom.js";
+import { configuration, isBehind, isNews, winner } from "./members.js";
 
 const FLOWS_NAMED_MAX = 8; // clusters; beyond, only the chosen one's flows bear their rates
 const WORDY_RADIUS = 24; // smaller discs have no room for words around them
@@ -31,7 +32,8 @@ export class FederationMap {
     if (shape !== this.shape) this.#build(names, frame.links, width);
     this.shape = shape;
     const states = new Map(frame.clusters.map((one) => [one.id, one]));
-    for (const [id, node] of this.nodes) this.#drawNode(node, states.get(id), flows, chosen === id);
+    const winning = winner(frame.clusters);
+    for (const [id, node] of this.nodes) this.#drawNode(node, states.get(id), winning, chosen === id);
     // What flows moves on by a step each time: an animation would cost more than all the rest.
     this.step = ((this.step ?? 0) + 1) % 4;
     set(this.lines, "stroke-dashoffset", -this.step * 2.25);
@@ -149,7 +151,7 @@ export class FederationMap {
 
   // --- every time ------------------------------------------------------------------------------
 
-  #drawNode(node, state, flows, isChosen) {
+  #drawNode(node, state, winning, isChosen) {
     const gone = state.unreachable === true;
     const kind = gone ? "gone" : state.down ? "down" : state.draining ? "draining" : "up";
     const well = health(state);
@@ -167,15 +169,19 @@ export class FederationMap {
     }
     const [p, r] = [state.accept_probability, state.neighborhood_accept_probability];
     const failing = well === "well" ? "" : `${well}, ${percent(state.failed_share)} of the work run here fails; `;
-    const told = `${state.id}: ${failing}${state.queue_length} waiting, ${state.busy} of ${state.servers} servers busy, P ${share(p)}, R ${share(r)}`;
+    const behind = isBehind(state, winning);
+    const apart = isNews(state, winning) ? `, ${configuration(state, winning)}` : "";
+    const told = `${state.id}: ${failing}${state.queue_length} waiting, ${state.busy} of ${state.servers} servers busy, P ${share(p)}, R ${share(r)}${apart}`;
     set(node.title, "text", told);
     set(node.group, "aria-label", told);
     set(node.waiting, "text", state.queue_length);
     set(node.group, "data-load", state.draining || p >= 0.7 ? "low" : p >= 0.3 ? "middle" : "high");
     const full = state.servers > 0 ? Math.min(1, state.busy / state.servers) : 0;
     set(node.busy, "stroke-dasharray", `${(full * node.turn).toFixed(1)} ${node.turn.toFixed(1)}`);
-    const word = kind === "draining" ? (state.drained ? "drained" : "draining") : null;
-    const figures = `P ${share(p)}  R ${share(r)}`;
+    const leaving = state.configuration.removed ? "removed" : state.drained ? "drained" : "draining";
+    const word = kind === "draining" ? leaving : null;
+    const figures = behind ? `version ${state.configuration.version}` : `P ${share(p)}  R ${share(r)}`;
+    set(node.group, "data-behind", behind);
     const words = word ?? (kind === "down" ? "servers down" : well === "well" ? figures : well);
     set(node.words, "text", this.wordy ? words : "");
   }

@@ -6,6 +6,7 @@ import { Decisions } from "./decisions.js";
 import { color, el, health, milliseconds, rate, set } from "./dom.js";
 import { Flows } from "./flows.js";
 import { FederationMap } from "./map.js";
+import { Members, named } from "./members.js";
 
 const TILES = ["clusters", "waiting", "busy servers", "requests", "handed on", "failed", "refused", "mean time", "worst p99"];
 const FAILURES = [{ word: "failed" }, { word: "refused", dash: [5, 4] }];
@@ -20,6 +21,7 @@ class NodeView {
     this.tiles = new Tiles(TILES);
     this.legend = el("div", { class: "legend" });
     this.panel = new ClusterPanel();
+    this.members = new Members();
     this.decisions = new Decisions();
     const mapPlace = el("div", { class: "drawing" });
     const queuePlace = el("div", { class: "plot", id: "queue-lines" });
@@ -44,6 +46,7 @@ class NodeView {
         el("section", { class: "card" }, el("h2", {}, "System time, p50 ", small("half are faster; of the last 10 s")), halfPlace),
         el("section", { class: "card" }, el("h2", {}, "System time, p99 ", small("99 of 100 are faster; of the last 10 s")), mostPlace),
       ),
+      this.members.card,
       this.decisions.card,
       this.decisions.explanation.dialog,
     );
@@ -96,6 +99,7 @@ class NodeView {
   #draw() {
     this.map.show(this.frame, this.flows, this.chosen);
     this.panel.show(this.frame, this.flows, this.chosen);
+    this.members.show(this.frame);
     this.#legend();
   }
 
@@ -125,9 +129,11 @@ class NodeView {
     const [arrived, failed, refused] = ["arrived", "failed", "refused"].map((kind) => sum(flows.map((one) => one[kind])));
     const slowest = Math.max(...up.map((one) => one.recent.p99_ms ?? -Infinity));
     const degraded = up.filter((one) => health(one) === "degraded").length;
+    const versions = new Set(up.map((one) => named(one.configuration))).size;
+    const wrong = degraded > 0 ? `${degraded} degraded` : versions > 1 ? `in ${versions} versions` : null;
     const all = this.frame.clusters.length;
     this.tiles.show([
-      [`${up.length} of ${all}`, up.length < all || degraded > 0, degraded > 0 ? `${degraded} degraded` : "clusters"],
+      [`${up.length} of ${all}`, up.length < all || wrong !== null, wrong ?? "clusters"],
       [sum(up.map((one) => one.queue_length))],
       [`${sum(up.map((one) => one.busy))}/${sum(up.map((one) => one.servers))}`],
       [`${rate(arrived)}/s`],

@@ -1,0 +1,77 @@
+"""The console's page in headless Chromium, and where things are on it. For tests/e2e."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+LIMIT_MS = 40_000
+
+
+@pytest.fixture(scope="module")
+def chromium(require):
+    """Debian's Chromium, driven by Playwright."""
+    require(importlib.util.find_spec("playwright"), "playwright (dependency group `test`)")
+    from playwright import sync_api
+
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    require(path, "chromium on the PATH (Debian: apt-get install chromium)")
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    """A page that has drawn something, for `with`. Fails if the browser had anything to complain
+    about besides services that do not answer."""
+    from playwright.sync_api import expect
+
+    @contextmanager
+    def open_it(url, *, width=1280, height=900, **options):
+        options = {"viewport": {"width": width, "height": height}, **options}
+        context = chromium.new_context(**options)
+        context.set_default_timeout(LIMIT_MS)
+        expect.set_options(timeout=LIMIT_MS)
+        page = context.new_page()
+        complaints = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text))
+        page.goto(f"{url}/console")
+        page.locator("#view > *").first.wait_for()
+        yield page
+        context.close()
+        unusual = [said for said in complaints if "Failed to load resource" not in said]
+        assert not [said for said in unusual if "net::ERR" not in said], unusual
+
+    return open_it
+
+
+@pytest.fixture
+def expect(chromium):
+    from playwright.sync_api import expect
+
+    return expect
+
+
+def cluster(page, name):
+    return page.locator(f'.map [data-cluster="{name}"]')
+
+
+def tile(page, name):
+    return page.locator(f'[data-tile="{name}"]')
+
+
+def fact(page, name):
+    return page.locator(f'#cluster dt:text-is("{name}") + dd')
+
+
+def has_no_sideways_scroll(page):
+    wide, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    return wide <= shown
