@@ -13,6 +13,7 @@ import math
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
 from spillover.model.errors import NotDelivered, PeerError
 
-__all__ = ["RULES", "ClientsLoad", "run"]
+__all__ = ["RULES", "ClientsLoad", "client_name", "run"]
 
 REQUEST_S = 30.0
 LOOK_S = 0.25
@@ -45,16 +46,21 @@ class ClientsLoad:
     rate_per_s: float
     service_ms: float
     seed: int
+    run_id: str = ""
+    """Part of the clients' names; drawn if not given."""
+    starts: tuple[str, ...] = ()
+    """Where each client begins; if not given, at any of the nodes."""
 
 
 class Crowd:
     """All clients of a run."""
 
-    def __init__(self, load: ClientsLoad) -> None:
+    def __init__(self, load: ClientsLoad, on_look: Callable[[dict[str, Any]], None]) -> None:
         self._load = load
+        self._on_look = on_look
         self._random = Random(f"{load.seed}/requests")
         self._nodes: dict[str, HttpClient] = {}
-        run_id = secrets.token_hex(4)
+        run_id = load.run_id or secrets.token_hex(4)
         self._sessions = [self._session(number, run_id) for number in range(load.clients)]
         self._at = [""] * load.clients
         """Which server each uses."""
@@ -94,8 +100,8 @@ class Crowd:
     def _session(self, number: int, run_id: str) -> SessionShell:
         load = self._load
         return session_of(
-            f"loadgen-{run_id}-{number}",
-            load.nodes,
+            client_name(run_id, number),
+            load.starts[number : number + 1] or load.nodes,
             Random(f"{load.seed}/{number}"),
             self._node,
             lambda: self._changed(number),
@@ -128,8 +134,22 @@ class Crowd:
         return {name: found[name] for name in sorted(listed | set(found)) if name}
 
     def _look(self, start_s: float) -> None:
-        at_s = round(time.monotonic() - start_s, 3)
-        self._timeline.append({"at_s": at_s, "clients": self._counts()})
+        look = {"at_s": round(time.monotonic() - start_s, 3), "clients": self._counts()}
+        self._timeline.append(look)
+        self._on_look(look | self._so_far())
+
+    def _so_far(self) -> dict[str, Any]:
+        """Returns what has been counted."""
+        sessions = self._sessions
+        return {
+            "unconnected": sum(session.in_use is None for session in sessions),
+            "moved": sum(session.moves for session in sessions),
+            "lost": sum(session.losses for session in sessions),
+            "connects": sum(session.connects for session in sessions),
+            "put_off": sum(session.put_off for session in sessions),
+            "lies": sum(session.lies for session in sessions),
+            "requests": dict(self._requests),
+        }
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -187,22 +207,26 @@ class Crowd:
             "seed": self._load.seed,
             "duration_s": round(duration_s, 3),
             "clients": self._counts(),
-            "unconnected": sum(session.in_use is None for session in sessions),
-            "moved": sum(session.moves for session in sessions),
-            "lost": sum(session.losses for session in sessions),
-            "connects": sum(session.connects for session in sessions),
-            "put_off": sum(session.put_off for session in sessions),
-            "lies": sum(session.lies for session in sessions),
+            **self._so_far(),
             "elsewhere_ms": _times(self._elsewhere_ms),
-            "requests": dict(self._requests),
             "reasons": dict((self._reasons + reasons).most_common(10)),
             "timeline": self._timeline,
         }
 
 
-async def run(load: ClientsLoad, stop: asyncio.Event) -> dict[str, Any]:
-    """Have the clients for as long as asked, or until `stop`; returns the result."""
-    return await Crowd(load).run(stop)
+async def run(
+    load: ClientsLoad,
+    stop: asyncio.Event,
+    on_look: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Have the clients for as long as asked, or until `stop`; returns the result. `on_look` is told
+    every LOOK_S where the clients are, and what has been counted."""
+    return await Crowd(load, on_look).run(stop)
+
+
+def client_name(run_id: str, number: int) -> str:
+    """Returns what a client is called. `consistent-hash` puts it on its circle by that."""
+    return f"loadgen-{run_id}-{number}"
 
 
 def _name() -> bytes:
