@@ -49,7 +49,9 @@ class ClientsLoad:
     run_id: str = ""
     """Part of the clients' names; drawn if not given."""
     starts: tuple[str, ...] = ()
-    """Where each client begins; if not given, at any of the nodes."""
+    """At which of the nodes each client begins; if not given, at any."""
+    connect_over_s: float = 0.0
+    """They come one after the other, in so long a time."""
 
 
 class Crowd:
@@ -77,8 +79,7 @@ class Crowd:
         """Returns the result (contract, section 3)."""
         start_s = time.monotonic()
         end_s = start_s + self._load.duration_s
-        for session in self._sessions:
-            session.start()
+        starting = asyncio.create_task(self._start_all())
         sending = asyncio.create_task(self._send_all(end_s)) if self._load.rate_per_s else None
         while not stop.is_set() and (left_s := end_s - time.monotonic()) > 0:
             self._look(start_s)
@@ -87,6 +88,7 @@ class Crowd:
                     await stop.wait()
             except TimeoutError:
                 continue
+        starting.cancel()
         if sending is not None:
             sending.cancel()
         if self._under_way:
@@ -97,17 +99,26 @@ class Crowd:
             await client.close()
         return result
 
+    async def _start_all(self) -> None:
+        pause_s = self._load.connect_over_s / len(self._sessions)
+        for session in self._sessions:
+            session.start()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
     def _session(self, number: int, run_id: str) -> SessionShell:
         load = self._load
+        first = load.starts[number : number + 1]
         return session_of(
             client_name(run_id, number),
-            load.starts[number : number + 1] or load.nodes,
+            (*first, *load.nodes),
             Random(f"{load.seed}/{number}"),
             self._node,
             lambda: self._changed(number),
             rule=load.rule,
             virtual_nodes=load.virtual_nodes,
             change_wait_s=load.change_wait_s,
+            in_order=bool(first),
         )
 
     def _node(self, url: str) -> HttpClient:

@@ -27,14 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
         help="of each side, each with a seed of its own; medians are shown, of tokens all jobs "
-        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of membership, of tokens or with --quick)",
+        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of membership, of tokens or "
+        "with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="short runs, to see that it works: under 40 s, a minute of membership, peers and tokens",
+        help="short runs, to see that it works: under 40 s, a minute of peers and of tokens, "
+        "two of membership",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",

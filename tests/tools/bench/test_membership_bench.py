@@ -41,7 +41,7 @@ def test_clients_follow_four_changes_and_nothing_fails(tmp_path):
     assert cases["requests failed", None]["value"] == 0
     assert cases["clients moved", "least possible"]["ratio"] == pytest.approx(1, abs=0.2)
     assert cases["fullest server", "simulated"]["peer_value"] >= 1
-    assert 0 < cases["until done", "wait and 2 s"]["value"]
+    assert cases["until done", "wait + 2 s"]["value"] > 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
     assert "stratified from an even start" in page
@@ -59,7 +59,7 @@ def test_clients_begin_where_the_rule_has_them(rule):
     counts = sorted(starts.count(server) for server in SERVERS)
     if rule.rule == "consistent-hash":
         assert sum(counts) == len(NAMES)
-        assert counts[0] < 190 < 210 < counts[-1]
+        assert counts[0] + 20 < counts[-1]
         assert starts == rule.starts(NAMES, SERVERS[::-1])
     else:
         assert counts == ([200] * 5 if rule.start == "balanced" else [0] * 5)

@@ -36,7 +36,9 @@ def computed():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_events_are_the_documents(seed):
     """9; one goes; two go; one goes and the three come back; that one comes back."""
-    nine, eight, six, again, all_again = (set(servers) for servers in reconfigurations(SERVERS, seed))
+    nine, eight, six, again, all_again = (
+        set(servers) for servers in reconfigurations(SERVERS, seed)
+    )
     assert [len(s) for s in (nine, eight, six, again, all_again)] == [9, 8, 6, 8, 9]
     assert six < eight < nine == all_again
     assert len(six - again) == 1

@@ -11,7 +11,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from spillover.inputs.topology_file import dump_topology
@@ -25,7 +24,7 @@ from spillover.tools.bench.membership.crowd import CrowdProcess
 from spillover.tools.bench.membership.report import report_page
 from spillover.tools.bench.membership.rules import RULES, Rule, simulate
 from spillover.tools.bench.membership.steps import EVENTS, Look, Run, Step
-from spillover.tools.bench.model import Row, Stage
+from spillover.tools.bench.model import BenchPlan, Row, Stage
 from spillover.tools.bench.nodes import cluster, topology_of
 from spillover.tools.bench.session import Session
 from spillover.tools.report.page import write_report
@@ -35,6 +34,8 @@ SERVERS, CLIENTS, WAIT_S, SIMULATED = (9, 5), (1000, 60), (5.0, 0.5), (40, 10)
 """In full and quick."""
 RATE_PER_S = 20.0
 SERVICE_MS = 5.0
+CONNECT_OVER_S = 3.0, 1.0
+"""So that no node puts any of them off, and the start is as the rule has it."""
 DONE_AFTER_S = 2.0
 """Beyond the wait: what a change may take."""
 QUIET_S = 1.0
@@ -151,7 +152,7 @@ async def _measure(session: Session) -> None:
             for rule in rules:
                 simulated = simulate(rule, clients, lists, int(plan.of(*SIMULATED)))
                 run = Run(rule, seed, simulated)
-                load = _load(rule, seed, clients, urls, plan.of(*WAIT_S))
+                load = _load(rule, plan, seed, clients, urls)
                 await _one_run(session, federation, run, load, lists)
                 runs[rule].append(run)
     for rule in rules:
@@ -169,7 +170,7 @@ async def _measure(session: Session) -> None:
 
 
 def _load(
-    rule: Rule, seed: int, clients: int, urls: dict[str, str], wait_s: float
+    rule: Rule, plan: BenchPlan, seed: int, clients: int, urls: dict[str, str]
 ) -> ClientsLoad:
     run_id = f"bench-{seed}"
     names = [client_name(run_id, number) for number in range(clients)]
@@ -179,12 +180,13 @@ def _load(
         rule=rule.rule,
         virtual_nodes=rule.virtual_nodes,
         duration_s=FOREVER_S,
-        change_wait_s=wait_s,
+        change_wait_s=plan.of(*WAIT_S),
         rate_per_s=RATE_PER_S,
         service_ms=SERVICE_MS,
         seed=seed,
         run_id=run_id,
         starts=tuple(urls[server] for server in rule.starts(names, list(urls))),
+        connect_over_s=plan.of(*CONNECT_OVER_S),
     )
 
 
@@ -197,8 +199,7 @@ async def _one_run(
 ) -> None:
     """Have the clients come, change the configuration four times, and have them leave."""
     session.say(f"{run.rule.label}: {load.clients} clients connect")
-    async with AsyncExitStack() as stack:
-        crowd = stack.enter_context(CrowdProcess(load))
+    with CrowdProcess(load) as crowd:
         watch = _Watch(crowd, run)
 
         def all_there() -> bool:
@@ -224,44 +225,28 @@ async def _one_run(
 
 
 def _add_rows(session: Session, rule: Rule, runs: Sequence[Run]) -> None:
-    simulated = runs[0].simulated
-
-    def add(place: int, value: Callable[[Run], float], **peers: Sequence[float]) -> None:
-        case, (_, unit) = _cases(rule)[place], FIGURES[place]
-        values = tuple(float(value(run)) for run in runs)
+    """A row for each figure and peer."""
+    simulated, limit_s = runs[0].simulated, session.plan.of(*WAIT_S) + DONE_AFTER_S
+    least = [run.moved_min for run in runs]
+    found: list[tuple[list[float], dict[str, Sequence[float]]]] = [
+        ([run.max_over_mean for run in runs], {"simulated": simulated.fullest_of_all}),
+        ([run.min_over_mean for run in runs], {"simulated": simulated.emptiest_of_all}),
+        (
+            [run.moved for run in runs],
+            {"simulated": simulated.moved_in_all, "least possible": least},
+        ),
+        ([run.failed for run in runs], {}),
+        ([run.put_off for run in runs], {}),
+        ([run.done_s for run in runs], {"wait + 2 s": [limit_s]}),
+    ]
+    for case, (_, unit), (values, peers) in zip(_cases(rule), FIGURES, found, strict=True):
         if not session.wants(case):
-            return
-        for peer, others in peers.items() or {"": ()}.items():
-            session.add(
-                Row(
-                    case=case,
-                    unit=unit,
-                    values=values,
-                    peer=peer.replace("_", " ") or None,
-                    peer_values=tuple(others),
-                )
-            )
-
-    add(
-        0,
-        lambda run: max(step.max_over_mean for step in run.steps),
-        simulated=simulated.fullest_of_all,
-    )
-    add(
-        1,
-        lambda run: min(step.min_over_mean for step in run.steps),
-        simulated=simulated.emptiest_of_all,
-    )
-    add(
-        2,
-        lambda run: sum(step.moved for step in run.steps),
-        simulated=simulated.moved_in_all,
-        least_possible=[float(sum(step.moved_min for step in run.steps)) for run in runs],
-    )
-    add(3, lambda run: run.failed)
-    add(4, lambda run: sum(step.put_off for step in run.steps))
-    limit_s = session.plan.of(*WAIT_S) + DONE_AFTER_S
-    add(5, lambda run: max(step.done_s for step in run.steps), wait_and_2_s=[limit_s])
+            continue
+        ours = Row(case=case, unit=unit, values=tuple(map(float, values)))
+        if not peers:
+            session.add(ours)
+        for peer, others in peers.items():
+            session.add(replace(ours, peer=peer, peer_values=tuple(map(float, others))))
 
 
 STAGES = (Stage(tuple(case for rule in RULES for case in _cases(rule)), _measure),)

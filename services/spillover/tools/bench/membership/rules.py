@@ -26,7 +26,7 @@ class Rule:
         """Returns the server at which each client of these names begins; none where it draws."""
         if self.rule == "consistent-hash":
             change = change_between((), servers)
-            choosers = [Chooser(self.rule, Random(0), name, self.virtual_nodes) for name in names]  # noqa: S311
+            choosers = [Chooser(self.rule, Random(0), name, self.virtual_nodes) for name in names]
             return [change.after[one.place(change, "", None)] for one in choosers]
         if self.start == "balanced":
             return [servers[number % len(servers)] for number in range(len(names))]

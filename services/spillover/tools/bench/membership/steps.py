@@ -97,6 +97,32 @@ class Run:
     requests: dict[str, int] = field(default_factory=dict)
 
     @property
+    def max_over_mean(self) -> float:
+        """The worst of the states after the steps, as the next one."""
+        return max(step.max_over_mean for step in self.steps)
+
+    @property
+    def min_over_mean(self) -> float:
+        return min(step.min_over_mean for step in self.steps)
+
+    @property
+    def moved(self) -> int:
+        return sum(step.moved for step in self.steps)
+
+    @property
+    def moved_min(self) -> int:
+        return sum(step.moved_min for step in self.steps)
+
+    @property
+    def put_off(self) -> int:
+        return sum(step.put_off for step in self.steps)
+
+    @property
+    def done_s(self) -> float:
+        """The longest of the steps."""
+        return max(step.done_s for step in self.steps)
+
+    @property
     def failed(self) -> int:
         """Requests without an answer that is a result."""
         return self.requests["failed"] + self.requests["unknown"]
