@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
@@ -31,6 +31,8 @@ TRIES_MAX = 20
 PAUSE_S = 0.05
 """Before a request that surely did not run is sent again."""
 NOT_RUN = frozenset({429, 503})
+
+OnLook: TypeAlias = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class ClientsLoad:
 class Crowd:
     """All clients of a run."""
 
-    def __init__(self, load: ClientsLoad, on_look: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, load: ClientsLoad, on_look: OnLook = lambda _: None) -> None:
         self._load = load
         self._on_look = on_look
         self._random = Random(f"{load.seed}/requests")
@@ -226,9 +228,7 @@ class Crowd:
 
 
 async def run(
-    load: ClientsLoad,
-    stop: asyncio.Event,
-    on_look: Callable[[dict[str, Any]], None] = lambda _: None,
+    load: ClientsLoad, stop: asyncio.Event, on_look: OnLook = lambda _: None
 ) -> dict[str, Any]:
     """Have the clients for as long as asked, or until `stop`; returns the result. `on_look` is told
     every LOOK_S where the clients are, and what has been counted."""
