@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from spillover.cli import main
@@ -21,7 +23,8 @@ NAMES = [client_name("x", number) for number in range(1000)]
 @pytest.mark.e2e
 @pytest.mark.threes
 def test_clients_follow_four_changes_and_nothing_fails(tmp_path):
-    """From an even start, counts differ by no more than the number of changes and one."""
+    """From an even start, counts differ by no more than the number of changes and one, but for
+    clients that a node put off: it may not know yet that it was added."""
     command = [*BENCH, "--case", "stratified from", "--report", "page.html"]
     done = subprocess.run(
         command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120
@@ -30,11 +33,13 @@ def test_clients_follow_four_changes_and_nothing_fails(tmp_path):
     result = json.loads(done.stdout)
     (run,) = result["details"]
     assert [len(step["servers"]) for step in run["steps"]] == [4, 2, 4, 5]
-    for number, step in enumerate(run["steps"], start=1):
+    slack = 1
+    for step in run["steps"]:
+        slack += 1 + 2 * step["put_off"]
         counts = step["clients"].values()
         assert sum(counts) == 60
-        assert max(counts) - min(counts) <= 1 + number
-        assert abs(step["moved"] - step["moved_min"]) <= 1 + number
+        assert max(counts) - min(counts) <= slack
+        assert abs(step["moved"] - step["moved_min"]) <= slack
         assert step["moved"] > 0
     assert run["requests"]["ok"] > 0
     cases = {(row["case"].rpartition(": ")[2], row["peer"]): row for row in result["rows"]}
@@ -45,6 +50,31 @@ def test_clients_follow_four_changes_and_nothing_fails(tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
     assert "stratified from an even start" in page
+
+
+@pytest.mark.e2e
+@pytest.mark.threes
+def test_ended_early_it_leaves_no_process(tmp_path):
+    """Nodes and clients go with it."""
+    with subprocess.Popen(BENCH, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as bench:
+        parent = psutil.Process(bench.pid)
+        children = []
+        try:
+            for line in bench.stderr:
+                if "one removed" in line:
+                    break
+            children = parent.children(recursive=True)
+            assert len(children) >= 6, line
+            bench.send_signal(signal.SIGTERM)
+            said = bench.stderr.read()
+            assert bench.wait(20) == 130, said
+            assert "Traceback" not in said
+            gone, alive = psutil.wait_procs(children, timeout=5)
+            assert not alive, gone
+        finally:
+            for process in (*children, parent):
+                if process.is_running():
+                    process.kill()
 
 
 def test_a_page_is_of_membership_alone(capsys):

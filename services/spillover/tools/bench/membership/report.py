@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spillover.tools.bench.membership.figures import LEGEND, NARROW_PX, WIDE_PX, over_time
-from spillover.tools.bench.membership.steps import EVENTS, Run
+from spillover.tools.bench.membership.steps import Run
 from spillover.tools.bench.model import BenchPlan
 from spillover.tools.report.page import made_with, page
+
+_EVENTS = ("1 out", "2 out", "1 out, 3 in", "1 in")
 
 
 def report_page(
@@ -61,17 +63,15 @@ def _summary(run: Run) -> list[str]:
 
 def _steps(run: Run) -> list[tuple[str, list[str]]]:
     rows = []
-    for number, (event, step) in enumerate(zip(EVENTS, run.steps, strict=True), start=1):
+    for number, (event, step) in enumerate(zip(_EVENTS, run.steps, strict=True), start=1):
         said = run.simulated.medians(number - 1)
         _, fewest, even, fullest = step.after.spread(step.servers)
         cells = [
             f"{fewest}",
             f"{even:.1f}",
             f"{fullest}",
-            f"{step.max_over_mean:.2f}",
-            f"{said['max_over_mean']:.2f}",
-            f"{step.moved}",
-            f"{said['moved']:.0f}",
+            f"{step.max_over_mean:.2f} ({said['max_over_mean']:.2f})",
+            f"{step.moved} ({said['moved']:.0f})",
             f"{step.moved_min}",
             f"{step.put_off}",
             f"{step.done_s:.1f}",
