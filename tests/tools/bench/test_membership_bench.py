@@ -77,6 +77,11 @@ def test_ended_early_it_leaves_no_process(tmp_path):
                     process.kill()
 
 
+def test_a_page_that_cannot_be_written_is_told_first(capsys, tmp_path):
+    assert main(["bench", "membership", "--report", str(tmp_path / "none" / "page.html")]) == 2
+    assert "--report: expected a file that can be written" in capsys.readouterr().err
+
+
 def test_a_page_is_of_membership_alone(capsys):
     assert main(["bench", "node", "--report", "page.html"]) == 2
     assert "--report: expected with bench membership alone" in capsys.readouterr().err

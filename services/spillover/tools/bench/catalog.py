@@ -15,6 +15,7 @@ from spillover.tools.bench.haproxy import check_haproxy
 from spillover.tools.bench.machine import describe_machine
 from spillover.tools.bench.model import BenchPlan, BenchResult, Stage
 from spillover.tools.bench.session import Session
+from spillover.tools.report.page import check_report
 
 BENCHES = {
     "client": "spillover.tools.bench.client",
@@ -61,7 +62,7 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
     if plan.report is not None:
         if name != "membership":
             raise InputError("--report", "", "expected with bench membership alone")
-        check_extra("the report", "report", "jinja2", "matplotlib")
+        check_report(plan.report)
     if name == "peers":
         check_haproxy()
     check_extra("a benchmark", "bench", *_PACKAGES)
