@@ -13,15 +13,16 @@ import math
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
 from spillover.model.errors import NotDelivered, PeerError
 
-__all__ = ["RULES", "ClientsLoad", "run"]
+__all__ = ["RULES", "ClientsLoad", "client_name", "run"]
 
 REQUEST_S = 30.0
 LOOK_S = 0.25
@@ -30,6 +31,8 @@ TRIES_MAX = 20
 PAUSE_S = 0.05
 """Before a request that surely did not run is sent again."""
 NOT_RUN = frozenset({429, 503})
+
+OnLook: TypeAlias = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +48,23 @@ class ClientsLoad:
     rate_per_s: float
     service_ms: float
     seed: int
+    run_id: str = ""
+    """Part of the clients' names; drawn if not given."""
+    starts: tuple[str, ...] = ()
+    """At which of the nodes each client begins; if not given, at any."""
+    connect_over_s: float = 0.0
+    """They come one after the other, in so long a time."""
 
 
 class Crowd:
     """All clients of a run."""
 
-    def __init__(self, load: ClientsLoad) -> None:
+    def __init__(self, load: ClientsLoad, on_look: OnLook = lambda _: None) -> None:
         self._load = load
+        self._on_look = on_look
         self._random = Random(f"{load.seed}/requests")
         self._nodes: dict[str, HttpClient] = {}
-        run_id = secrets.token_hex(4)
+        run_id = load.run_id or secrets.token_hex(4)
         self._sessions = [self._session(number, run_id) for number in range(load.clients)]
         self._at = [""] * load.clients
         """Which server each uses."""
@@ -71,8 +81,7 @@ class Crowd:
         """Returns the result (contract, section 3)."""
         start_s = time.monotonic()
         end_s = start_s + self._load.duration_s
-        for session in self._sessions:
-            session.start()
+        starting = asyncio.create_task(self._start_all())
         sending = asyncio.create_task(self._send_all(end_s)) if self._load.rate_per_s else None
         while not stop.is_set() and (left_s := end_s - time.monotonic()) > 0:
             self._look(start_s)
@@ -81,6 +90,7 @@ class Crowd:
                     await stop.wait()
             except TimeoutError:
                 continue
+        starting.cancel()
         if sending is not None:
             sending.cancel()
         if self._under_way:
@@ -91,17 +101,26 @@ class Crowd:
             await client.close()
         return result
 
+    async def _start_all(self) -> None:
+        pause_s = self._load.connect_over_s / len(self._sessions)
+        for session in self._sessions:
+            session.start()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
     def _session(self, number: int, run_id: str) -> SessionShell:
         load = self._load
+        first = load.starts[number : number + 1]
         return session_of(
-            f"loadgen-{run_id}-{number}",
-            load.nodes,
+            client_name(run_id, number),
+            (*first, *load.nodes),
             Random(f"{load.seed}/{number}"),
             self._node,
             lambda: self._changed(number),
             rule=load.rule,
             virtual_nodes=load.virtual_nodes,
             change_wait_s=load.change_wait_s,
+            in_order=bool(first),
         )
 
     def _node(self, url: str) -> HttpClient:
@@ -128,8 +147,22 @@ class Crowd:
         return {name: found[name] for name in sorted(listed | set(found)) if name}
 
     def _look(self, start_s: float) -> None:
-        at_s = round(time.monotonic() - start_s, 3)
-        self._timeline.append({"at_s": at_s, "clients": self._counts()})
+        look = {"at_s": round(time.monotonic() - start_s, 3), "clients": self._counts()}
+        self._timeline.append(look)
+        self._on_look(look | self._so_far())
+
+    def _so_far(self) -> dict[str, Any]:
+        """Returns what has been counted."""
+        sessions = self._sessions
+        return {
+            "unconnected": sum(session.in_use is None for session in sessions),
+            "moved": sum(session.moves for session in sessions),
+            "lost": sum(session.losses for session in sessions),
+            "connects": sum(session.connects for session in sessions),
+            "put_off": sum(session.put_off for session in sessions),
+            "lies": sum(session.lies for session in sessions),
+            "requests": dict(self._requests),
+        }
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -187,22 +220,24 @@ class Crowd:
             "seed": self._load.seed,
             "duration_s": round(duration_s, 3),
             "clients": self._counts(),
-            "unconnected": sum(session.in_use is None for session in sessions),
-            "moved": sum(session.moves for session in sessions),
-            "lost": sum(session.losses for session in sessions),
-            "connects": sum(session.connects for session in sessions),
-            "put_off": sum(session.put_off for session in sessions),
-            "lies": sum(session.lies for session in sessions),
+            **self._so_far(),
             "elsewhere_ms": _times(self._elsewhere_ms),
-            "requests": dict(self._requests),
             "reasons": dict((self._reasons + reasons).most_common(10)),
             "timeline": self._timeline,
         }
 
 
-async def run(load: ClientsLoad, stop: asyncio.Event) -> dict[str, Any]:
-    """Have the clients for as long as asked, or until `stop`; returns the result."""
-    return await Crowd(load).run(stop)
+async def run(
+    load: ClientsLoad, stop: asyncio.Event, on_look: OnLook = lambda _: None
+) -> dict[str, Any]:
+    """Have the clients for as long as asked, or until `stop`; returns the result. `on_look` is told
+    every LOOK_S where the clients are, and what has been counted."""
+    return await Crowd(load, on_look).run(stop)
+
+
+def client_name(run_id: str, number: int) -> str:
+    """Returns what a client is called. `consistent-hash` puts it on its circle by that."""
+    return f"loadgen-{run_id}-{number}"
 
 
 def _name() -> bytes:

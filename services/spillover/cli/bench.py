@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+from pathlib import Path
 
 from spillover.cli.parsing import some_of, whole_number_in
 from spillover.policy.overflow.choosers import POLICY_NAMES
@@ -14,7 +15,7 @@ from spillover.tools.bench.model import BenchPlan
 from spillover_loadgen.option_types import whole_number
 
 RUNS = 5
-RUNS_OF = {"peers": 6, "tokens": 1}
+RUNS_OF = {"membership": 1, "peers": 6, "tokens": 1}
 RUNS_MAX = 1000
 DURATION_S_MAX = 3600
 
@@ -26,14 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
         help="of each side, each with a seed of its own; medians are shown, of tokens all jobs "
-        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of tokens or with --quick)",
+        f"together (default {RUNS}, {RUNS_OF['peers']} of peers, 1 of membership, of tokens or "
+        "with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING", help="only cases whose name contains this"
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="short runs, to see that it works: under 40 s, a minute of peers and of tokens",
+        help="short runs, to see that it works: under 40 s, a minute of peers and of tokens, "
+        "two of membership",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",
@@ -43,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--duration-s", type=whole_number_in(1, DURATION_S_MAX), metavar="S",
         help="of peers and tokens: the length of each schedule (default: what its case needs)",
     )  # fmt: skip
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="of membership: an HTML page on it"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -58,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         quick=options.quick,
         policies=options.policy and tuple(options.policy),
         duration_s=options.duration_s,
+        report=options.report,
     )
     display = Display()
     result = run_bench(options.name, plan, display.say)

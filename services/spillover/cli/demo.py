@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 from spillover.inputs.topology_file import load_topology
-from spillover.model.errors import InputError
-from spillover.model.extras import check_extra
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.tools.demo.display import Display, closing_table
 from spillover.tools.demo.model import DemoResult
 from spillover.tools.demo.report import report_page
 from spillover.tools.demo.run import DemoPlan, run_demo
 from spillover.tools.demo.speedup import speedups
-from spillover.tools.report.page import write_report
+from spillover.tools.report.page import check_report, write_report
 from spillover_loadgen.option_types import above_zero, whole_number
 from spillover_loadgen.terminal import listed
 from spillover_loadgen.workloads import bursts_duration_s
@@ -56,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     topology = load_topology(options.topology)
     duration_s = QUICK_DURATION_S if options.quick else bursts_duration_s(len(topology.clusters))
-    _check_report(options.report)
+    check_report(options.report)
     display = Display()
     plan = DemoPlan(
         topology=topology,
@@ -74,14 +71,6 @@ def run(options: argparse.Namespace) -> int:
     write_report(report_page(result), options.report)
     _tell_end(result, options.report, display)
     return 0 if result.ledgers_balanced else 1
-
-
-def _check_report(report: Path) -> None:
-    """Find out before two minutes have passed that there could be no report."""
-    check_extra("the report", "report", "matplotlib", "jinja2")
-    directory = report.parent
-    if report.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise InputError("--report", "", f"expected a file that can be written, got {report}")
 
 
 def _as_json(result: DemoResult, report: Path) -> dict[str, Any]:

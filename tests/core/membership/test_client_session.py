@@ -68,6 +68,12 @@ def test_begins_with_any_of_the_urls_and_follows_no_list_that_is_the_same():
     assert math.isinf(client.next_deadline())
 
 
+def test_begins_with_the_first_url_if_told_to():
+    for seed in range(20):
+        client = ClientSession("me", urls("cab"), Random(seed), in_order=True)
+        assert client.handle(Started(), 0.0)[0].server.url == urls("c")[0]
+
+
 def test_a_change_is_acted_on_after_a_wait_and_new_requests_go_to_the_new_server_first():
     client, attempt, _ = in_session("ab", at="a")
     assert client.handle(Announced(attempt, told("a", "bc", 2)), 10.0) == []

@@ -70,7 +70,8 @@ ASKED_TO_WAIT_MAX: Final = 10
 
 class ClientSession:
     """One client, called `name`. `random` draws all that it draws; `virtual_nodes` is how often the
-    rule `consistent-hash` puts each server on its circle."""
+    rule `consistent-hash` puts each server on its circle; `in_order` has it begin with the first of
+    the urls, and not with any."""
 
     def __init__(
         self,
@@ -81,9 +82,11 @@ class ClientSession:
         rule: str = STRATIFIED,
         virtual_nodes: int = 1,
         change_wait_s: float = CHANGE_WAIT_S,
+        in_order: bool = False,
     ) -> None:
         self._chooser = Chooser(rule, random, name, virtual_nodes)
         self._given = tuple(Server("", url.rstrip("/")) for url in dict.fromkeys(urls))
+        self._in_given_order = in_order
         self._random = random
         self._change_wait_s = change_wait_s
         self.servers = self._given
@@ -147,7 +150,8 @@ class ClientSession:
     # --- events -------------------------------------------------------------------------------
 
     def _start(self, now_s: float) -> None:
-        self._line.extend(self._shuffled(self._given))
+        given = self._given
+        self._line.extend(given if self._in_given_order else self._shuffled(given))
         self._ask_next(now_s)
 
     def _fire(self, now_s: float) -> None:

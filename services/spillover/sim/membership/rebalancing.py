@@ -107,6 +107,22 @@ def least_moves(counts: dict[str, int], servers: Sequence[str]) -> int:
     return minimum_moves(held, [place < len(servers) for place in range(len(everyone))])
 
 
+def reconfigurations(servers: Sequence[str], seed: int) -> list[list[str]]:
+    """Returns the lists of the document's experiment: all servers, at least five of them, then its
+    four events, drawn by the seed.
+
+    Remove one; remove two; remove one and add the three that went; add that of the third event.
+    """
+    first, second, third, fourth, *rest = stream(seed, "servers").sample(servers, len(servers))
+    return [
+        [first, second, third, fourth, *rest],
+        [second, third, fourth, *rest],
+        [fourth, *rest],
+        [first, second, third, *rest],
+        [first, second, third, fourth, *rest],
+    ]
+
+
 class _Crowd(Protocol):
     """All clients under one rule."""
 

@@ -15,10 +15,12 @@ from spillover.tools.bench.haproxy import check_haproxy
 from spillover.tools.bench.machine import describe_machine
 from spillover.tools.bench.model import BenchPlan, BenchResult, Stage
 from spillover.tools.bench.session import Session
+from spillover.tools.report.page import check_report
 
 BENCHES = {
     "client": "spillover.tools.bench.client",
     "leases": "spillover.tools.bench.leases",
+    "membership": "spillover.tools.bench.membership",
     "node": "spillover.tools.bench.node",
     "peers": "spillover.tools.bench.peers",
     "queue": "spillover.tools.bench.queue",
@@ -30,6 +32,7 @@ BENCHES = {
 _MEASURED = {
     "client": ("httptools", "httpx", "msgspec", "uvloop"),
     "leases": ("redis", "uvloop"),
+    "membership": ("httptools", "uvloop"),
     "node": ("aiohttp", "httptools", "uvicorn", "uvloop"),
     "peers": ("httptools", "uvloop"),
     "queue": ("httptools", "redis", "uvloop"),
@@ -56,6 +59,10 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
         raise InputError("--policy", "", "expected with bench peers alone")
     if plan.duration_s is not None and name not in ("peers", "tokens"):
         raise InputError("--duration-s", "", "expected with bench peers or tokens alone")
+    if plan.report is not None:
+        if name != "membership":
+            raise InputError("--report", "", "expected with bench membership alone")
+        check_report(plan.report)
     if name == "peers":
         check_haproxy()
     check_extra("a benchmark", "bench", *_PACKAGES)
@@ -65,4 +72,5 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
     session = Session(plan, say)
     machine = describe_machine(_MEASURED[name])
     asyncio.run(session.run(stages))
-    return BenchResult(name, plan, machine, tuple(session.rows), tuple(session.notes))
+    rows, notes, details = tuple(session.rows), tuple(session.notes), tuple(session.details)
+    return BenchResult(name, plan, machine, rows, notes, details)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class BenchPlan:
     """Overflow policies that are measured in turn; None for the benchmark's own."""
     duration_s: float | None = None
     """Of each schedule; None for the benchmark's own lengths."""
+    report: Path | None = None
+    """Where a page on it is to be; None for no page."""
 
     def of(self, full: float, quick: float) -> float:
         """Returns the one of two lengths that this plan takes."""
@@ -129,13 +132,17 @@ class BenchResult:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     """What a reader of the rows must know, such as a peer that is not installed."""
+    details: tuple[dict[str, Any], ...] = ()
+    """What is behind the rows, where they are not all."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the object of contract section 3."""
-        return {
+        report = None if self.plan.report is None else str(self.plan.report)
+        told = {
             "name": self.name,
             "machine": self.machine,
             "rows": [row.as_dict() for row in self.rows],
             "notes": list(self.notes),
-            "plan": asdict(self.plan),
+            "plan": asdict(self.plan) | {"report": report},
         }
+        return told | {"details": list(self.details)} if self.details else told

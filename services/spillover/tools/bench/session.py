@@ -6,6 +6,7 @@ Knows nothing of what is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from spillover.model.errors import InputError, RunError
 from spillover.tools.bench.model import BenchPlan, Figure, Row, Side, Stage, Value
@@ -19,6 +20,8 @@ class Session:
         self.say = say
         self.rows: list[Row] = []
         self.notes: list[str] = []
+        self.details: list[dict[str, Any]] = []
+        """What is behind the rows, for whoever reads the JSON."""
 
     def wants(self, *cases: str) -> bool:
         """Returns whether any of these cases is to be run."""

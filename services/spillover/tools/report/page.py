@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import spillover
-from spillover.model.errors import RunError
-from spillover.model.extras import missing_extra
+from spillover.model.errors import InputError, RunError
+from spillover.model.extras import check_extra, missing_extra
 from spillover.tools.report import formats, palette
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ def page(template: str, *, series: int = 0, **values: object) -> str:
     """
     light, dark = palette.variables(series)
     return _environment().get_template(template).render(light=light, dark=dark, **values)
+
+
+def check_report(path: Path) -> None:
+    """Find out before minutes have passed that there could be no report. Raises InputError."""
+    check_extra("the report", "report", "matplotlib", "jinja2")
+    directory = path.parent
+    if path.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise InputError("--report", "", f"expected a file that can be written, got {path}")
 
 
 def write_report(text: str, path: Path) -> None:

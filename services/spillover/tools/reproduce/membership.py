@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spillover.sim.engine.world import stream
-from spillover.sim.membership.rebalancing import Step, rebalance
+from spillover.sim.membership.rebalancing import Step, rebalance, reconfigurations
 from spillover.tools.reproduce.figure import Claim, Effort, Figure, OnProgress
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 CLIENTS = 1000
-SERVERS = 9
+SERVERS = tuple(f"s{number}" for number in range(1, 10))
 EVENTS = ("start", "1 removed", "2 removed", "1 removed,\n3 added", "1 added")
 RUNS, RUNS_FULL = 200, 2000
 
@@ -51,22 +51,6 @@ _PROBABILISTIC = (
 )
 
 
-def reconfigurations(seed: int) -> list[list[str]]:
-    """Returns the lists of the experiment: nine servers, then the four events, drawn by the seed.
-
-    Remove one; remove two; remove one and add the three that went; add that of the third event.
-    """
-    names = [f"s{number}" for number in range(1, SERVERS + 1)]
-    first, second, third, fourth, *rest = stream(seed, "servers").sample(names, SERVERS)
-    return [
-        [first, second, third, fourth, *rest],
-        [second, third, fourth, *rest],
-        [fourth, *rest],
-        [first, second, third, *rest],
-        [first, second, third, fourth, *rest],
-    ]
-
-
 def _compute(
     rules: Sequence[Rule], effort: Effort, seed: int, on_progress: OnProgress
 ) -> dict[str, Any]:
@@ -84,7 +68,7 @@ def _compute(
 def _one_run(rule: Rule, name: str) -> list[dict[str, float]]:
     """What is looked at after each event, the start among them."""
     seed = stream(0, name).getrandbits(48)
-    lists = reconfigurations(seed)
+    lists = reconfigurations(SERVERS, seed)
     steps = rebalance(
         CLIENTS,
         # A first change that changes nothing shows the start.

@@ -1,0 +1,12 @@
+"""`spillover bench membership`: connected clients of a federation whose configuration changes four
+times, as in Shraer & Reed's evaluation, on real sockets and beside the simulator.
+
+`rules` are those compared and what the simulator says of them, `crowd` the clients in a process,
+`steps` what was seen of them, `measuring` the experiment, `report` and `figures` its page.
+"""
+
+from __future__ import annotations
+
+from spillover.tools.bench.membership import measuring
+
+STAGES = measuring.STAGES
