@@ -68,7 +68,8 @@ OPERATIONS = {
     *("GET /explain/{request_id}", "POST /admin/drain", "POST /admin/resume"),
     *("PUT /admin/policy", "PUT /admin/tokens", "PUT /admin/links/{neighbor}"),
     *("POST /peer/v2/forward", "POST /peer/v2/cancel", "POST /peer/v2/federation"),
-    *("GET /peer/v2/reports", "GET /console"),
+    *("GET /peer/v2/reports", "GET /peer/v2/configuration", "GET /console"),
+    *("GET /admin/config", "PUT /admin/config", "GET /session", "DELETE /session"),
 }
 
 
@@ -78,7 +79,9 @@ def run_node(nodes, running):
     async def main():
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
-        topology = nodes.topology_of("a", NEIGHBOR, default_deadline_ms=1000.0)
+        # A session would have no end either.
+        few = {"default_deadline_ms": 1000.0, "client_sessions_max": 0}
+        topology = nodes.topology_of("a", NEIGHBOR, **few)
         async with nodes.Federation(topology) as federation:
             shell = federation["a"].shell
             with bind_socket("127.0.0.1", 0) as listening:

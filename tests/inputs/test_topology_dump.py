@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spillover.inputs.topology_file import dump_topology, load_topology
 from spillover.model.ids import ClusterId
+from spillover.model.token_orders import ORDERS
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import DISCIPLINES, ON_BLOCK, JobType, Server, ServerClass
 from spillover.policy.overflow.choosers import POLICY_NAMES
@@ -68,6 +69,8 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
             classes.append(each)
     known = st.sampled_from([each.id for each in classes] or servers)
     types = {kind: draw(st.sets(known, min_size=1)) for kind in draw(st.sets(IDS, max_size=3))}
+    if types:  # a class that no type may join is refused
+        next(iter(types.values())).update({each.id for each in classes} or servers)
     return {
         "servers": tuple(
             Server(
@@ -80,6 +83,7 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
         ),
         "classes": tuple(classes),
         "types": tuple(JobType(id=k, classes=tuple(sorted(may))) for k, may in types.items()),
+        "order": draw(st.sampled_from(ORDERS)),
         "on_block": draw(st.sampled_from(ON_BLOCK)),
         "discipline": draw(st.sampled_from(DISCIPLINES)),
     }

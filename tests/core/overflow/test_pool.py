@@ -36,6 +36,9 @@ class UnlikeServers:
         self.refusals = 0
         self.type_of = {}
 
+    def has_turned(self):
+        return False
+
     total = property(lambda _: len(FITS))
     busy = property(lambda self: self.total - len(self.free))
     cooling = property(lambda self: len(self.cool_s))

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from spillover.core.fifo import Fifo
+from spillover.core.overflow import decider
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.decider import Decider
-from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.machine import NodeMachine
+from spillover.core.overflow.register import Register
 from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.request import Outcome
@@ -92,7 +92,7 @@ def test_a_queue_that_is_not_first_in_first_out(monkeypatch):
 
 def test_a_second_visit(monkeypatch):
     """The policy may choose whom the request comes from."""
-    monkeypatch.setattr(Decider, "_eligible", lambda _, known, __, ___: known.takes)
+    monkeypatch.setattr(decider, "_without_those_asked", lambda willing, *_: willing)
     assert "is here again" in run()
 
 
@@ -117,14 +117,19 @@ def test_one_hop_too_many(monkeypatch):
 
 def test_a_ledger_that_forgets(monkeypatch):
     """Every hundredth end is not put down."""
-    end, ends = Ledger.end, []
+    end, ends = Register.end, []
 
-    def forgetful(ledger, outcome, is_home):
+    def forgetful(register, visit, outcome):
+        end(register, visit, outcome)
         ends.append(outcome)
-        if len(ends) % 100:
-            end(ledger, outcome, is_home)
+        if len(ends) % 100 == 0:
+            ledger = register.ledger
+            counts, end_of = (
+                (ledger.home, "done") if visit.is_home else (ledger.foreign, "answered")
+            )
+            counts[end_of] -= 1
 
-    monkeypatch.setattr(Ledger, "end", forgetful)
+    monkeypatch.setattr(Register, "end", forgetful)
     assert "the ledger is off" in run()
 
 

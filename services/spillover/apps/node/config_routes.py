@@ -55,13 +55,16 @@ class ConfigState(BaseModel):
     removed: bool = False
 
 
+StampParts = Annotated[list[int | str], Field(min_length=3, max_length=3)]
+
+
 class PeerConfiguration(BaseModel):
     """What a node goes by, as others are told: `stamp` and those that it is built on, each
     [version, cluster, epoch], and the text of the topology."""
 
-    stamp: tuple[int, str, int]
+    stamp: StampParts
     topology: str
-    lineage: list[tuple[int, str, int]] = []
+    lineage: list[StampParts] = []
 
 
 def add_config_routes(

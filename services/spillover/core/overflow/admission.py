@@ -31,7 +31,6 @@ class Admission:
     machine."""
 
     __slots__ = (
-        "_has_seats",
         "_health",
         "_held",
         "_neighbors",
@@ -57,7 +56,6 @@ class Admission:
         """While work goes elsewhere: whether a neighbor may send a probe. Set by the machine."""
         self.bounds_foreign = False
         """Whether few neighbors' requests may wait. Set by the machine, by its policy."""
-        self._has_seats = settings.pool is not None
         self._refuses_blocked = servers.on_block == REFUSE
         self._health = health
         self._neighbors = neighbors
@@ -133,11 +131,10 @@ class Admission:
             return Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE
         if not is_home and self.elsewhere_first:
             return Refusal.DEGRADED
-        if self._has_seats:
-            if servers.seats(visit):
-                return None
-            if self._refuses_blocked and self.blocks(visit):
-                return Refusal.BLOCKED
+        if servers.seats(visit):
+            return None
+        if self._refuses_blocked and self.blocks(visit):
+            return Refusal.BLOCKED
         return self._objection_to_wait(visit, now_s)
 
     def _objection_to_wait(self, visit: Visit, now_s: float) -> Refusal | None:
