@@ -14,6 +14,9 @@ from support.commands import LOADGEN
 pytestmark = pytest.mark.threes
 
 CLIENTS = 300
+REPAIRED_MAX = CLIENTS // 10
+"""Clients begin anywhere: half of what a node has beyond its neighbors moves with a change."""
+
 CONNECTS_PER_S, BURST = 100, 50
 
 
@@ -63,7 +66,8 @@ def test_a_killed_node(up, connect, ask):
 
 
 def test_a_cluster_is_taken_away(up, connect, spillover, ask, until, tmp_path):
-    """Its clients leave within the wait and two seconds, the others stay, and no request fails."""
+    """Its clients leave within the wait and two seconds, the others stay but for what repairs the
+    uneven start, and no request fails."""
     bed, urls = up("ring5", "--seed", "1")
     load = connect(urls, "--duration-s", "16")
     before = {name: ask(f"{url}/state")[1]["clients"]["connected"] for name, url in urls.items()}
@@ -80,11 +84,12 @@ def test_a_cluster_is_taken_away(up, connect, spillover, ask, until, tmp_path):
     until(
         lambda: sum(ask(f"{url}/state")[1]["clients"]["connected"] for url in left) == CLIENTS,
         7.0,
-        "clients that have left",
+        "clients that have moved",
     )
     result = load.result()
     assert (result["unconnected"], result["clients"].get("e", 0)) == (0, 0)
-    assert result["moved"] + result["lost"] == before["e"]
+    assert result["lost"] == 0
+    assert before["e"] <= result["moved"] <= before["e"] + REPAIRED_MAX
     assert all(result["clients"][name] >= before[name] for name in "abcd")
     assert (result["requests"]["failed"], result["requests"]["unknown"]) == (0, 0)
     assert_cap_is_kept(result)

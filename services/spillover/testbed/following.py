@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpx
 
@@ -92,21 +93,27 @@ class Following:
         return f"cluster {cluster.id} is added at {cluster.url}"
 
     async def _end(self, cluster: ClusterId) -> None:
-        """Of a cluster that was removed: once it has drained, at the latest when it would be ended
-        anyway."""
+        """Of a cluster that was removed: once it has drained and its clients have gone, each in
+        its own time; at the latest when it would be ended anyway."""
         bed = self._bed
         node = bed.nodes[cluster]
         until_s = time.monotonic() + bed.drain_timeout_s
         async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             while node.process.returncode is None and time.monotonic() < until_s:
                 state = await told(client, f"{node.url}/state")
-                if state.get("drained") and not state.get("neighbors"):
+                if _is_left(state):
                     break
                 if cluster in bed.topology.cluster_ids:
                     return  # it is wanted again
                 await asyncio.sleep(DRAINED_POLL_S)
         await bed.let_go(cluster)
         self._say(f"cluster {cluster} is removed")
+
+
+def _is_left(state: Mapping[str, Any]) -> bool:
+    """Whether nobody has to do with this node any more."""
+    clients = state.get("clients") or {}
+    return bool(state.get("drained")) and not (state.get("neighbors") or clients.get("connected"))
 
 
 def _seen(config: object) -> Seen | None:
