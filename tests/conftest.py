@@ -24,7 +24,7 @@ from support import redis_server as servers
 from support import waves as large_answers
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
@@ -38,7 +38,8 @@ wait (less than half a core each) and whose limits bear two more; two of those t
 look at times more closely; one."""
 KIND_OF_FILE = re.compile(r"^pytestmark = .*\bmark\.(together|threes|pairs)\b", re.MULTILINE)
 LONGEST = (
-    *("queue_virtual_time", "readme_tour", "console_page", "up", "mixed_versions"),
+    *("readme_tour", "queue_virtual_time", "configuration", "console_page", "up"),
+    *("mixed_versions", "failing_site"),
     *("faults_links", "faults_processes", "faults_surroundings"),
 )
 """Files of the threes that begin first, so that no worker is left alone with one in the end."""
