@@ -149,7 +149,7 @@ class InAnyOrder(RuleBasedStateMachine):
 
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
-        lambda: InAnyOrder(both), settings=settings(max_examples=50, stateful_step_count=40)
+        lambda: InAnyOrder(both), settings=settings(max_examples=30, stateful_step_count=40)
     )
 
 
@@ -236,5 +236,5 @@ def test_redis_and_the_twin_agree_from_any_state(both):
         for group in groups:
             await group.close()
 
-    for seed in range(30):
+    for seed in range(20):
         asyncio.run(story(Random(seed), both()))

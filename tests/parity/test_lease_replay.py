@@ -9,7 +9,6 @@ shells are driven by `core.driver`.
 from __future__ import annotations
 
 import asyncio
-import copy
 import signal
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from spillover.sim.leases.run import LeaseScene, run_leases
 from spillover.sim.leases.store_twin import LeaseTwin
 from spillover.sim.leases.watch import Watch
 from spillover.sim.leases.world import Surroundings, Troubles
+from support.copies import copy_of
 
 SEED = 3
 LIMIT_S = 60.0
@@ -70,8 +70,8 @@ def simulate(rule, balance):
 
     def journal(node, life, event, now_s, commands):
         one = lives.setdefault((node, life), Life())
-        one.log.append((copy.deepcopy(event), now_s))
-        one.commands.append(copy.deepcopy(commands))
+        one.log.append((copy_of(event), now_s))
+        one.commands.append(copy_of(commands))
 
     scene = LeaseScene(
         nodes=4,
@@ -104,13 +104,13 @@ def drive(machine, log):
     driver = Driver(
         machine,
         timers,
-        dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy.deepcopy(command))),
+        dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy_of(command))),
         failures.append,
         journal=lambda _, __: given.append([]),
     )
     try:
         for event, now_s in log:
-            driver.feed(copy.deepcopy(event), now_s)
+            driver.feed(copy_of(event), now_s)
     finally:
         timers.close()
         loop.close()
@@ -128,7 +128,7 @@ def test_simulated_lives_are_repeated_alone_and_through_the_live_driver(rule, ba
     seen = Counter()
     for (node, number), life in lives.items():
         machine = fresh(scene, node, number)
-        log = copy.deepcopy(life.log)
+        log = copy_of(life.log)
         assert [machine.handle(event, now_s) for event, now_s in log] == life.commands
         assert drive(fresh(scene, node, number), life.log) == life.commands
         seen.update(type(event) for event, _ in life.log)
@@ -169,9 +169,9 @@ async def live_life(server, name, rule, until):
     handle = member.machine.handle
 
     def recorded(event, now_s):
-        life.log.append((copy.deepcopy(event), now_s))
+        life.log.append((copy_of(event), now_s))
         commands = handle(event, now_s)
-        life.commands.append(copy.deepcopy(commands))
+        life.commands.append(copy_of(commands))
         return commands
 
     member.machine.handle = recorded
@@ -201,11 +201,11 @@ def simulated_commands(rule, settings, log):
         LIVE_MACHINES[rule](settings, Random(f"{SEED}/lease/{settings.node}")),
         store,
         around,
-        lambda _, __, commands: given.append(copy.deepcopy(commands)),
+        lambda _, __, commands: given.append(copy_of(commands)),
     )
     for event, now_s in log:
         around.world.now_s = now_s
-        member.feed(copy.deepcopy(event))
+        member.feed(copy_of(event))
     return given
 
 
@@ -222,7 +222,7 @@ def test_a_live_life_is_repeated_alone_and_in_the_simulators_shell(redis_servers
 
     settings, life = asyncio.run(main())
     machine = LIVE_MACHINES[rule](settings, Random(f"{SEED}/lease/{settings.node}"))
-    assert [machine.handle(*given) for given in copy.deepcopy(life.log)] == life.commands
+    assert [machine.handle(*given) for given in copy_of(life.log)] == life.commands
     assert simulated_commands(rule, settings, life.log) == life.commands
     seen = Counter(type(event) for event, _ in life.log)
     seen.update(type(command) for commands in life.commands for command in commands)

@@ -8,7 +8,6 @@ the simulator's cluster. Neither adds a rule, leaves an event out, or changes th
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -29,6 +28,7 @@ from spillover.sim.overflow.faulty_federation import build_faulty_federation
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover_loadgen.workloads import poisson
 from support import unlike_sites
+from support.copies import copy_of
 
 SEED = 5
 SEEDS = (18, 26, 34)
@@ -44,7 +44,7 @@ def replay(log, settings, neighbors, seed, started_s):
     """The commands that a new machine gives for a log of (event, instant)."""
     random = Random(f"{seed}/node/{settings.cluster}")
     machine = NodeMachine(settings, neighbors, random, started_s)
-    return [machine.handle(copy.deepcopy(event), now_s) for event, now_s in log]
+    return [machine.handle(copy_of(event), now_s) for event, now_s in log]
 
 
 @dataclass
@@ -69,10 +69,10 @@ class Journal:
             (cluster.id, cluster.life),
             Life(cluster.life, cluster.machine.settings, cluster.started_s),
         )
-        life.log.append((copy.deepcopy(event), now_s))
+        life.log.append((copy_of(event), now_s))
 
     def after(self, cluster, _event, _now_s, commands):
-        self.lives[cluster.id, cluster.life].commands.append(copy.deepcopy(commands))
+        self.lives[cluster.id, cluster.life].commands.append(copy_of(commands))
 
 
 def ring5(seed):
@@ -158,13 +158,13 @@ def drive(life, neighbors, seed):
     driver = Driver(
         machine,
         timers,
-        dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy.deepcopy(command))),
+        dict.fromkeys(COMMANDS, lambda command: given[-1].append(copy_of(command))),
         failures.append,
         journal=lambda _, now_s: (given.append([]), journaled.append(now_s)),
     )
     try:
         for event, now_s in life.log:
-            driver.feed(copy.deepcopy(event), now_s)
+            driver.feed(copy_of(event), now_s)
     finally:
         timers.close()
         loop.close()
@@ -249,7 +249,7 @@ def simulated_commands(topology, settings, log, seed, started_s):
 
     def recorded(event, now_s):
         commands = handle(event, now_s)
-        given.append(copy.deepcopy(commands))
+        given.append(copy_of(commands))
         return commands
 
     machine.handle = recorded
@@ -259,7 +259,7 @@ def simulated_commands(topology, settings, log, seed, started_s):
         world.now_s = now_s
         if isinstance(event, ev.Arrived):
             cluster._waiting[event.ref] = (lambda _: None, lambda _: None)
-        cluster.feed(copy.deepcopy(event))
+        cluster.feed(copy_of(event))
     return given
 
 
@@ -282,14 +282,14 @@ def test_a_live_run_is_repeated_by_its_journal(nodes, servers):
         topology = nodes.topology_of(
             "a", "b", delay_ms=2.0, policy="paper", clusters={"a": {"queue_limit": 6, **servers}}
         )
-        journals = {"a": lambda event, now_s: log.append((copy.deepcopy(event), now_s))}
+        journals = {"a": lambda event, now_s: log.append((copy_of(event), now_s))}
         async with nodes.Federation(topology, journals=journals, seed=SEED) as federation:
             a = federation["a"]
             handle = a.machine.handle
 
             def recorded(event, now_s):
                 given = handle(event, now_s)
-                commands.append((len(log) - 1, copy.deepcopy(given)))
+                commands.append((len(log) - 1, copy_of(given)))
                 return given
 
             a.machine.handle = recorded

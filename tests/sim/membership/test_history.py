@@ -24,7 +24,7 @@ from spillover.sim.overflow.checkers import Broken
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 100
-LONG = 500
+LONG = 250
 NOTICED_WITHIN = 100
 """Histories."""
 

@@ -16,7 +16,7 @@ from spillover.sim.queue.history import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 200
-LONG = 600
+LONG = 300
 
 TROUBLES = {
     *("killed", "stands still", "vanishes", "cut off", "loss", "delay", "disk full", "clock"),
