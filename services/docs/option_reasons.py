@@ -24,6 +24,8 @@ REASONS = {
     "`/explain` tells about single requests without it.",
     "--config-redis": "Nodes need no Redis, and tell each other what counts. Of two changes made "
     "at once one is lost then, and says so; with Redis it is refused.",
+    "--redis-url-file": "The environment says it, or the option. A file is for secrets that are "
+    "mounted, and stays out of `ps` and of what processes inherit.",
     "--testbed": "Nobody should cut a link in production by a call.",
     "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
     "not end by that. `spillover up` sets it, so that no node outlives it.",
