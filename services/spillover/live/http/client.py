@@ -1,8 +1,8 @@
-"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries, plain http only.
+"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries.
 
 For the hot path between nodes and for the load generator. What goes on inside a connection is
-in `connection`, how a request begins in `head`; what requests mean is none of its
-business.
+in `connection`, how a request begins in `head`, what TLS asks for in `securing`; what requests mean
+is none of its business.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import sys
 import time
 from collections import OrderedDict
@@ -22,8 +23,12 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
 from spillover.live.http.lines import LineSplitter
+from spillover.live.http.securing import Retired, Securing, Unproven
 from spillover.live.process.own_lag import PatientTimeout
-from spillover.model.errors import NotDelivered
+from spillover.live.tls import failures
+from spillover.live.tls.certified import PeerCertificate
+from spillover.live.tls.contexts import HANDSHAKE_S
+from spillover.model.errors import InputError, NotDelivered, PeerError
 
 __all__ = ["HttpClient", "Response"]
 
@@ -70,8 +75,15 @@ class HttpClient:
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
     `headers` go with each request.
 
+    With `https://` there are handshakes by `tls` (None: whom the system trusts), in which the other
+    end has to prove that it is `server_name` (None: the url's host); a few at once, others wait
+    their turn, and the time to connect is longer by one. With `first` a new connection counts only
+    once that path was asked for on it and answered, however: who does not believe this side's
+    certificate says so only after the handshake, and a request would be lost to that.
+    `on_tls_failure` hears why a handshake failed.
+
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
-    is not `http://HOST[:PORT][/PREFIX]`.
+    is not `http://HOST[:PORT][/PREFIX]` or the same with `https`, and for `tls` without that.
     """
 
     def __init__(
@@ -87,8 +99,18 @@ class HttpClient:
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        first: str | None = None,
+        on_tls_failure: Callable[[str], None] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
+        self._securing: Securing | None = None
+        if self._server.is_secure:
+            name = server_name or self._server.host
+            self._securing = Securing(tls, name, first, on_tls_failure)
+        elif tls is not None:
+            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self._idle_s_max = idle_s_max
@@ -187,6 +209,29 @@ class HttpClient:
             for task in tasks:
                 task.result()
 
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Go by this context from the next connection on. Those that are open end: streams and idle
+        ones now, the others with their answers."""
+        if self._securing is not None:
+            self._securing.context = tls
+            self._retire(list(self._open))
+
+    def retire(self, is_over: Callable[[PeerCertificate], bool]) -> None:
+        """End those whose other end has shown a certificate that is over, as `renew`."""
+        if self._securing is not None:
+            shown = self._securing.certificates.items()
+            self._retire([connection for connection, one in shown if is_over(one)])
+
+    def _retire(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            exchange = connection.exchange
+            if exchange is None:
+                connection.close()
+            elif exchange.on_body is not None:
+                exchange.break_off("the certificates of this connection have changed")
+            elif connection.pool is self:
+                connection.pool = Retired(self)
+
     async def stream_lines(
         self,
         path: str,
@@ -235,22 +280,24 @@ class HttpClient:
             await self._ended.wait()
 
     def released(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: keep it for the next request."""
+        """Of `connection.Pool`: keep it for the next request."""
         self._idle[connection] = None
         if self._sweep is None:
             loop = asyncio.get_running_loop()
             self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
 
     def dropped(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: never use it again."""
+        """Of `connection.Pool`: never use it again."""
         self._idle.pop(connection, None)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
 
     def lost(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: its socket is closed."""
+        """Of `connection.Pool`: its socket is closed."""
         self.dropped(connection)
+        if self._securing is not None:
+            self._securing.certificates.pop(connection, None)
         self._closing.discard(connection)
         self._ended.set()
 
@@ -282,21 +329,71 @@ class HttpClient:
         return task
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        server = self._server
+        server, securing = self._server, self._securing
+        timeout_s = self._connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
         try:
-            async with PatientTimeout(self._connect_timeout_s):
-                transport, connection = await loop.create_connection(
-                    lambda: Connection(self, self._writes, self._moving), server.host, server.port
-                )
-        except TimeoutError:
-            what = f"no connection within {self._connect_timeout_s:g} s"
-            raise NotDelivered(f"{server.url}: {what}") from None
+            async with PatientTimeout(timeout_s):
+                if securing is None:
+                    return await self._open_socket({})
+                return await self._open_securely(securing)
+        except TimeoutError as error:
+            self._tell_failed(error)
+            raise NotDelivered(f"{server.url}: no connection within {timeout_s:g} s") from None
         except (OSError, UnicodeError) as error:
+            self._tell_failed(error)
             raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
+
+    async def _open_socket(self, options: dict[str, Any]) -> Connection:
+        server = self._server
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(self, self._writes, self._moving),
+            server.host,
+            server.port,
+            **options,
+        )
         if self._user_timeout_s is not None:
             _set_user_timeout(transport, self._user_timeout_s)
         return connection
+
+    async def _open_securely(self, securing: Securing) -> Connection:
+        """A new connection that counts, or one that has become free before its turn came."""
+        async with securing.turns:
+            while self._idle:
+                connection, _ = self._idle.popitem()
+                if connection.usable:
+                    return connection
+                connection.close()
+            context = securing.context
+            connection = await self._open_socket(securing.options())
+            self._open.add(connection)
+            securing.opened(connection)
+            if securing.first is not None:
+                await self._ask_first(connection, securing, securing.first)
+            if securing.context is not context:
+                connection.pool = Retired(self)
+            return connection
+
+    async def _ask_first(self, connection: Connection, securing: Securing, path: str) -> None:
+        """Ask for this on a new connection. Raises NotDelivered if no answer comes."""
+        answer = _Awaited(loop=asyncio.get_running_loop())
+        url = self._server.url
+        exchange = OutgoingRequest("GET", url + path, answer.settle, self._body_limit_bytes)
+        connection.pool = Unproven(self)
+        connection.send(exchange, self._server.head("GET", path, (), 0), (b"",))
+        try:
+            await answer
+        except PeerError as error:
+            securing.failed(failures.REFUSED)
+            raise NotDelivered(f"{url}: a new connection was not accepted: {error}") from None
+        except BaseException:
+            connection.close()
+            raise
+        connection.pool = self
+
+    def _tell_failed(self, error: BaseException) -> None:
+        of_tls = isinstance(error, ssl.SSLError | ConnectionAbortedError)
+        if self._securing is not None and of_tls:
+            self._securing.failed(failures.reason_of(error))
 
     def _connected(
         self,
@@ -366,6 +463,8 @@ async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: f
 
 def _in_words(error: OSError | UnicodeError) -> str:
     """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
+    if isinstance(error, ssl.SSLError):
+        return failures.in_words(error)
     if isinstance(error, OSError) and error.errno is not None:
         of_names = isinstance(error, socket.gaierror)
         return (error.strerror if of_names else os.strerror(error.errno)) or str(error)

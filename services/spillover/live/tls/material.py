@@ -1,6 +1,6 @@
 """What a service shows of itself and whom it trusts: a certificate, its key and a bundle of CAs,
-read from three files and checked. Whatever is wrong is told in one line, before anything goes
-by them.
+read from three files and checked. Whatever is wrong with them is told in one line, before anything
+goes by them.
 
 What they are used for is in `contexts`, when they are read again in `rotation`. Needs the extra
 `tls`: call `check_extra` before importing this.
