@@ -8,27 +8,23 @@ is none of its business.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
 from spillover.live.http.lines import LineSplitter
-from spillover.live.http.securing import Retired, Securing, Unproven
-from spillover.live.process.own_lag import PatientTimeout
-from spillover.live.tls import failures
+from spillover.live.http.opening import Opening
+from spillover.live.http.securing import Retired, Securing
 from spillover.live.tls.certified import PeerCertificate
-from spillover.live.tls.contexts import HANDSHAKE_S
-from spillover.model.errors import InputError, NotDelivered, PeerError
+from spillover.model.errors import InputError, NotDelivered
 
 __all__ = ["HttpClient", "Response"]
 
@@ -37,28 +33,6 @@ WARM_AT_ONCE = 64
 SWEEP_AT_ONCE = 256
 """Idle connections that one sweep closes at most, so that it never holds up the loop."""
 SWEEP_PAUSE_S = 0.01
-
-
-class _Awaited(asyncio.Future[Response]):
-    """The future of an answer. Who cancels it ends the exchange in the same breath: what has not
-    been sent by then never is."""
-
-    exchange: OutgoingRequest | None = None
-
-    def settle(self, came_to: Response | BaseException) -> None:
-        """As an exchange's `on_end`."""
-        if self.done():
-            return
-        if isinstance(came_to, Response):
-            self.set_result(came_to)
-        else:
-            self.set_exception(came_to)
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        cancelled = super().cancel(msg)
-        if self.exchange is not None:
-            self.exchange.cancel()
-        return cancelled
 
 
 class HttpClient:
@@ -114,12 +88,10 @@ class HttpClient:
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self._idle_s_max = idle_s_max
-        self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
-        self._user_timeout_s = user_timeout_s
-        self._writes = writes
-        self._moving = moving
+        told = writes, moving, connect_timeout_s, user_timeout_s
+        self._opening = Opening(self._server, *told, self._securing)
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -163,7 +135,7 @@ class HttpClient:
         time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
         valid answer came. Raises ValueError for a method, path or header that cannot be sent.
         """
-        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer = Awaited(loop=asyncio.get_running_loop())
         answer.exchange = self.send(
             method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
         )
@@ -249,7 +221,7 @@ class HttpClient:
         """
         head = self._server.head("GET", path, headers, 0)
         lines = LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
-        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer = Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
@@ -278,6 +250,19 @@ class HttpClient:
         while self._connecting or self._closing:
             self._ended.clear()
             await self._ended.wait()
+
+    def take_idle(self) -> Connection | None:
+        """Of `opening.Owner`."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    def opened(self, connection: Connection) -> None:
+        """Of `opening.Owner`."""
+        self._open.add(connection)
 
     def released(self, connection: Connection) -> None:
         """Of `connection.Pool`: keep it for the next request."""
@@ -323,77 +308,10 @@ class HttpClient:
         self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
-        task = asyncio.get_running_loop().create_task(self._connect())
+        task = asyncio.get_running_loop().create_task(self._opening.open(self))
         self._connecting.add(task)
         task.add_done_callback(partial(self._connected, exchange, head, body))
         return task
-
-    async def _connect(self) -> Connection:
-        server, securing = self._server, self._securing
-        timeout_s = self._connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
-        try:
-            async with PatientTimeout(timeout_s):
-                if securing is None:
-                    return await self._open_socket({})
-                return await self._open_securely(securing)
-        except TimeoutError as error:
-            self._tell_failed(error)
-            raise NotDelivered(f"{server.url}: no connection within {timeout_s:g} s") from None
-        except (OSError, UnicodeError) as error:
-            self._tell_failed(error)
-            raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
-
-    async def _open_socket(self, options: dict[str, Any]) -> Connection:
-        server = self._server
-        transport, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(self, self._writes, self._moving),
-            server.host,
-            server.port,
-            **options,
-        )
-        if self._user_timeout_s is not None:
-            _set_user_timeout(transport, self._user_timeout_s)
-        return connection
-
-    async def _open_securely(self, securing: Securing) -> Connection:
-        """A new connection that counts, or one that has become free before its turn came."""
-        async with securing.turns:
-            while self._idle:
-                connection, _ = self._idle.popitem()
-                if connection.usable:
-                    return connection
-                connection.close()
-            context = securing.context
-            connection = await self._open_socket(securing.options())
-            self._open.add(connection)
-            securing.opened(connection)
-            if securing.first is not None:
-                await self._ask_first(connection, securing, securing.first)
-            if securing.context is not context:
-                connection.pool = Retired(self)
-            return connection
-
-    async def _ask_first(self, connection: Connection, securing: Securing, path: str) -> None:
-        """Ask for this on a new connection. Raises NotDelivered if no answer comes."""
-        answer = _Awaited(loop=asyncio.get_running_loop())
-        url = self._server.url
-        exchange = OutgoingRequest("GET", url + path, answer.settle, self._body_limit_bytes)
-        connection.pool = Unproven(self)
-        connection.send(exchange, self._server.head("GET", path, (), 0), (b"",))
-        try:
-            await answer
-        except PeerError as error:
-            securing.failed(failures.REFUSED)
-            raise NotDelivered(f"{url}: a new connection was not accepted: {error}") from None
-        except BaseException:
-            connection.close()
-            raise
-        connection.pool = self
-
-    def _tell_failed(self, error: BaseException) -> None:
-        of_tls = isinstance(error, ssl.SSLError | ConnectionAbortedError)
-        if self._securing is not None and of_tls:
-            self._securing.failed(failures.reason_of(error))
 
     def _connected(
         self,
@@ -423,7 +341,7 @@ class HttpClient:
                 exchange.break_off("this client was closed")
         elif exchange is None or exchange.on_end is None:
             connection.idle_since_s = time.monotonic()
-            self.released(connection)
+            connection.pool.released(connection)
         else:
             connection.send(exchange, head, body)
 
@@ -442,14 +360,7 @@ class HttpClient:
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
 
 
-def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:
-        opened: socket.socket = transport.get_extra_info("socket")
-        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
-
-
-async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: float) -> None:
+async def _while_heard(exchange: OutgoingRequest, answer: Awaited, silence_s: float) -> None:
     """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
     rest_s = silence_s
     while not answer.done():
@@ -459,13 +370,3 @@ async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: f
         rest_s = exchange.heard_s + silence_s - time.monotonic()
         if rest_s <= 0:
             exchange.break_off(f"nothing arrived for {silence_s:g} s")
-
-
-def _in_words(error: OSError | UnicodeError) -> str:
-    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
-    if isinstance(error, ssl.SSLError):
-        return failures.in_words(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        of_names = isinstance(error, socket.gaierror)
-        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
-    return str(error)

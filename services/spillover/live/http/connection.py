@@ -193,10 +193,6 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
-    @property
-    def transport(self) -> asyncio.Transport:
-        return self._transport
-
     def send(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
         """Write a request; it ends with the answer or with OutcomeUnknown."""
         self.exchange = exchange

@@ -46,9 +46,9 @@ class Securing:
             "ssl_shutdown_timeout": SHUTDOWN_S,
         }
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection, transport: asyncio.Transport) -> None:
         """A handshake has succeeded."""
-        certificate = certificate_of(connection.transport)
+        certificate = certificate_of(transport)
         if certificate is not None and connection.usable:
             self.certificates[connection] = certificate
 
