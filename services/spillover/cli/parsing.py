@@ -192,9 +192,9 @@ def add_allow_origin(parser: argparse.ArgumentParser) -> None:
 
 
 def node_url(text: str) -> str:
-    """http://HOST[:PORT], without a path."""
+    """http://HOST[:PORT] or https://HOST[:PORT], without a path."""
     bare = text.removesuffix("/")
     if not is_plain_url(bare):
         hint = did_you_mean_url(text)
-        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}{hint}")
+        raise argparse.ArgumentTypeError(f"expected http(s)://HOST[:PORT], got {text!r}{hint}")
     return bare

@@ -85,7 +85,8 @@ def _configure_check(commands: Any) -> None:
     )
     check.add_argument(
         "--ca-file", metavar="FILE",
-        help="the CAs that count (default: ca.crt beside a certificate; of an url, the system's)",
+        help="the CAs that count (default: ca.crt beside a certificate; where a url is given, as "
+        "for other commands)",
     )  # fmt: skip
     check.add_argument(
         "--days-left", type=whole_number_in(0, DAYS_MAX), default=DAYS_LEFT, metavar="DAYS",
