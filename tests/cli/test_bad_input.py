@@ -277,15 +277,25 @@ def test_a_url_without_its_beginning(text, capsys):
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "x", "ftp://x", "http://", "https://x", "http://a b", "http://a/b", "http://a?b"),
+        *(
+            "",
+            "x",
+            "ftp://x",
+            "http://",
+            "https://",
+            "https://a/b",
+            "http://a b",
+            "http://a/b",
+            "http://a?b",
+        ),
         *("http://u@h", "http://a:b", "http://a:0", "http://a:99999", "http://[::1"),
     ],
 )
 @pytest.mark.parametrize("command", ["status", "drain", "resume"])
 def test_a_url_that_is_none(command, url, capsys):
-    """These take http://HOST[:PORT], and say so."""
+    """These take http(s)://HOST[:PORT], and say so."""
     said = one_line_of(capsys, command, url)
-    assert f"URL: expected http://HOST[:PORT], got {url!r}" in said
+    assert f"URL: expected http(s)://HOST[:PORT], got {url!r}" in said
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import add_allow_origin, add_log_format, address
+from spillover.cli.parsing import (
+    add_allow_origin,
+    add_config_redis,
+    add_log_format,
+    address,
+    config_redis,
+)
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.process.logs import configure_logs
@@ -75,12 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )
-    parser.add_argument(
-        "--config-redis",
-        metavar="URL",
-        help="take a changed configuration only if this Redis does (default: without one; nodes "
-        "tell each other in any case)",
-    )
+    add_config_redis(parser)
     parser.add_argument(
         "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
     )
@@ -144,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
-        store=_store(options.config_redis, topology),
+        store=_store(config_redis(options), topology),
         credentials=_credentials(options, topology, cluster),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from spillover.cli import up_queue
-from spillover.cli.parsing import add_allow_origin, whole_number_in
+from spillover.cli.parsing import add_allow_origin, add_config_redis, config_redis, whole_number_in
 from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -73,10 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--results-timeout-s", type=at_least_zero, default=5.0, metavar="S",
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )  # fmt: skip
-    parser.add_argument(
-        "--config-redis", metavar="URL",
-        help="nodes take a changed configuration only if this Redis does (default: without one)",
-    )  # fmt: skip
+    add_config_redis(parser)
     parser.add_argument(
         "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
         help="N producers of the distributed queue that know each other, in place of clusters",
@@ -117,7 +114,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         restart=not options.no_restart,
         on_return=_tell_return,
         first_port=options.port or FIRST_PORT,
-        config_redis=options.config_redis,
+        config_redis=config_redis(options),
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)

@@ -10,6 +10,7 @@ a crashed node is started again is reckoned in `revival`.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -38,6 +39,8 @@ READY_POLL_S = 0.05
 BACK_POLL_S = 0.2
 ENDING_POLL_S = 0.5
 TOPOLOGY_FILE = "topology.yaml"
+REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
+"""Where `spillover node` looks for an address, which may hold a password."""
 EXIT_USAGE = 2
 
 
@@ -273,8 +276,10 @@ class Testbed:
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
+        environment = None
         if self._config_redis is not None:
-            command += ["--config-redis", self._config_redis]
+            command += ["--config-redis"]
+            environment = {**os.environ, REDIS_VARIABLE: self._config_redis}  # `ps` shows options
         for origin in self._allowed_origins:
             command += ["--allow-origin", origin]
         if self._seed is not None:
@@ -286,6 +291,7 @@ class Testbed:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends the nodes
             )
         url = self.urls[cluster]

@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
 
 
+def is_secure(topology: Topology, cluster: Cluster, *, apart: bool) -> list[bool]:
+    """Returns whether each door of a cluster is encrypted; if they are `apart` clients' first, then
+    that of neighbors."""
+    of_clients = (cluster.url or "").startswith("https:")
+    return [of_clients, topology.is_secure] if apart else [topology.is_secure]
+
+
 def door_contexts(
     topology: Topology, cluster: Cluster, credentials: Credentials | None, *, apart: bool
 ) -> list[ssl.SSLContext | None]:
-    """Returns how to listen at each door of a cluster; None where nothing is encrypted. If they are
-    `apart` the first is that of clients, who are not asked for certificates there, and the second
-    that of neighbors, who must have one."""
-    of_peers = topology.is_secure
-    callers: list[ssl.VerifyMode | None] = [ssl.CERT_OPTIONAL if of_peers else None]
-    if apart:
-        is_secure = (cluster.url or "").startswith("https:")
-        callers = [
-            ssl.CERT_NONE if is_secure else None,
-            ssl.CERT_REQUIRED if of_peers else None,
-        ]
+    """Returns how to listen at each door; None where nothing is encrypted. At one of their own
+    neighbors must have a certificate, and clients are not asked for one at theirs."""
+    callers = [ssl.CERT_NONE, ssl.CERT_REQUIRED] if apart else [ssl.CERT_OPTIONAL]
+    secure = is_secure(topology, cluster, apart=apart)
     return [
-        None if credentials is None or one is None else credentials.front(one) for one in callers
+        credentials.front(asked) if credentials is not None and encrypted else None
+        for asked, encrypted in zip(callers, secure, strict=True)
     ]
 
 

@@ -8,7 +8,6 @@ import gc
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,10 @@ from spillover import __version__
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.certificates import door_contexts, watching
+from spillover.apps.node.certificates import door_contexts, is_secure, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
+from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -67,15 +67,10 @@ async def serve_node(
         if peer_bind is not None:
             listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
-        tls = door_contexts(shell.topology, shell.cluster, credentials, apart=peer_bind is not None)
-        _say_who_starts(shell, listening, tls, source)
+        _say_who_starts(shell, listening, source)
         stop, end = _ends(end_with_stdin=end_with_stdin)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
-        for_peers = CertifiedPeers(app) if topology.is_secure else app
-        apps: list[AsgiApp] = [for_peers]
-        if peer_bind is not None:
-            apps = [PublicOnly(app), PeersOnly(for_peers)]
-        servers = [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
+        servers = _servers(shell, app, credentials, apart=peer_bind is not None)
         _watch_files(shell, servers)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, servers))
@@ -95,6 +90,16 @@ async def serve_node(
                 tell_lost(shell.left)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+def _servers(
+    shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
+) -> list[HttpServer]:
+    """One for each door: that of clients, or of all, and that of neighbors."""
+    of_peers = CertifiedPeers(app) if shell.topology.is_secure else app
+    apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
+    tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
+    return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
 def _settle_memory() -> None:
@@ -150,17 +155,10 @@ def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
     return stop, end
 
 
-def _say_who_starts(
-    shell: NodeShell,
-    sockets: Sequence[socket.socket],
-    tls: Sequence[ssl.SSLContext | None],
-    source: str | None,
-) -> None:
+def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
     """The first line of a node's log."""
-    addresses = [
-        url_of(one, is_secure=context is not None)
-        for one, context in zip(sockets, tls, strict=True)
-    ]
+    secure = is_secure(shell.topology, shell.cluster, apart=len(sockets) > 1)
+    addresses = [url_of(one, is_secure=tls) for one, tls in zip(sockets, secure, strict=True)]
     _log.info(
         Message(
             "node starts",

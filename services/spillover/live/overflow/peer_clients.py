@@ -13,6 +13,7 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
+from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
 from spillover.live.overflow.wire import Caller
 from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
@@ -60,6 +61,12 @@ class PeerClients:
     def is_secure(self) -> bool:
         """Returns whether nodes have to prove which clusters they are."""
         return self._credentials is not None
+
+    @property
+    def streams_max(self) -> int:
+        """Returns how many streams of reports a neighbor may have: with a name that is proved one,
+        since nobody else can end it by asking for another."""
+        return 1 if self.is_secure else STREAMS_PER_NEIGHBOR_MAX
 
     def can_call(self, url: str) -> bool:
         """Returns whether what is at this url is called as all others are."""

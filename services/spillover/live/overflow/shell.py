@@ -43,7 +43,7 @@ from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
-from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
+from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.overflow.room import Room
 from spillover.live.overflow.waiters import Waiters
@@ -106,9 +106,8 @@ class NodeShell:
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.configured = Configured()
-        period_s = topology.gossip_period_ms / 1e3
-        streams_max = 1 if self.clients.is_secure else STREAMS_PER_NEIGHBOR_MAX
-        self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
+        told = (self.configured, self.clients.streams_max)
+        self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3, *told)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)

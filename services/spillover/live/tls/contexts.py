@@ -5,10 +5,12 @@ in `material`.
 
 from __future__ import annotations
 
+import os
 import ssl
 from typing import TYPE_CHECKING
 
 from spillover.model.errors import InputError
+from spillover.model.trust import CA_VARIABLE
 
 if TYPE_CHECKING:
     from spillover.live.tls.material import Material
@@ -49,12 +51,14 @@ def client_context(material: Material) -> ssl.SSLContext:
 
 
 def trusting_context(ca_file: str | None) -> ssl.SSLContext:
-    """Returns how to call without a certificate those whom these CAs vouch for, or with None those
-    of the system. Raises InputError for a file without any."""
+    """Returns how to call without a certificate those whom these CAs vouch for; with None those of
+    the file that the environment names, or else of the system. Raises InputError for a file
+    without any."""
+    ca_file = ca_file or os.environ.get(CA_VARIABLE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
     context.hostname_checks_common_name = False
-    if ca_file is None:
+    if not ca_file:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         _trust(context, ca_file)

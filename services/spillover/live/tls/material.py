@@ -95,15 +95,14 @@ def read_material(files: TlsFiles, name: str | None, now: datetime | None = None
     contents = _read_all(files)
     cert_pem, key_pem, ca_pem = contents
     leaf = _certificates(files.cert, cert_pem)[0]
-    cas: tuple[x509.Certificate, ...] = ()
-    if files.ca is not None:
-        cas = _certificates(files.ca, ca_pem)
-        _check_cas(files.ca, cas, now)
+    cas = () if files.ca is None else _certificates(files.ca, ca_pem)
     _check_key(files, key_pem, leaf)
     if name is not None:
         _check_name(files.cert, leaf, name)
         _check_usage(files.cert, leaf)
     _check_dates(files.cert, leaf, now)
+    if files.ca is not None:
+        cas = _check_cas(files.ca, cas, now)
     return Material(
         files=files,
         digest=_digest(contents),
@@ -217,8 +216,11 @@ def _check_usage(path: str, leaf: x509.Certificate) -> None:
         raise InputError(path, "", f"{expected}, got {described(leaf)}")
 
 
-def _check_cas(path: str, cas: tuple[x509.Certificate, ...], now: datetime) -> None:
-    """One that has ended vouches for nobody any more, and does no harm beside others."""
+def _check_cas(
+    path: str, cas: tuple[x509.Certificate, ...], now: datetime
+) -> tuple[x509.Certificate, ...]:
+    """Returns those that hold: one that has ended vouches for nobody, and does no harm beside
+    others."""
     for ca in cas:
         try:
             is_ca = ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -226,9 +228,11 @@ def _check_cas(path: str, cas: tuple[x509.Certificate, ...], now: datetime) -> N
             is_ca = False
         if not is_ca:
             raise InputError(path, "", f"expected certificates of CAs, got {described(ca)}")
-    if not any(ca.not_valid_before_utc <= now < ca.not_valid_after_utc for ca in cas):
+    valid = tuple(ca for ca in cas if ca.not_valid_before_utc <= now < ca.not_valid_after_utc)
+    if not valid:
         expected = "expected a CA that holds now"
         raise InputError(path, "", f"{expected}, got {described(cas[0])}")
+    return valid
 
 
 def _warnings(
