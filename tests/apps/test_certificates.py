@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from spillover.live.tls.contexts import client_context, trusting_context
 from spillover.live.tls.material import read_material
 from spillover.model.errors import NotDelivered
 from support.certificates import Authority
-from support.federation import run, topology_of
+from support.federation import run, topology_of, until
 from support.secure_federation import SecureFederation, name_of
 
 
@@ -166,5 +167,80 @@ def test_an_address_is_no_name(tmp_path):
             with pytest.raises(NotDelivered, match="IP address mismatch"):
                 await client.request("GET", "/healthz", timeout_s=9.0)
             await client.close()
+
+    run(main)
+
+
+class Load:
+    """Requests to one node without a pause, from entering to leaving; how they ended."""
+
+    def __init__(self, node, at_once=12):
+        self._node = node
+        self._at_once = at_once
+        self.statuses = Counter()
+        self.clusters = Counter()
+
+    async def __aenter__(self):
+        self._tasks = [asyncio.create_task(self._ask()) for _ in range(self._at_once)]
+        return self
+
+    async def __aexit__(self, *_):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def _ask(self):
+        while True:
+            answer = await self._node.post({"service_ms": 3})
+            self.statuses[answer.status] += 1
+            self.clusters[json.loads(answer.body).get("cluster")] += 1
+
+    async def more(self, cluster, number=30):
+        """Wait until so many more have been run there."""
+        wanted = self.clusters[cluster] + number
+        await until(lambda: self.clusters[cluster] >= wanted, limit_s=10.0)
+
+
+async def _renew(pair, new, old, now):
+    """Each node gets these certificates, one after the other, while the others go on."""
+    signer, trusted = {
+        "both": (old, (old, new)),
+        "leaves": (new, (old, new)),
+        "new": (new, (new,)),
+    }[now]
+    for cluster, credentials in pair.credentials.items():
+        pair.certify(cluster, signer, trusted=trusted)
+        assert await credentials.look()
+
+
+def test_rotation_under_load(tmp_path):
+    """Old CA, both, then the new one alone: no request fails, and then what the old one vouched for
+    is refused, on connections that there were, too."""
+
+    async def main():
+        old, new = Authority("old"), Authority("new")
+        pair = _pair(tmp_path)
+        pair.authority = old
+        async with pair:
+            # Somebody who was believed once, on a connection of his own.
+            former = _caller(pair, "b", {"authority": old})
+            assert (await former.request("GET", FIRST, timeout_s=9.0)).status == 200
+            pair.certify("a")
+            async with Load(pair["a"]) as load:
+                await load.more("b")
+                for now in ("both", "leaves", "new"):
+                    await _renew(pair, new, old, now)
+                    await load.more("b")
+                    await load.more("a")
+                assert set(load.statuses) == {200}
+            answer = await former.request("GET", FIRST, timeout_s=9.0)
+            assert (answer.status, answer.headers[b"connection"]) == (403, b"close")
+            former._securing.context.load_verify_locations(cadata=new.pem.decode())
+            with pytest.raises(NotDelivered, match="not accepted"):
+                await former.request("GET", FIRST, timeout_s=9.0)
+            await former.close()
+            assert pair.credentials["b"].failures["in", "untrusted"] > 0
+            ends = [one.failures["out", "refused"] for one in pair.credentials.values()]
+            assert ends == [0, 0]
 
     run(main)
