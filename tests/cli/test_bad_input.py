@@ -277,7 +277,17 @@ def test_a_url_without_its_beginning(text, capsys):
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "x", "ftp://x", "http://", "https://", "https://a/b", "http://a b", "http://a/b", "http://a?b"),
+        *(
+            "",
+            "x",
+            "ftp://x",
+            "http://",
+            "https://",
+            "https://a/b",
+            "http://a b",
+            "http://a/b",
+            "http://a?b",
+        ),
         *("http://u@h", "http://a:b", "http://a:0", "http://a:99999", "http://[::1"),
     ],
 )

@@ -226,10 +226,7 @@ BAD_FILES = {
     ),
     "handler https with a user": (
         "clusters: [{id: a, servers: 1, handler: 'http:https://u:p@h/run'}]\n",
-        (
-            "clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got "
-            "'https://u:p@h/run'"
-        ),
+        ("clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'https://u:p@h/run'"),
     ),
     "handler http without a url": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h:1/,'}]\n",
