@@ -11,6 +11,10 @@ REASONS = {
     "node --bind": "The address that clients are given is mostly the one to listen at. In a "
     "container it is not: there the node listens on all addresses of its own network.",
     "--peer-bind": "One port is enough while clients and neighbors share a network.",
+    "--tls-cert": "Nodes of one network that nobody else is in need none, and a test of the rule "
+    "should not begin with a CA. Give certificates, and https urls, where sites are apart.",
+    "--tls-key": "As `--tls-cert`.",
+    "--tls-ca": "As `--tls-cert`. The system's CAs would vouch for anybody.",
     "--seed": "Random choices differ from node to node and from start to start, so that nodes do "
     "not act in step. A seed is for tests and measurements.",
     "--drain-timeout-s": "It is the grace that Kubernetes gives a pod by default. Set it to what "

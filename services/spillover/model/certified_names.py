@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 
 NAME_LENGTH_MAX = 253
@@ -35,3 +37,20 @@ def problem_with_cluster(cluster: str, federation: str) -> str | None:
     if len(certified_name(cluster, federation)) > NAME_LENGTH_MAX:
         return f"expected an id and a name of at most {NAME_LENGTH_MAX - 11} together"
     return None
+
+
+def check_names(federation: str, clusters: Iterable[str]) -> None:
+    """Raise InputError, naming the field of a topology, unless each cluster has a name of its own
+    in certificates."""
+    problem = problem_with_federation(federation)
+    if problem is not None:
+        raise InputError("topology", "name", problem)
+    seen: dict[str, str] = {}
+    for index, cluster in enumerate(clusters):
+        problem = problem_with_cluster(cluster, federation)
+        other = seen.setdefault(cluster.lower(), cluster)
+        if problem is None and other != cluster:
+            expected = "expected ids that differ in more than case, since DNS names do"
+            problem = f"{expected}, got {other!r} and {cluster!r}"
+        if problem is not None:
+            raise InputError("topology", f"clusters[{index}].id", problem)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from spillover.apps.http.asgi import Receive, Scope, Send
-from spillover.apps.http.exchange import EXCHANGE
+from spillover.apps.http.exchange import CLOSE, EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Edge
 from spillover.live.overflow.protocol import PEER_PREFIX
@@ -49,6 +49,23 @@ class PeersOnly:
         path = scope["path"]
         if path != "/healthz" and not path.startswith(PEER_PREFIX):
             scope[EXCHANGE].refuse(_not_here(scope))
+            return
+        await self._app(scope, receive, send)
+
+
+class CertifiedPeers:
+    """Nothing under /peer/ for those who have shown no certificate of the federation, or one that
+    holds no more; which cluster's it is, is held against what they say."""
+
+    def __init__(self, app: EdgedApp) -> None:
+        self._app = app
+        self.edge: Edge = app.edge
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange: Exchange = scope[EXCHANGE]
+        if scope["path"].startswith(PEER_PREFIX) and exchange.connection.certificate is None:
+            detail = "expected a certificate of a node of this federation"
+            exchange.refuse(Problem("not_a_neighbor", detail, headers=[CLOSE]))
             return
         await self._app(scope, receive, send)
 

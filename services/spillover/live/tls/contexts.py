@@ -37,7 +37,8 @@ def server_context(
     context.num_tickets = 0
     context.verify_mode = callers
     _show(context, material)
-    _trust(context, material.files.ca)
+    if material.files.ca is not None:
+        _trust(context, material.files.ca)
     return context
 
 

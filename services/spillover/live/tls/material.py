@@ -9,6 +9,7 @@ What they are used for is in `contexts`, when they are read again in `rotation`.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Iterable
@@ -43,8 +44,9 @@ class TlsFiles:
     """The certificate, and behind it those in between, in PEM."""
     key: str
     """Its private key in PEM, without a password."""
-    ca: str
-    """Certificates of the CAs that vouch for the others."""
+    ca: str | None
+    """Certificates of the CAs that vouch for the others; None where only clients call, and show
+    none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,8 @@ class Material:
 
     @property
     def cas_not_after_s(self) -> float:
-        """Returns when the first of the CAs ends."""
-        return min(ca.not_valid_after_utc.timestamp() for ca in self.cas)
+        """Returns when the first of the CAs ends; infinite if there are none."""
+        return min((ca.not_valid_after_utc.timestamp() for ca in self.cas), default=math.inf)
 
     def is_as_in_files(self) -> bool:
         """Returns whether the same still stands there."""
@@ -93,17 +95,19 @@ def read_material(files: TlsFiles, name: str | None, now: datetime | None = None
     contents = _read_all(files)
     cert_pem, key_pem, ca_pem = contents
     leaf = _certificates(files.cert, cert_pem)[0]
-    cas = _certificates(files.ca, ca_pem)
+    cas = () if files.ca is None else _certificates(files.ca, ca_pem)
     _check_key(files, key_pem, leaf)
     if name is not None:
         _check_name(files.cert, leaf, name)
+        _check_usage(files.cert, leaf)
     _check_dates(files.cert, leaf, now)
-    _check_usage(files.cert, leaf)
+    if files.ca is not None:
+        cas = _check_cas(files.ca, cas, now)
     return Material(
         files=files,
         digest=_digest(contents),
         leaf=leaf,
-        cas=_check_cas(files.ca, cas, now),
+        cas=cas,
         warnings=tuple(_warnings(files, leaf, cas)),
     )
 
@@ -133,7 +137,8 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def _read_all(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
-    return _read(files.cert), _read(files.key), _read(files.ca)
+    ca = b"" if files.ca is None else _read(files.ca)
+    return _read(files.cert), _read(files.key), ca
 
 
 def _read(path: str) -> bytes:
@@ -214,7 +219,8 @@ def _check_usage(path: str, leaf: x509.Certificate) -> None:
 def _check_cas(
     path: str, cas: tuple[x509.Certificate, ...], now: datetime
 ) -> tuple[x509.Certificate, ...]:
-    """Returns those that hold: one that has ended vouches for nobody any more."""
+    """Returns those that hold: one that has ended vouches for nobody, and does no harm beside
+    others."""
     for ca in cas:
         try:
             is_ca = ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -235,10 +241,10 @@ def _warnings(
     mode = stat.S_IMODE(Path(files.key).stat().st_mode)
     if mode & stat.S_IROTH:
         yield f"{files.key}: anybody on this machine can read the key (mode {mode:03o}): chmod 600"
-    if not any(ca.subject == leaf.issuer for ca in cas):
+    if cas and not any(ca.subject == leaf.issuer for ca in cas):
         issuer = leaf.issuer.rfc4514_string()
-        yield f"{files.ca}: expected the CA that has issued {files.cert}, {issuer}: neighbors that "
-        "trust the same CAs refuse it"
+        refused = "neighbors that trust the same CAs refuse it"
+        yield f"{files.ca}: expected the CA that has issued {files.cert}, {issuer}: {refused}"
 
 
 def _has_signed(ca: x509.Certificate, given: x509.Certificate) -> bool:
