@@ -18,7 +18,7 @@ from spillover.model.topology import Cluster, Topology
 from support.loop import until
 
 PAGE = Path(__file__).parents[2] / "services" / "docs" / "security.md"
-PASSWORD = "s3cret-of-tests"
+PASSWORD = "s3cret-of-tests"  # noqa: S105
 TIMES = LeaseTimes(
     normal_lease_ms=200, max_lease_ms=1500, max_shutdown_ms=300, min_grab_ms=100, held_delay_ms=2
 )
