@@ -37,6 +37,8 @@ REASONS = {
     "up --port": "The examples use these ports. They are seldom taken.",
     "up --no-restart": "A testbed should stay whole while one looks at other things. Tests of what "
     "neighbors do without a node leave it down.",
+    "up --tls": "A look at a testbed of one machine needs no certificates, and no package for "
+    "them.",
     "up --queue": "A testbed is of clusters unless you ask for producers.",
     "--store": "Nothing is left behind on the disk by a look. Give a directory where objects must "
     "outlive the process.",

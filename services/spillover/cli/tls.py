@@ -194,10 +194,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _topology(options: argparse.Namespace) -> Topology:
-    from spillover.tools.certificates.names import check_names
+    from spillover.tools.certificates.names import check_topology
 
     topology = load_topology(options.topology)
-    check_names(topology, shown_path(options.topology))
+    check_topology(topology, shown_path(options.topology))
     return topology
 
 

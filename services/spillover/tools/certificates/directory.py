@@ -40,6 +40,11 @@ class CertificateDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def is_made(self) -> bool:
+        """Returns whether there is a CA already."""
+        return (self.path / CA_FILE).exists()
+
     def clusters(self) -> list[str]:
         """Returns the ids of the clusters that have a certificate here."""
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from spillover.model.certified_names import problem_with_cluster, problem_with_federation
+from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster, Topology
 
@@ -17,25 +17,16 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """In every certificate: who operates a node calls it from its own machine, too."""
 
 
-def check_names(topology: Topology, source: str) -> None:
+def check_topology(topology: Topology, source: str) -> None:
     """Raise InputError where a name of the topology cannot stand in a certificate, or would not be
     that of one cluster alone."""
     if not topology.is_named:
         expected = "expected a name: certificates hold for one federation, and say which"
         raise InputError(source, "name", expected)
-    problem = problem_with_federation(topology.name)
-    if problem is not None:
-        raise InputError(source, "name", problem)
-    seen: dict[str, str] = {}
-    for index, cluster in enumerate(topology.clusters):
-        field = f"clusters[{index}].id"
-        problem = problem_with_cluster(cluster.id, topology.name)
-        if problem is not None:
-            raise InputError(source, field, problem)
-        other = seen.setdefault(cluster.id.lower(), cluster.id)
-        if other != cluster.id:
-            expected = "expected ids that differ in more than case, since DNS names do"
-            raise InputError(source, field, f"{expected}, got {other!r} and {cluster.id!r}")
+    try:
+        check_names(topology.name, topology.cluster_ids)
+    except InputError as error:
+        raise InputError(source, error.field, error.expected) from None
 
 
 def hosts_of(cluster: Cluster) -> tuple[str, ...]:
