@@ -349,7 +349,7 @@ links: [{between: [a, b]}]
         (
             SECURE.replace("https", "http", 1),
             [],
-            "{file}: clusters[0].url: expected https:// between all nodes or between none, got http:",
+            "{file}: clusters[0].url: expected https:// between all nodes or between none",
         ),
         (SECURE.replace("name: sites", "{}"), [], "{file}: name: expected a name, since certif"),
         (SECURE.replace("sites", "my sites"), [], "{file}: name: expected a name of A-Z a-z 0-9 "),
