@@ -24,6 +24,7 @@ REAL_TIME = {TESTS / place for place in ("e2e", "soak")} | {
 FUNCTION_LINES = 50
 TOP_LEVEL = {
     *("pyproject.toml", "requirements.lock", "Makefile", "README.md", "LICENSE", "CHANGELOG.md"),
+    "SECURITY.md",
     *("services", "deploy", "loadgen", "tests", "dashboards"),
 }
 

@@ -37,6 +37,7 @@ from spillover_loadgen.queue_record import Put, QueueRecord
 from spillover_loadgen.record import Outcome, Record
 from spillover_loadgen.schedule_options import add_schedule_options, read_schedule
 from spillover_loadgen.targets import check_targets, target
+from spillover_loadgen.trusting import add_ca_file
 
 INTERRUPTED = 130
 _FILES_WANTED = 60_000
@@ -87,6 +88,7 @@ def make_parser() -> OneLineParser:
     )
     clients.set_defaults(command=_clients)
     clients_command.configure(clients)
+    add_ca_file(clients)
     return parser
 
 
@@ -108,6 +110,7 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--deadline-ms", type=above_zero, metavar="MS", help="deadline of each request"
     )
+    add_ca_file(run)
     run.add_argument("--out", metavar="FILE", help="write one JSON line for each request")
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
 

@@ -11,6 +11,10 @@ REASONS = {
     "node --bind": "The address that clients are given is mostly the one to listen at. In a "
     "container it is not: there the node listens on all addresses of its own network.",
     "--peer-bind": "One port is enough while clients and neighbors share a network.",
+    "--tls-cert": "Nodes of one network that nobody else is in need none, and a test of the rule "
+    "should not begin with a CA. Give certificates, and https urls, where sites are apart.",
+    "--tls-key": "As `--tls-cert`.",
+    "--tls-ca": "As `--tls-cert`. The system's CAs would vouch for anybody.",
     "--seed": "Random choices differ from node to node and from start to start, so that nodes do "
     "not act in step. A seed is for tests and measurements.",
     "--drain-timeout-s": "It is the grace that Kubernetes gives a pod by default. Set it to what "
@@ -24,6 +28,8 @@ REASONS = {
     "`/explain` tells about single requests without it.",
     "--config-redis": "Nodes need no Redis, and tell each other what counts. Of two changes made "
     "at once one is lost then, and says so; with Redis it is refused.",
+    "--redis-url-file": "The environment says it, or the option. A file is for secrets that are "
+    "mounted, and stays out of `ps` and of what processes inherit.",
     "--testbed": "Nobody should cut a link in production by a call.",
     "--end-with-stdin": "Process managers start nodes with standard input closed, and a node must "
     "not end by that. `spillover up` sets it, so that no node outlives it.",
@@ -31,6 +37,8 @@ REASONS = {
     "up --port": "The examples use these ports. They are seldom taken.",
     "up --no-restart": "A testbed should stay whole while one looks at other things. Tests of what "
     "neighbors do without a node leave it down.",
+    "up --tls": "A look at a testbed of one machine needs no certificates, and no package for "
+    "them.",
     "up --queue": "A testbed is of clusters unless you ask for producers.",
     "--store": "Nothing is left behind on the disk by a look. Give a directory where objects must "
     "outlive the process.",

@@ -11,6 +11,7 @@ import pytest
 
 from spillover.cli import main
 from spillover.cli.parsing import redis_url
+from spillover.model.errors import InputError
 
 VARIABLE = "SPILLOVER_REDIS_URL"
 JOBS = """
@@ -47,6 +48,56 @@ def test_without_either_one_line_says_so(command, monkeypatch, capsys):
         assert (out, err.count("\n")) == ("", 1)
         assert err.startswith("spillover: --redis: expected ")
         assert VARIABLE in err
+
+
+def test_a_file_may_have_it(tmp_path, monkeypatch):
+    """In its first line; it is for one command, while the environment is for all."""
+    monkeypatch.setenv(VARIABLE, "redis://environment")
+    file = tmp_path / "redis-url"
+    file.write_text("  rediss://:s3cret@file/0 \nand more\n")
+    assert redis_url(None, str(file)) == "rediss://:s3cret@file/0"
+    with pytest.raises(InputError, match="expected without an address in --redis"):
+        redis_url("redis://option", str(file))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"  \nredis://second", b"\xff\xfe"])
+def test_files_without_one(content, tmp_path):
+    file = tmp_path / "redis-url"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="expected an address in the first line"):
+        redis_url(None, str(file))
+
+
+def test_files_that_cannot_be_read(command, tmp_path, capsys):
+    for file, words in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file")):
+        assert main([*command, "--redis-url-file", str(file)]) == 2
+        line = capsys.readouterr().err
+        assert line.startswith("spillover: --redis-url-file: expected a file that can be read")
+        assert words in line
+
+
+@pytest.mark.parametrize("url", ["redis://:s3cret@h", "redis://h?password=s3cret"])
+def test_a_password_that_everybody_sees_is_warned_of(url, capsys):
+    """Not with the password."""
+    assert redis_url(url) == url
+    line = capsys.readouterr().err
+    assert line.startswith("spillover: --redis: `ps` shows its password")
+    assert "s3cret" not in line
+    assert redis_url("redis://user@h") == "redis://user@h"
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_no_address_is_not_shown(command, tmp_path, capsys):
+    """It may be nearly one, and then with its password."""
+    file = tmp_path / "redis-url"
+    file.write_text("redis//:s3cret@h")
+    (tmp_path / "one.yaml").write_text("name: one\nclusters: [{id: a, servers: 1}]\n")
+    node = ["node", "--topology", str(tmp_path / "one.yaml"), "--cluster", "a"]
+    for words in (command, [*node, "--bind", "127.0.0.1:0"]):
+        assert main([*words, "--redis-url-file", str(file)]) == 2
+        line = capsys.readouterr().err
+        assert "expected redis://[user:password@]host:port/number, rediss:// or unix://" in line
+        assert "s3cret" not in line
 
 
 @pytest.mark.processes

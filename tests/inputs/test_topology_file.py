@@ -218,18 +218,15 @@ BAD_FILES = {
     ),
     "url with a path": (
         "clusters: [{id: a, servers: 1, url: 'http://127.0.0.1:80/x'}]\n",
-        "clusters[0].url: expected http://HOST[:PORT], got 'http://127.0.0.1:80/x'",
+        "clusters[0].url: expected http(s)://HOST[:PORT], got 'http://127.0.0.1:80/x'",
     ),
     "shadow misspelled": (
         "shadow: adaptiv\nclusters: [{id: a, servers: 1}]\n",
         f"shadow: expected one of {POLICIES}, got 'adaptiv', did you mean adaptive?",
     ),
-    "handler https": (
-        "clusters: [{id: a, servers: 1, handler: 'http:https://h/run'}]\n",
-        (
-            "clusters[0].handler: expected http://HOST[:PORT][/PATH], https is not available here, "
-            "got 'https://h/run'"
-        ),
+    "handler https with a user": (
+        "clusters: [{id: a, servers: 1, handler: 'http:https://u:p@h/run'}]\n",
+        ("clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'https://u:p@h/run'"),
     ),
     "handler http without a url": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h:1/,'}]\n",
@@ -237,7 +234,7 @@ BAD_FILES = {
     ),
     "handler http with a bad url": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h:0/'}]\n",
-        "clusters[0].handler: expected http://HOST[:PORT][/PATH], got 'http://h:0/'",
+        "clusters[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'http://h:0/'",
     ),
     "handler http with a url twice": (
         "clusters: [{id: a, servers: 1, handler: 'http:http://h,http://H:80/'}]\n",

@@ -189,7 +189,7 @@ BAD_PARTS = {
     "the handler of a server with a bad url": (
         "http:http://gpu:9000/run",
         "http:http://gpu:0/run",
-        "servers[0].handler: expected http://HOST[:PORT][/PATH], got 'http://gpu:0/run'",
+        "servers[0].handler: expected http(s)://HOST[:PORT][/PATH], got 'http://gpu:0/run'",
     ),
     "a limit of processes where there are none": (
         "service_ms: 100",

@@ -15,6 +15,9 @@ URLS = {
     "http://h?x=/": ("http://h", "/?x=/"),
     "http://[::1]:65535/x": ("http://[::1]:65535", "/x"),
     "http://my_service-1.lan": ("http://my_service-1.lan", "/"),
+    "https://h": ("https://h", "/"),
+    "HTTPS://Host:443/a": ("https://host", "/a"),
+    "https://h:80": ("https://h:80", "/"),
 }
 
 
@@ -22,7 +25,7 @@ URLS = {
 @pytest.mark.parametrize("prefix", ["http:", ""])
 def test_what_a_url_stands_for(url: str, prefix: str) -> None:
     """The path is posted to as it is written; the prefix may be left out where nothing is lost."""
-    if prefix or url.startswith("http://"):
+    if prefix or url.startswith(("http://", "https:")):
         assert upstream_urls(prefix + url) == (UpstreamUrl(*URLS[url]),)
 
 
@@ -36,8 +39,8 @@ BAD = {
     "http:": "got an empty URL",
     "http:,": "got an empty URL",
     "http:http://h,,http://i": "got an empty URL",
-    "https://h": "https is not available here, got 'https://h'",
-    "http:HTTPS://h": "https is not available here",
+    "https://": "got 'https://'",
+    "http:https:/h": "got 'https:/h'",
     "http:h:1": "got 'h:1'",
     "http:ftp://h": "got 'ftp://h'",
     "http:http://": "got 'http://'",

@@ -102,6 +102,8 @@ class Federation:
     config_redis: str | None = None
     nodes: dict = field(default_factory=dict)
 
+    scheme = "http"
+
     def __getitem__(self, cluster):
         return self.nodes[cluster]
 
@@ -111,7 +113,7 @@ class Federation:
         loop.set_exception_handler(lambda _, context: self.errors.append(context))
         self.sockets = {c: bind_socket("127.0.0.1", 0) for c in self.topology.cluster_ids}
         ports = {c: s.getsockname()[1] for c, s in self.sockets.items()}
-        urls = {c: f"http://127.0.0.1:{port}" for c, port in ports.items()}
+        urls = {c: f"{self.scheme}://127.0.0.1:{port}" for c, port in ports.items()}
         self.topology = self.topology.with_urls(urls)
         for cluster in self.topology.cluster_ids:
             if cluster in self.absent:
@@ -138,18 +140,22 @@ class Federation:
         url = self.topology.cluster(cluster).url
         if cluster not in self.sockets:
             self.sockets[cluster] = bind_socket("127.0.0.1", int(url.rpartition(":")[2]))
+        shell, server, client = self.make(cluster, url)
+        running = asyncio.create_task(shell.run())
+        serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
+        await server.ready.wait()
+        node = Node(shell, server, running, serving, client, url)
+        self.nodes[cluster] = node
+        return node
+
+    def make(self, cluster, url):
+        """What a node consists of, and a client of it."""
         journal = self.journals.get(cluster)
         shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
         store = None
         if self.config_redis is not None:
             store = ConfigurationStore(self.config_redis, self.topology.name)
-        server = HttpServer(create_app(shell, store=store))
-        running = asyncio.create_task(shell.run())
-        serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
-        await server.ready.wait()
-        node = Node(shell, server, running, serving, HttpClient(url), url)
-        self.nodes[cluster] = node
-        return node
+        return shell, HttpServer(create_app(shell, store=store)), HttpClient(url)
 
     async def stop(self, cluster):
         await self.nodes.pop(cluster).close()

@@ -52,6 +52,7 @@ COMMANDS = {
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
     "tokens": Command("spillover.cli.tokens", "show or change a pool of unlike servers"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
+    "tls": Command("spillover.cli.tls", "make and check certificates for nodes"),
     "topology": Command("spillover.cli.topology", "write deployments: compose, Kubernetes"),
     "lease": Command("spillover.cli.lease", "share batch partitions out over members, on Redis"),
     "queue": Command("spillover.cli.queue", "run one producer of the distributed queue"),

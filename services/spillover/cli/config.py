@@ -19,6 +19,7 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover_loadgen.option_types import whole_number
+from spillover_loadgen.trusting import add_ca_file
 
 CONFIG = "/admin/config"
 
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
+    add_ca_file(parser)
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:

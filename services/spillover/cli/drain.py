@@ -13,6 +13,7 @@ from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
 from spillover.model.errors import RunError
 from spillover_loadgen.option_types import above_zero
+from spillover_loadgen.trusting import add_ca_file
 
 LOOK_EVERY_S = 0.1
 LOOKS_PER_LINE = 10
@@ -22,6 +23,7 @@ LOOKS_PER_LINE = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
+    add_ca_file(parser)
     parser.add_argument(
         "--no-wait", action="store_true", help="return at once, do not wait until it is drained"
     )

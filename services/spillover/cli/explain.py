@@ -18,6 +18,7 @@ from spillover.cli.parsing import node_url
 from spillover.cli.producers import explain_there, explained
 from spillover.model.errors import InputError, RunError
 from spillover_loadgen.terminal import open_console, table_of
+from spillover_loadgen.trusting import add_ca_file
 
 CLUSTERS_MAX = 100
 """Asked at most, however many hops the federation allows."""
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("id", metavar="ID", help="the request's name")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_ca_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,9 +18,10 @@ from spillover.cli.parsing import (
     REDIS_VARIABLE,
     add_lease_times,
     add_log_format,
+    add_redis_url_file,
     address,
     lease_times,
-    redis_url,
+    needed_redis_url,
 )
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -55,8 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     member.add_argument(
         "--redis", metavar="URL",
         help=f"redis://HOST:PORT/NUMBER (default: what {REDIS_VARIABLE} says; a password belongs "
-        "there, since `ps` shows options to everybody)",
+        "there or in a file, since `ps` shows options to everybody)",
     )  # fmt: skip
+    add_redis_url_file(member)
     member.add_argument("--group", required=True, metavar="G", help="the group's name")
     member.add_argument("--node", required=True, metavar="ID", help="no other of the group's")
     member.add_argument(
@@ -112,10 +114,7 @@ def _run_member(options: argparse.Namespace) -> int:
     from spillover.live.leases.handlers import load_handler
 
     check_extra("a lease group", "leases", "redis")
-    url = redis_url(options.redis)
-    if url is None:
-        expected = f"expected the address of a Redis, here or in {REDIS_VARIABLE}; got none"
-        raise InputError("--redis", "", expected)
+    url = needed_redis_url(options.redis, options.redis_url_file)
     # Where `spillover.live.leases.streams.example` finds its streams.
     os.environ["SPILLOVER_REDIS"] = url
     os.environ["SPILLOVER_GROUP"] = options.group

@@ -8,7 +8,7 @@ import os
 import signal
 from pathlib import Path
 
-from spillover.cli.parsing import REDIS_VARIABLE, redis_url
+from spillover.cli.parsing import REDIS_VARIABLE, add_redis_url_file, needed_redis_url
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover_loadgen.option_types import above_zero, whole_number
@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="one that runs already; without URL that of "
         f"{REDIS_VARIABLE}, whose password `ps` does not show; else the demo starts its own",
     )  # fmt: skip
+    add_redis_url_file(parser)
     parser.add_argument("--keep", action="store_true", help="leave the data there, with --redis")
     parser.add_argument(
         "--seed", type=whole_number, default=1, metavar="N", help="who is hit, and when"
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         max_lease_ms=options.max_lease_ms
         or (QUICK_MAX_LEASE_MS if options.quick else MAX_LEASE_MS),
         seed=options.seed,
-        redis=_redis(options.redis),
+        redis=_redis(options),
         keep=options.keep,
         limit_s=options.limit_s,
     )
@@ -98,13 +99,10 @@ def _given(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _redis(given: str | None) -> str | None:
-    if given is None:
+def _redis(options: argparse.Namespace) -> str | None:
+    if options.redis is None and options.redis_url_file is None:
         return None  # a Redis of the demo's own, whatever others of this machine are told to use
-    url = redis_url(given)
-    if url is None:
-        raise InputError("--redis", "", f"expected a URL, here or in {REDIS_VARIABLE}; got none")
-    return url
+    return needed_redis_url(options.redis, options.redis_url_file)
 
 
 def _check_out(out: Path) -> None:

@@ -4,20 +4,48 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import add_allow_origin, add_log_format, address
+from spillover.cli.parsing import (
+    add_allow_origin,
+    add_config_redis,
+    add_log_format,
+    address,
+    config_redis,
+)
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.process.logs import configure_logs
+from spillover.model.certified_names import certified_name
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
-from spillover.model.topology import Topology
+from spillover.model.topology import Cluster, Topology
 from spillover_loadgen.option_types import at_least_zero, whole_number
+
+if TYPE_CHECKING:
+    from spillover.live.tls.rotation import Credentials
+
+
+TLS_OPTIONS = (
+    (
+        "--tls-cert",
+        "SPILLOVER_TLS_CERT",
+        "the node's certificate in PEM, where urls are https (or SPILLOVER_TLS_CERT)",
+    ),
+    ("--tls-key", "SPILLOVER_TLS_KEY", "its private key (or SPILLOVER_TLS_KEY)"),
+    (
+        "--tls-ca",
+        "SPILLOVER_TLS_CA",
+        "certificates of the CAs that vouch for neighbors (or SPILLOVER_TLS_CA)",
+    ),
+)
+"""Each with its variable of the environment, and what it says."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,18 +74,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
     )
+    _add_tls_options(parser)
     _add_end_options(parser)
     add_allow_origin(parser)
     add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
     )
-    parser.add_argument(
-        "--config-redis",
-        metavar="URL",
-        help="take a changed configuration only if this Redis does (default: without one; nodes "
-        "tell each other in any case)",
-    )
+    add_config_redis(parser)
     parser.add_argument(
         "--testbed", action="store_true", help="let operators delay, lose and cut what links carry"
     )
@@ -66,6 +90,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end at once when standard input ends: whoever started the node has died",
     )
+
+
+def _add_tls_options(parser: argparse.ArgumentParser) -> None:
+    for option, _, what in TLS_OPTIONS:
+        parser.add_argument(option, metavar="FILE", help=what)
 
 
 def _add_end_options(parser: argparse.ArgumentParser) -> None:
@@ -103,11 +132,12 @@ def run(options: argparse.Namespace) -> int:
     if bind is None:
         expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
         raise InputError("--bind", "", expected)
+    peer_bind = options.peer_bind or _address_of(cluster.peer_url)
     serving = serve_node(
         topology,
         options.cluster,
         bind=bind,
-        peer_bind=options.peer_bind or _address_of(cluster.peer_url),
+        peer_bind=peer_bind,
         seed=options.seed,
         source=options.topology,
         drain_timeout_s=options.drain_timeout_s,
@@ -115,7 +145,8 @@ def run(options: argparse.Namespace) -> int:
         testbed=options.testbed,
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
-        store=_store(options.config_redis, topology),
+        store=_store(config_redis(options), topology),
+        credentials=_credentials(options, topology, cluster),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
@@ -135,8 +166,40 @@ def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:
         raise InputError("--config-redis", "", error.expected) from None
 
 
+def _credentials(
+    options: argparse.Namespace, topology: Topology, cluster: Cluster
+) -> Credentials | None:
+    """What the node shows and whom it believes; None where its urls and its neighbors' are http."""
+    given = {
+        option: getattr(options, option[2:].replace("-", "_")) or os.environ.get(variable) or None
+        for option, variable, _ in TLS_OPTIONS
+    }
+    is_public_secure = (cluster.url or "").startswith("https:")
+    wanted = ["--tls-cert", "--tls-key"] if topology.is_secure or is_public_secure else []
+    wanted += ["--tls-ca"] if topology.is_secure else []
+    for option, variable, _ in TLS_OPTIONS:
+        if given[option] is None and option in wanted:
+            expected = (
+                f"expected a file (or {variable}), since urls in {options.topology} are https://"
+            )
+            raise InputError(option, "", expected)
+        if given[option] is not None and option not in wanted:
+            where = "between nodes" if wanted else f"of cluster {cluster.id}"
+            expected = f"expected it along with https:// urls {where}, those in {options.topology}"
+            raise InputError(option, "", f"{expected} are http://")
+    if not wanted:
+        return None
+    check_extra("--tls-cert", "tls", "cryptography")
+    from spillover.live.tls.material import TlsFiles
+    from spillover.live.tls.rotation import Credentials
+
+    cert, key, ca = given.values()
+    name = certified_name(cluster.id, topology.name) if topology.is_secure else None
+    return Credentials(TlsFiles(cert=cert or "", key=key or "", ca=ca), name)
+
+
 def _address_of(url: str | None) -> tuple[str, int] | None:
     if url is None:
         return None
     parts = urlsplit(url)
-    return parts.hostname or "127.0.0.1", parts.port or 80
+    return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)

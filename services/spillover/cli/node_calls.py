@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from spillover.live.http.client import HttpClient
-from spillover.model.errors import PeerError, RunError
+from spillover.model.errors import NotDelivered, PeerError, RunError
 
 ANSWER_WITHIN_S = 3.0
 """For any one call: a node answers in milliseconds, about the federation in a second."""
@@ -41,8 +41,8 @@ class NodeCalls:
                 method, path, body=body, timeout_s=ANSWER_WITHIN_S
             )
             told = json.loads(response.body)
-        except (PeerError, ValueError, RecursionError):
-            raise self._no_node() from None
+        except (PeerError, ValueError, RecursionError) as error:
+            raise self._no_node(error) from None
         if not isinstance(told, dict):
             raise self._no_node()
         if response.status >= 400 and isinstance(told.get("reason"), str):
@@ -54,8 +54,12 @@ class NodeCalls:
     async def state(self) -> dict[str, Any]:
         return await self.call("GET", "/state", is_state)
 
-    def _no_node(self) -> RunError:
-        return RunError(f"no Spillover node answers at {self.url}")
+    def _no_node(self, error: Exception | None = None) -> RunError:
+        line = f"no Spillover node answers at {self.url}"
+        if isinstance(error, NotDelivered) and self.url.startswith("https:"):
+            # Whom to believe is what mostly goes wrong, and can be put right here.
+            line += f": {str(error).removeprefix(f'{self.url}: ')}"
+        return RunError(line)
 
 
 class Refused(RunError):

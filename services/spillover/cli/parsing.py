@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from spillover.apps.http.sites import origin_of
 from spillover.model.addresses import is_plain_url
+from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Of the environment."""
+
+SECRET_MAX = 8192
+"""Characters of an address in a file."""
 
 _LEASE_TIMES_HELP = {
     "normal_lease_ms": "how often partitions are challenged and leases renewed",
@@ -45,10 +52,78 @@ def lease_times(options: argparse.Namespace) -> LeaseTimes:
     return LeaseTimes(**{time.name: getattr(options, time.name) for time in fields(LeaseTimes)})
 
 
-def redis_url(given: str | None) -> str | None:
-    """Returns the address of Redis that is given, else that of the environment, which others cannot
-    read; None without either."""
+def add_redis_url_file(parser: argparse.ArgumentParser) -> None:
+    """Declare --redis-url-file."""
+    parser.add_argument(
+        "--redis-url-file", metavar="FILE",
+        help="the address of Redis is the first line of this file, such as a mounted secret",
+    )  # fmt: skip
+
+
+def add_config_redis(parser: argparse.ArgumentParser) -> None:
+    """Declare --config-redis, and where else its address may stand."""
+    parser.add_argument(
+        "--config-redis", nargs="?", const="", metavar="URL",
+        help="take a changed configuration only if this Redis does; without URL that of "
+        f"{REDIS_VARIABLE}, whose password `ps` does not show (default: without one; nodes tell "
+        "each other in any case)",
+    )  # fmt: skip
+    add_redis_url_file(parser)
+
+
+def config_redis(options: argparse.Namespace) -> str | None:
+    """Returns the address that those options name; None without them, whatever the environment has
+    for others. Raises InputError."""
+    if options.config_redis is None and options.redis_url_file is None:
+        return None
+    return needed_redis_url(options.config_redis, options.redis_url_file, "--config-redis")
+
+
+def needed_redis_url(given: str | None, file: str | None, option: str = "--redis") -> str:
+    """Returns the address of Redis. Raises InputError where there is none."""
+    url = redis_url(given, file, option)
+    if url is None:
+        expected = "expected the address of a Redis, here, in --redis-url-file or in "
+        raise InputError(option, "", f"{expected}{REDIS_VARIABLE}; got none")
+    return url
+
+
+def redis_url(given: str | None, file: str | None = None, option: str = "--redis") -> str | None:
+    """Returns the address of Redis that is given by an option or in a file, else that of the
+    environment, which others cannot read; None without any. Raises InputError."""
+    if file is not None:
+        if given:
+            raise InputError("--redis-url-file", "", f"expected without an address in {option}")
+        return _first_line(file)
+    if given and _has_password(given):
+        hidden = f"--redis-url-file and {REDIS_VARIABLE} do not"
+        line = f"spillover: {option}: `ps` shows its password to everybody here, {hidden}"
+        print(line, file=sys.stderr)
     return given or os.environ.get(REDIS_VARIABLE) or None
+
+
+def _first_line(file: str) -> str:
+    """Of a file of secrets: what stands there is never told."""
+    try:
+        with Path(file).open(encoding="utf-8") as opened:
+            line = opened.readline(SECRET_MAX).strip()
+    except UnicodeDecodeError:
+        line = ""
+    except OSError as error:
+        expected = f"expected a file that can be read, got {file}: {error.strerror}"
+        raise InputError("--redis-url-file", "", expected) from None
+    if not line:
+        expected = f"expected an address in the first line of {file}, got none"
+        raise InputError("--redis-url-file", "", expected)
+    return line
+
+
+def _has_password(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.password or parse_qs(parts.query).get("password"))
+    except ValueError:
+        return False  # no address at all: whoever takes it apart says so
 
 
 def add_log_format(parser: argparse.ArgumentParser) -> None:
@@ -117,9 +192,9 @@ def add_allow_origin(parser: argparse.ArgumentParser) -> None:
 
 
 def node_url(text: str) -> str:
-    """http://HOST[:PORT], without a path."""
+    """http://HOST[:PORT] or https://HOST[:PORT], without a path."""
     bare = text.removesuffix("/")
     if not is_plain_url(bare):
         hint = did_you_mean_url(text)
-        raise argparse.ArgumentTypeError(f"expected http://HOST[:PORT], got {text!r}{hint}")
+        raise argparse.ArgumentTypeError(f"expected http(s)://HOST[:PORT], got {text!r}{hint}")
     return bare

@@ -11,11 +11,13 @@ from typing import Any
 from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
+from spillover_loadgen.trusting import add_ca_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
+    add_ca_file(parser)
     parser.add_argument(
         "--json", action="store_true", help="its state on stdout, as one JSON object"
     )

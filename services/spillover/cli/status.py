@@ -17,6 +17,7 @@ from spillover.cli.parsing import node_url
 from spillover.cli.producers import ask_producers, producers_table, says_no_such_path
 from spillover.policy.overflow.choosers import BY_LOAD
 from spillover_loadgen.terminal import open_console, show_table
+from spillover_loadgen.trusting import add_ca_file
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
 COUNTERS = ("failed", "rejected", "refused")
@@ -31,6 +32,7 @@ SERVERS_NAMED_MAX = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
+    add_ca_file(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

@@ -18,6 +18,7 @@ from spillover.model.errors import RunError
 from spillover.model.unlike_servers import TOKENS_MAX
 from spillover_loadgen.option_types import named
 from spillover_loadgen.terminal import open_console, table_of
+from spillover_loadgen.trusting import add_ca_file
 
 STATE_STYLES = {"up": "", "out": "yellow"}
 """All others are bad."""
@@ -29,6 +30,7 @@ SHOWN_CLASSES_MAX = 8
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("url", type=node_url, metavar="URL", help="the node, http://HOST:PORT")
+    add_ca_file(parser)
     parser.add_argument(
         "--limit", type=named("CLASS=N", whole_number_in(1, TOKENS_MAX)), action="append",
         default=[], metavar="CLASS=N",

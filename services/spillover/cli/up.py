@@ -13,15 +13,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from spillover.cli import up_queue
-from spillover.cli.parsing import add_allow_origin, whole_number_in
+from spillover.cli.parsing import add_allow_origin, add_config_redis, config_redis, whole_number_in
 from spillover.cli.typed_lines import typed_lines
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
+from spillover.model.extras import check_extra
+from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover.model.trust import CA_VARIABLE
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.following import Following
@@ -29,6 +34,9 @@ from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import NodeProcess, Testbed
 from spillover_loadgen.option_types import at_least_zero, whole_number
+
+CERTIFICATE_DAYS = 90
+"""Longer than anybody looks at a testbed."""
 
 REVIVE = "r"
 """What is typed to have dead nodes back."""
@@ -74,9 +82,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long of that it waits for asynchronous results to be fetched (default 5)",
     )  # fmt: skip
     parser.add_argument(
-        "--config-redis", metavar="URL",
-        help="nodes take a changed configuration only if this Redis does (default: without one)",
+        "--tls", action="store_true",
+        help="https between nodes and for clients, with certificates made for this testbed alone",
     )  # fmt: skip
+    add_config_redis(parser)
     parser.add_argument(
         "--queue", type=whole_number_in(1, PRODUCERS_MAX), metavar="N",
         help="N producers of the distributed queue that know each other, in place of clusters",
@@ -98,10 +107,40 @@ def run(options: argparse.Namespace) -> int:
         topology = topology.with_policy(options.policy)
     if options.shadow is not None:
         topology = replace(topology, shadow=options.shadow)
+    _check_tls(topology, options)
     if options.port is not None and all(cluster.url is not None for cluster in topology.clusters):
         expected = f"expected a topology that leaves ports open, {shown_path(options.topology)} has"
         raise InputError("--port", "", f"{expected} a url for every cluster")
     return asyncio.run(_up(topology, options))
+
+
+def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
+    """Raise InputError where urls are not what --tls says, or there can be no certificates."""
+    source = shown_path(options.topology)
+    expected = "expected http:// or none without --tls"
+    if options.tls:
+        expected = "expected https:// or none with --tls"
+    for index, cluster in enumerate(topology.clusters):
+        for name, url in (("url", cluster.url), ("peer_url", cluster.peer_url)):
+            if url is not None and url.startswith("https:") != options.tls:
+                raise InputError(source, f"clusters[{index}].{name}", f"{expected}, got {url}")
+    if options.tls:
+        check_extra("--tls", "tls", "cryptography")
+        from spillover.tools.certificates.names import check_topology
+
+        check_topology(topology, source)
+
+
+def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
+    """As `testbed.certified.Certify`."""
+    from spillover.tools.certificates.directory import CertificateDirectory
+
+    certificates, now = CertificateDirectory(directory), datetime.now(UTC)
+    if not certificates.is_made:
+        certificates.make(topology, now, CERTIFICATE_DAYS, force=False)
+    elif cluster not in certificates.clusters():
+        certificates.add(topology, topology.cluster(cluster), now, CERTIFICATE_DAYS, force=False)
+    return directory / cluster
 
 
 async def _up(topology: Topology, options: argparse.Namespace) -> int:
@@ -117,7 +156,8 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         restart=not options.no_restart,
         on_return=_tell_return,
         first_port=options.port or FIRST_PORT,
-        config_redis=options.config_redis,
+        config_redis=config_redis(options),
+        certify=_certify if options.tls else None,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)
@@ -192,7 +232,8 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
     if as_json:
         console = f"{first}/console"
         ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
-        print(json.dumps({**ready, "logs": logs}), flush=True)
+        secure = {} if bed.certified.ca_file is None else {"ca_file": str(bed.certified.ca_file)}
+        print(json.dumps({**ready, **secure, "logs": logs}), flush=True)
         return
     lines = [f"cluster {cluster}  {url}" for cluster, url in bed.urls.items()]
     lines.append("their logs, until the end if that is clean:")
@@ -200,8 +241,12 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
     revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
     lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. Try:")
     lines.append(f"  {first}/console  in a browser, live")
+    if bed.certified.ca_file is not None:
+        lines.append(f"  export {CA_VARIABLE}={bed.certified.ca_file}  for all commands but curl")
     lines.append(f"  spillover status {first}")
-    lines.append(f"  curl {first}/requests -d '{json.dumps(_example(bed.topology))}'")
+    believing = "" if bed.certified.ca_file is None else f"--cacert {bed.certified.ca_file} "
+    example = json.dumps(_example(bed.topology))
+    lines.append(f"  curl {believing}{first}/requests -d '{example}'")
     print("\n".join(lines), file=sys.stderr)
 
 

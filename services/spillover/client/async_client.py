@@ -19,6 +19,7 @@ from spillover.client.mapping import OnProgress, Window, length_of, map_async
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Retries
 from spillover.client.session import Following
+from spillover.client.trust import Trust
 from spillover.client.wire import Answer
 from spillover.live.http.connection import Response
 from spillover.live.http.head import Server
@@ -50,6 +51,9 @@ class AsyncSpillover:
     which nodes there are, takes its even part of any that join, and leaves those that go. Without,
     it stays with the nodes that it was given, in their order: sites are not all as near.
 
+    Where urls are https, a node has to prove that it is the host of its url, to a CA of `ca_file`,
+    else of the file that the environment names as SPILLOVER_CA_FILE, else of the system.
+
     All errors are SpilloverError and say in `surely_did_not_run` whether the work was not done.
     A client belongs to the event loop of its first request; `close` it, or use `async with`. Raises
     InputError for what cannot be meant.
@@ -63,14 +67,16 @@ class AsyncSpillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
+        ca_file: str | None = None,
     ) -> None:
         if connections_max < 1:
             raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
         headers = _headers(token)
-        self._calls = Calls(self._nodes, headers, retries or Retries(), at_most)
-        self._following = Following(self._nodes, headers[1:]) if follow else None
+        trust = Trust(ca_file)
+        self._calls = Calls(self._nodes, headers, retries or Retries(), at_most, trust)
+        self._following = Following(self._nodes, headers[1:], trust) if follow else None
         if self._following is not None:
             self._calls.on_begin = self._following.start
         self._unnamed: dict[str, tuple[str, float]] = {}

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from spillover.client import wire
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Attempts, Retries, RetryBudget
+from spillover.client.trust import Trust
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import OutgoingRequest, Response
 from spillover.model.errors import (
@@ -120,10 +121,16 @@ class Calls:
     """The calls of one client. Belongs to the loop in which its first one is made."""
 
     def __init__(
-        self, nodes: Nodes, headers: Sequence[Header], retries: Retries, connections_max: int
+        self,
+        nodes: Nodes,
+        headers: Sequence[Header],
+        retries: Retries,
+        connections_max: int,
+        trust: Trust,
     ) -> None:
         self.nodes = nodes
         self._headers = headers
+        self._trust = trust
         self._retries = retries
         self._connections_max = connections_max
         self._rng = Random()
@@ -232,6 +239,7 @@ class Calls:
                 idle_s_max=IDLE_S_MAX,
                 body_limit_bytes=ANSWER_LIMIT_BYTES,
                 user_timeout_s=USER_TIMEOUT_S,
+                tls=self._trust.of(url),
             )
         return client
 

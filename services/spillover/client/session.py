@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from spillover.client.nodes import Nodes
+from spillover.client.trust import Trust
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import SessionShell, session_of
 
@@ -21,9 +22,10 @@ class Following:
     """Keeps `nodes` as the federation has them, from `start` to `close`. `headers` go with what is
     asked for."""
 
-    def __init__(self, nodes: Nodes, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    def __init__(self, nodes: Nodes, headers: Sequence[tuple[bytes, bytes]], trust: Trust) -> None:
         self._nodes = nodes
         self._headers = headers
+        self._trust = trust
         self._random = Random()
         self._clients: dict[str, HttpClient] = {}
         self._session: SessionShell | None = None
@@ -68,5 +70,6 @@ class Following:
                 headers=self._headers,
                 connect_timeout_s=CONNECT_S,
                 user_timeout_s=USER_TIMEOUT_S,
+                tls=self._trust.of(url),
             )
         return client

@@ -42,6 +42,7 @@ class Spillover:
         connections_max: int = CONNECTIONS_MAX,
         retries: Retries | None = None,
         follow: bool = False,
+        ca_file: str | None = None,
     ) -> None:
         self._client = AsyncSpillover(
             nodes,
@@ -49,6 +50,7 @@ class Spillover:
             connections_max=connections_max,
             retries=retries,
             follow=follow,
+            ca_file=ca_file,
         )
         self._lock = Lock()
         self._thread: LoopThread | None = None

@@ -47,7 +47,7 @@ def _check_handler(value: str) -> str:
 
 def _check_url(value: str) -> str:
     if not is_plain_url(value):
-        raise fault(f"expected http://HOST[:PORT], got {describe(value)}")
+        raise fault(f"expected http(s)://HOST[:PORT], got {describe(value)}")
     return value
 
 

@@ -23,18 +23,20 @@ def is_host(host: str) -> bool:
     return True
 
 
-def is_plain_url(text: str) -> bool:
-    """Returns whether it is http://HOST[:PORT] and nothing more."""
+def is_plain_url(text: str, *schemes: str) -> bool:
+    """Returns whether it is http://HOST[:PORT] or https://HOST[:PORT] and nothing more; with
+    `schemes` only these."""
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return False
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    plain = f"http://{host}" if port is None else f"http://{host}:{port}"
+    plain = f"{parts.scheme}://{host}" if port is None else f"{parts.scheme}://{host}:{port}"
     # Comparing with the parts put together again refuses paths, users, queries and odd ports.
     same = text.lower() == plain and re.search(r"\s", text) is None
-    return bool(parts.hostname) and port != 0 and same
+    known = parts.scheme in (schemes or ("http", "https"))
+    return known and bool(parts.hostname) and port != 0 and same
 
 
 def shown(text: str) -> str:

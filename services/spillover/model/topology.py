@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, NoReturn
 
+from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits
@@ -282,11 +283,29 @@ class Topology:
         _check_clusters(self.clusters)
         _check_links(self.links, {cluster.id for cluster in self.clusters})
         _ = self.type_groups  # too many are refused now
+        if self.is_secure:
+            self._check_secure()
 
     @cached_property
     def type_groups(self) -> TypeGroups:
         """Returns the groups of types that its pools serve."""
         return TypeGroups.of({cluster.id: cluster.pool for cluster in self.clusters})
+
+    @property
+    def is_secure(self) -> bool:
+        """Returns whether nodes call each other by `https`, and prove who they are."""
+        return any((c.peer_url or c.url or "").startswith("https:") for c in self.clusters)
+
+    def _check_secure(self) -> None:
+        if not self.is_named:
+            _fail("name", "expected a name, since certificates between nodes have it")
+        check_names(self.name, self.cluster_ids)
+        for index, cluster in enumerate(self.clusters):
+            name = "url" if cluster.peer_url is None else "peer_url"
+            url = cluster.peer_url or cluster.url or "https:"
+            if not url.startswith("https:"):
+                expected = "expected https:// between all nodes or between none"
+                _fail(f"clusters[{index}].{name}", f"{expected}, got {url}")
 
     @property
     def cluster_ids(self) -> tuple[ClusterId, ...]:

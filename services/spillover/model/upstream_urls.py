@@ -14,10 +14,11 @@ UPSTREAMS_MAX = 64
 """Each start looks at all of them."""
 
 _URL = re.compile(
-    rf"(?i:http)://(?P<host>{HOST})(:(?P<port>[0-9]{{1,5}}))?"
+    rf"(?P<scheme>(?i:https?))://(?P<host>{HOST})(:(?P<port>[0-9]{{1,5}}))?"
     r"(?P<target>[/?][!-\"$-~]*)?"
 )
-_FORM = "http://HOST[:PORT][/PATH]"
+_FORM = "http(s)://HOST[:PORT][/PATH]"
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class UpstreamUrl:
 
 
 def is_http_handler(handler: str) -> bool:
-    """Returns whether it is meant to be one; https is told apart by `upstream_urls`."""
+    """Returns whether it is meant to be one."""
     return handler.startswith(("http:", "https:"))
 
 
@@ -59,11 +60,10 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
 def _parsed(url: str) -> UpstreamUrl:
     if not url:
         raise ValueError("expected http:URL[,URL...], got an empty URL")
-    if url.lower().startswith("https:"):
-        raise ValueError(f"expected {_FORM}, https is not available here, got {shown(url)}")
     match = _URL.fullmatch(url)
     if match is None or not is_host(match["host"]) or not 0 < int(match["port"] or 80) < 65_536:
         raise ValueError(f"expected {_FORM}, got {shown(url)}")
-    host, port, target = match["host"].lower(), int(match["port"] or 80), match["target"] or "/"
-    origin = f"http://{host}" if port == 80 else f"http://{host}:{port}"
+    scheme, host, target = match["scheme"].lower(), match["host"].lower(), match["target"] or "/"
+    port = int(match["port"] or _PORTS[scheme])
+    origin = f"{scheme}://{host}" if port == _PORTS[scheme] else f"{scheme}://{host}:{port}"
     return UpstreamUrl(origin, target if target.startswith("/") else f"/{target}")

@@ -21,10 +21,12 @@ LAST_PORT = 65_535
 LOCK_POLL_S = 0.05
 
 
-def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Topology:
+def with_addresses(
+    topology: Topology, source: str, first_port: int = FIRST_PORT, *, is_secure: bool = False
+) -> Topology:
     """Returns the topology with a url for every cluster: the one given, else the first free
-    loopback port from `first_port` up. Raises InputError, naming the field of `source`, if a given
-    address is not free.
+    loopback port from `first_port` up, https where `is_secure`. Raises InputError, naming the field
+    of `source`, if a given address is not free.
 
     A port that is free now can be taken a moment later: see `start_lock`.
     """
@@ -32,7 +34,7 @@ def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT
     for index, cluster in enumerate(topology.clusters):
         if cluster.url is not None:
             parts = urlsplit(cluster.url)
-            port = parts.port or 80
+            port = parts.port or (443 if parts.scheme == "https" else 80)
             problem = _why_not_free(parts.hostname or "127.0.0.1", port)
             if problem is not None:
                 expected = f"expected an address that is free, got {cluster.url} ({problem})"
@@ -43,7 +45,8 @@ def with_addresses(topology: Topology, source: str, first_port: int = FIRST_PORT
     for cluster in topology.clusters:
         if cluster.url is None:
             port = _next_free(port, given_ports, first_port)
-            urls[cluster.id] = f"http://127.0.0.1:{port}"
+            scheme = "https" if is_secure else "http"
+            urls[cluster.id] = f"{scheme}://127.0.0.1:{port}"
             port += 1
     return topology.with_urls(urls)
 

@@ -10,6 +10,7 @@ a crashed node is started again is reckoned in `revival`.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -19,8 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from spillover.inputs.topology_file import dump_topology
 from spillover.live.overflow.ending import ENDING
 from spillover.live.process.memory_limit import default_held_limit_bytes
@@ -28,6 +27,7 @@ from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover.testbed.asking import answers, is_ready
+from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.last_words import last_words, tail_of
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
@@ -38,6 +38,8 @@ READY_POLL_S = 0.05
 BACK_POLL_S = 0.2
 ENDING_POLL_S = 0.5
 TOPOLOGY_FILE = "topology.yaml"
+REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
+"""Where `spillover node` looks for an address, which may hold a password."""
 EXIT_USAGE = 2
 
 
@@ -95,7 +97,7 @@ class Testbed:
     `on_return` is told once that answers. `on_ending` is told what nodes say that they wait for
     when the testbed stops, and what they have lost. `source` is what errors call the topology: its
     file, if it has one. `topology`, and with it `urls`, gets its addresses at the start, from
-    `first_port` up.
+    `first_port` up. With `certify` they are https.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Testbed:
         on_return: Callable[[NodeProcess], None] | None = None,
         first_port: int = FIRST_PORT,
         config_redis: str | None = None,
+        certify: Certify | None = None,
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -135,6 +138,7 @@ class Testbed:
         self._on_return = on_return
         self._first_port = first_port
         self._config_redis = config_redis
+        self.certified = Certified(certify)
         self._numbers: dict[ClusterId, int] = {}
         """Of the files of their logs."""
         self._let_go: set[ClusterId] = set()
@@ -165,10 +169,13 @@ class Testbed:
     async def start(self) -> None:
         """Start all nodes, and return when each is ready and has heard from its neighbors."""
         async with start_lock(READY_WITHIN_S):
-            self.topology = with_addresses(self.topology, self._source, self._first_port)
+            self.topology = with_addresses(
+                self.topology, self._source, self._first_port, is_secure=self.certified.is_wanted
+            )
             remove_leftovers()
             self._owned = OwnedDirectory()
             self.directory = self._owned.path
+            self.certified.keep_in(self.directory)
             file = self.directory / TOPOLOGY_FILE
             self.use(self.topology)
             for cluster in self.topology.cluster_ids:
@@ -273,8 +280,10 @@ class Testbed:
         command += ["--cluster", cluster, "--testbed", "--end-with-stdin"]
         command += ["--drain-timeout-s", str(self.drain_timeout_s)]
         command += ["--results-timeout-s", str(self._results_timeout_s)]
+        environment = {**os.environ, **self.certified.environment(self.topology, cluster)}
         if self._config_redis is not None:
-            command += ["--config-redis", self._config_redis]
+            command += ["--config-redis"]
+            environment[REDIS_VARIABLE] = self._config_redis  # `ps` shows options
         for origin in self._allowed_origins:
             command += ["--allow-origin", origin]
         if self._seed is not None:
@@ -286,6 +295,7 @@ class Testbed:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends the nodes
             )
         url = self.urls[cluster]
@@ -294,7 +304,7 @@ class Testbed:
     async def _all_ready(self) -> None:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.nodes)
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        async with self.certified.client() as client:
             while waiting:
                 for node in self.nodes.values():
                     self._check_alive(node)
@@ -364,7 +374,7 @@ class Testbed:
         """Once it answers; not if it ends before."""
         if self._on_return is None:
             return
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        async with self.certified.client() as client:
             while node.process.returncode is None:
                 if await answers(client, node.url, node.cluster):
                     self._on_return(node)

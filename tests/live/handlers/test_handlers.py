@@ -251,7 +251,7 @@ BAD_HANDLERS = {
     "python:bad_exit:f": "SystemExit",
     "python:os:getpid": "expected getpid(payload)",
     "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:",
-    "http:https://h/": "https is not available here",
+    "http:https://h:0/": "expected http(s)://HOST",
     "http:http://h:1,http://h:1": "expected URLs that differ",
 }
 

@@ -13,7 +13,7 @@ from spillover.model.errors import InputError
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "127.0.0.1:80", "https://h", "http://", "http://h:0", "http://h:99999", "http://h:x"),
+        *("", "127.0.0.1:80", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://h:x"),
         *("http://u:p@h", "http://h?q", "http://h#f", "http://h\r\n", "http://h h", "http://[::1"),
     ],
 )

@@ -17,10 +17,14 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow import peer_link, wire
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.errors import NotDelivered
 from spillover.model.request import Answer, Outcome, Request
+from spillover.model.topology import Cluster, Topology
+
+TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
 
 ANSWER = wire.encode_answer(Answer(Outcome.CANCELLED, ("b",)), wire.Stay(0.0, 0.0, 0.0))
 
@@ -91,6 +95,7 @@ class Ends:
             emulated_link=self.emulated_link,
             away_max=1000,
             agreement=Agreement(wire.Caller("a", "b"), Terms()),
+            clients=PeerClients(TOPOLOGY, None),
             timers=timers,
             random=Random(1),
             feed=self.events.append,

@@ -17,9 +17,13 @@ from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.identity import read_hello
+from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.protocol import VERSION, VERSIONS
 from spillover.model.request import Answer, Outcome, Request
+from spillover.model.topology import Cluster, Topology
+
+TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
 
 CALLER = wire.Caller("a", "b", "test")
 NAMED = {"sender": "a", "to": "b", "federation": "test"}
@@ -91,6 +95,7 @@ async def linked(speaks):
         emulated_link=EmulatedLink(timers, Random(1), 0.0),
         away_max=10,
         agreement=Agreement(CALLER, Terms(delay_ms=1.0)),
+        clients=PeerClients(TOPOLOGY, None),
         timers=timers,
         random=Random(1),
         feed=events.append,

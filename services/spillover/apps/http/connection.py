@@ -33,6 +33,7 @@ from spillover.apps.http.service import Service
 from spillover.apps.http.unread import UnreadAnswers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.large_bodies import LargeBody
+from spillover.live.tls.certified import PeerCertificate, certificate_of
 
 HEAD_LIMIT_BYTES = 65_536
 """Of a request's head. Trailers, and what else comes without being body, are held to it too; a
@@ -66,6 +67,7 @@ class HttpConnection(asyncio.Protocol):
     """
 
     peer: Any = None
+    certificate: PeerCertificate | None = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None
@@ -132,6 +134,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.client = _address(transport.get_extra_info("peername"))
+        self.certificate = certificate_of(transport)
         self._service.connections.add(self)
         self._idle_since_s = self._loop.time()
         self._set_idle_timer(self._bounds.idle_s)
@@ -197,8 +200,8 @@ class HttpConnection(asyncio.Protocol):
         """
         self.writes.flush()  # what closes now takes nothing along that is answered
         exchange = self.exchange
-        if exchange is None:
-            return False
+        if exchange is None or self.transport.get_extra_info("ssl_object") is not None:
+            return False  # TLS has no half-closed connections
         if not self.pipeline:
             below = self._service.edge.recalled_below
             is_recall = below is not None and exchange.path.startswith(below)

@@ -16,6 +16,7 @@ from spillover.apps.http.problems import Problem
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch, write_parts
 from spillover.live.http.large_bodies import LARGE_BYTES
+from spillover.live.tls.certified import PeerCertificate
 
 EXCHANGE = "spillover.exchange"
 """Where an ASGI scope carries the Exchange of its request."""
@@ -56,6 +57,8 @@ class Line(Protocol):
     resets the connection before anything else comes: who has read all of it closes in order."""
     peer: Any
     """Who is at the other end, once the app has settled that; None before."""
+    certificate: PeerCertificate | None
+    """That it has shown; None without one, or if that holds no more."""
 
     @property
     def body_s(self) -> float:

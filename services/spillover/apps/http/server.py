@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -17,7 +18,9 @@ import uvicorn
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.connection import HttpConnection
 from spillover.apps.http.service import Bounds, Edge, Service
+from spillover.live.process.listening import BACKLOG
 from spillover.live.process.logs import OncePerPeriod
+from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S
 
 STOP_S = 2
 """For connections to be let go of at the end."""
@@ -30,9 +33,16 @@ _server_log.setLevel(logging.WARNING)  # when it begins and ends, the services s
 class HttpServer(uvicorn.Server):
     """uvicorn without its own signal handling, since signals mean drain here, and without its ten
     looks a second whether to go on: `stop` tells. `ready` is set once connections are accepted.
-    To be made where the loop runs that serves."""
+    With `tls` all connections are encrypted by it. To be made where the loop runs that serves."""
 
-    def __init__(self, app: AsgiApp, bounds: Bounds | None = None, *, stop_s: int = STOP_S) -> None:
+    def __init__(
+        self,
+        app: AsgiApp,
+        bounds: Bounds | None = None,
+        *,
+        stop_s: int = STOP_S,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         config = uvicorn.Config(
             cast("Any", app),
             http=cast("Any", self._connect),
@@ -44,6 +54,7 @@ class HttpServer(uvicorn.Server):
         )
         super().__init__(config)
         self.bounds = bounds or Bounds()
+        self._tls = tls
         self.ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._service = Service(
@@ -58,9 +69,33 @@ class HttpServer(uvicorn.Server):
     def _connect(self, **_: object) -> HttpConnection:
         return HttpConnection(self._service)
 
+    @property
+    def connections(self) -> set[HttpConnection]:
+        """Returns those that are open."""
+        return self._service.connections
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self._tls is None:
+            await super().startup(sockets)
+        else:
+            await self._listen(sockets or [], self._tls)
         self.ready.set()
+
+    async def _listen(self, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
+        """With limits for handshakes, which uvicorn does not pass on."""
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                self._connect,
+                sock=one,
+                ssl=tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+            for one in sockets
+        ]
+        self.started = True
 
     async def main_loop(self) -> None:
         await self._stopped.wait()
@@ -75,7 +110,8 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def url_of(listening: socket.socket) -> str:
+def url_of(listening: socket.socket, *, is_secure: bool = False) -> str:
     """Returns where a socket can be called."""
+    scheme = "https" if is_secure else "http"
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

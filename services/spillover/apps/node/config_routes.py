@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.json_body import StrictBody, read_json
 from spillover.apps.http.openapi import described_body, problems
 from spillover.apps.http.problems import Problem
@@ -107,9 +108,10 @@ def add_config_routes(
         },
     )
     async def tell(request: Request) -> Response:
-        hello = request.headers.get(HELLO.decode())
+        exchange: Exchange = request.scope[EXCHANGE]
+        hello = dict(exchange.headers).get(HELLO)
         try:
-            said = configuration.told_to(None if hello is None else hello.encode("latin-1"))
+            said = configuration.told_to(exchange.connection, hello)
         except TurnedAway as error:
             headers = shell.peers.who_this_is()
             raise Problem("not_a_neighbor", str(error), headers=headers) from None

@@ -11,11 +11,10 @@ from typing import Any
 from spillover.core.membership.changes import Changes, changes_at, filled, kept
 from spillover.core.overflow import events as ev
 from spillover.inputs.topology_file import short_text
-from spillover.live.http.client import HttpClient
 from spillover.live.membership.shell import ConfigurationShell
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.membership.wire import LIMIT_BYTES, encode_configuration
-from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.identity import Connection
 from spillover.live.overflow.protocol import CONFIGURATION
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import Caller
@@ -83,10 +82,10 @@ class NodeConfiguration:
         self._node.configured.superseded = None if lost is None else lost.stamp
         return stamp
 
-    def told_to(self, hello: bytes | None) -> bytes:
+    def told_to(self, connection: Connection, hello: bytes | None) -> bytes:
         """Returns what another node is told that says this of itself. Raises TurnedAway."""
         node = self._node
-        cluster = node.peers.member(hello)
+        cluster = node.peers.member(connection, hello)
         if self._is_cut(cluster):
             raise NotDelivered(f"the link to cluster {cluster} is cut")
         return encode_configuration(self.current)
@@ -100,8 +99,8 @@ class NodeConfiguration:
             raise NotDelivered(f"it is not known where cluster {cluster} is")
         if self._is_cut(cluster):
             raise NotDelivered(f"the link to cluster {cluster} is cut")
-        hello = hello_of(Caller(self._own, cluster, self._node.peers.federation))
-        client = HttpClient(url, headers=[(HELLO, hello)], body_limit_bytes=LIMIT_BYTES)
+        caller = Caller(self._own, cluster, self._node.peers.federation)
+        client = self._node.clients.of_question(url, caller, LIMIT_BYTES)
         try:
             response = await client.request("GET", CONFIGURATION, timeout_s=ASK_WITHIN_S)
         finally:
@@ -188,9 +187,13 @@ class NodeConfiguration:
             yield ev.PolicySet(policy, settings.get("shadow", machine.shadow))
 
     def _can_join(self, neighbor: Neighbor) -> bool:
-        if neighbor.url is not None:
+        if neighbor.url is None:
+            reason = "the configuration has no url of it"
+        elif self._node.clients.can_call(neighbor.url):
             return True
-        told = {"cluster": neighbor.id, "reason": "the configuration has no url of it"}
+        else:
+            reason = "expected https:// between all nodes or between none"
+        told = {"cluster": neighbor.id, "reason": reason}
         _log.warning(Message("no neighbor", **told))
         return False
 

@@ -16,7 +16,7 @@ from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
-from spillover.live.overflow.protocol import SPOKEN
+from spillover.live.overflow.protocol import FIRST, SPOKEN
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
 Body: TypeAlias = type[BaseModel]
@@ -64,6 +64,14 @@ class RequestStateView(BaseModel):
         "queued", "running", "forwarded", "done", "failed", "rejected", "expired", "cancelled"
     ]
     problem: dict[str, Any] | None = None
+
+
+class WhoView(BaseModel):
+    """A node: its cluster, which of its lives this is, and the versions that it speaks."""
+
+    cluster: str
+    epoch: int
+    speaks: str
 
 
 class ForwardView(BaseModel):
@@ -242,6 +250,15 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             answers={200: ("Whether there was one", CancelAnswerView)},
             problems=("another_site", "invalid"),
         ),
+    },
+    FIRST: {
+        "get": Operation(
+            summary="Between neighbors: who this is, first on each connection with TLS",
+            operation_id="get_hello",
+            parameters=(HELLO_HEADER,),
+            answers={200: ("A neighbor is believed here", WhoView)},
+            problems=("not_a_neighbor", "another_site", "internal"),
+        )
     },
     SPOKEN[0].forward: {
         "post": Operation(

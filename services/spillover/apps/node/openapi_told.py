@@ -172,6 +172,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "topology": _TOPOLOGY,
         "lineage": [[3, "tokyo", 1_789_000_000_000]],
     },
+    "WhoView": {"cluster": "paris", "epoch": 1_790_000_000_000, "speaks": "2 1"},
     "TokensBody": {"classes": {"large": 4}, "servers": {"small": "out"}},
     "TokensState": {
         "discipline": "ps",

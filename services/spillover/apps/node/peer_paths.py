@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -54,6 +55,16 @@ class PeerPaths:
         """The topology has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
+
+    async def hello(self, exchange: Exchange, _: Send) -> None:
+        """Who this is, to a neighbor that wants to know whether it is believed here."""
+        peer_of(self._shell.peers, exchange, dict(exchange.headers), None)
+        told = {
+            "cluster": self._shell.cluster.id,
+            "epoch": self._shell.epoch,
+            "speaks": protocol.TELLING,
+        }
+        exchange.answer_raw(200, JSON_LINE, json.dumps(told).encode())
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
@@ -130,7 +141,7 @@ class PeerPaths:
         try:
             peer = peer_of(self._shell.peers, exchange, headers, caller)
         except Problem:
-            self._hear_stranger(headers, configuration)
+            self._hear_stranger(exchange, headers, configuration)
             raise
         neighbor = peer.neighbor
         self._shell.configured.heard(peer.caller.cluster, configuration)
@@ -146,10 +157,12 @@ class PeerPaths:
             self._shell.streams.drop(neighbor, stream)
             exchange.unwatch()
 
-    def _hear_stranger(self, headers: Mapping[bytes, bytes], configuration: str) -> None:
+    def _hear_stranger(
+        self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str
+    ) -> None:
         """Who is no neighbor here may be one by what it goes by, if it is of this federation."""
         with contextlib.suppress(TurnedAway):
-            cluster = self._shell.peers.member(headers.get(HELLO))
+            cluster = self._shell.peers.member(exchange.connection, headers.get(HELLO))
             self._shell.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:

@@ -8,15 +8,17 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from spillover import __version__
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.exposure import PeersOnly, PublicOnly
+from spillover.apps.node.certificates import door_contexts, is_secure, watching
+from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
+from spillover.apps.node.hot_paths import HotPaths
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -25,6 +27,9 @@ from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
 from spillover.model.topology import Topology
+
+if TYPE_CHECKING:
+    from spillover.live.tls.rotation import Credentials
 
 LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
@@ -47,29 +52,29 @@ async def serve_node(
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
+    credentials: Credentials | None = None,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
     whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
-    a `store`, a configuration is taken only if that takes it. Raises InputError if an address
-    cannot be bound, and what NodeShell raises, naming `source`.
+    a `store`, a configuration is taken only if that takes it. `credentials` are for doors whose
+    url is `https`. Raises InputError if an address cannot be bound, and what NodeShell raises,
+    naming `source`.
     """
     with contextlib.ExitStack() as sockets:
-        listening = [sockets.enter_context(bind_socket(*bind))]
-        if peer_bind is not None:
-            listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
-        shell = NodeShell(topology, cluster_id, seed=seed, source=source)
+        listening = [sockets.enter_context(one) for one in _bound(bind, peer_bind)]
+        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, listening, source)
         stop, end = _ends(end_with_stdin=end_with_stdin)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
-        apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
-        servers = [HttpServer(app) for app in apps]
+        servers = _servers(shell, app, credentials, apart=peer_bind is not None)
         _watch_files(shell, servers)
+        if credentials is not None:
+            sockets.enter_context(watching(credentials, shell, servers))
         running = asyncio.create_task(shell.run())
-        serving = asyncio.gather(
-            *(server.serve([one]) for server, one in zip(servers, listening, strict=True))
-        )
+        doors = zip(servers, listening, strict=True)
+        serving = asyncio.gather(*(server.serve([one]) for server, one in doors))
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
@@ -82,6 +87,22 @@ async def serve_node(
                 tell_lost(shell.left)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+def _bound(bind: tuple[str, int], peer_bind: tuple[str, int] | None) -> Iterator[socket.socket]:
+    yield bind_socket(*bind)
+    if peer_bind is not None:
+        yield bind_socket(*peer_bind, option="--peer-bind")
+
+
+def _servers(
+    shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
+) -> list[HttpServer]:
+    """One for each door: that of clients, or of all, and that of neighbors."""
+    of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
+    apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
+    tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
+    return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
 def _settle_memory() -> None:
@@ -139,13 +160,14 @@ def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
 
 def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
     """The first line of a node's log."""
-    public, peer = sockets[0], sockets[1] if len(sockets) > 1 else None
+    secure = is_secure(shell.topology, shell.cluster, apart=len(sockets) > 1)
+    addresses = [url_of(one, is_secure=tls) for one, tls in zip(sockets, secure, strict=True)]
     _log.info(
         Message(
             "node starts",
             cluster=shell.cluster.id,
-            address=url_of(public),
-            peer_address=None if peer is None else url_of(peer),
+            address=addresses[0],
+            peer_address=addresses[1] if len(addresses) > 1 else None,
             federation=shell.topology.name,
             topology=source,
             version=__version__,

@@ -1,29 +1,30 @@
-"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries, plain http only.
+"""A lean HTTP/1.1 client for one base URL: pooled connections, no retries.
 
 For the hot path between nodes and for the load generator. What goes on inside a connection is
-in `connection`, how a request begins in `head`; what requests mean is none of its
-business.
+in `connection`, how a request begins in `head`, what TLS asks for in `securing`; what requests mean
+is none of its business.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
+import ssl
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
 from spillover.live.http.lines import LineSplitter
-from spillover.live.process.own_lag import PatientTimeout
-from spillover.model.errors import NotDelivered
+from spillover.live.http.opening import Opening
+from spillover.live.http.securing import Retired, Securing
+from spillover.live.tls.certified import PeerCertificate
+from spillover.model.errors import InputError, NotDelivered
 
 __all__ = ["HttpClient", "Response"]
 
@@ -32,28 +33,6 @@ WARM_AT_ONCE = 64
 SWEEP_AT_ONCE = 256
 """Idle connections that one sweep closes at most, so that it never holds up the loop."""
 SWEEP_PAUSE_S = 0.01
-
-
-class _Awaited(asyncio.Future[Response]):
-    """The future of an answer. Who cancels it ends the exchange in the same breath: what has not
-    been sent by then never is."""
-
-    exchange: OutgoingRequest | None = None
-
-    def settle(self, came_to: Response | BaseException) -> None:
-        """As an exchange's `on_end`."""
-        if self.done():
-            return
-        if isinstance(came_to, Response):
-            self.set_result(came_to)
-        else:
-            self.set_exception(came_to)
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        cancelled = super().cancel(msg)
-        if self.exchange is not None:
-            self.exchange.cancel()
-        return cancelled
 
 
 class HttpClient:
@@ -70,8 +49,15 @@ class HttpClient:
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
     `headers` go with each request.
 
+    With `https://` there are handshakes by `tls` (None: whom the system trusts), in which the other
+    end has to prove that it is `server_name` (None: the url's host); a few at once, others wait
+    their turn, and the time to connect is longer by one. With `first` a new connection counts only
+    once that path was asked for on it and answered, however: who does not believe this side's
+    certificate says so only after the handshake, and a request would be lost to that.
+    `on_tls_failure` hears why a handshake failed.
+
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
-    is not `http://HOST[:PORT][/PREFIX]`.
+    is not `http://HOST[:PORT][/PREFIX]` or the same with `https`, and for `tls` without that.
     """
 
     def __init__(
@@ -87,17 +73,25 @@ class HttpClient:
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        first: str | None = None,
+        on_tls_failure: Callable[[str], None] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
+        self._securing: Securing | None = None
+        if self._server.is_secure:
+            name = server_name or self._server.host
+            self._securing = Securing(tls, name, first, on_tls_failure)
+        elif tls is not None:
+            raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self._idle_s_max = idle_s_max
-        self._connect_timeout_s = connect_timeout_s
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
-        self._user_timeout_s = user_timeout_s
-        self._writes = writes
-        self._moving = moving
+        told = writes, moving, connect_timeout_s, user_timeout_s
+        self._opening = Opening(self._server, *told, self._securing)
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -141,7 +135,7 @@ class HttpClient:
         time, connection limit, client closed) and OutcomeUnknown if anything was and no complete
         valid answer came. Raises ValueError for a method, path or header that cannot be sent.
         """
-        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer = Awaited(loop=asyncio.get_running_loop())
         answer.exchange = self.send(
             method, path, answer.settle, headers=headers, body=body, timeout_s=timeout_s
         )
@@ -187,6 +181,29 @@ class HttpClient:
             for task in tasks:
                 task.result()
 
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Go by this context from the next connection on. Those that are open end: streams and idle
+        ones now, the others with their answers."""
+        if self._securing is not None:
+            self._securing.context = tls
+            self._retire(list(self._open))
+
+    def retire(self, is_over: Callable[[PeerCertificate], bool]) -> None:
+        """End those whose other end has shown a certificate that is over, as `renew`."""
+        if self._securing is not None:
+            shown = self._securing.certificates.items()
+            self._retire([connection for connection, one in shown if is_over(one)])
+
+    def _retire(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            exchange = connection.exchange
+            if exchange is None:
+                connection.close()
+            elif exchange.on_body is not None:
+                exchange.break_off("the certificates of this connection have changed")
+            elif connection.pool is self:
+                connection.pool = Retired(self)
+
     async def stream_lines(
         self,
         path: str,
@@ -204,7 +221,7 @@ class HttpClient:
         """
         head = self._server.head("GET", path, headers, 0)
         lines = LineSplitter(f"GET {self._server.url}{path}", on_line, line_limit_bytes)
-        answer = _Awaited(loop=asyncio.get_running_loop())
+        answer = Awaited(loop=asyncio.get_running_loop())
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
@@ -234,23 +251,38 @@ class HttpClient:
             self._ended.clear()
             await self._ended.wait()
 
+    def take_idle(self) -> Connection | None:
+        """Of `opening.Owner`."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    def opened(self, connection: Connection) -> None:
+        """Of `opening.Owner`."""
+        self._open.add(connection)
+
     def released(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: keep it for the next request."""
+        """Of `connection.Pool`: keep it for the next request."""
         self._idle[connection] = None
         if self._sweep is None:
             loop = asyncio.get_running_loop()
             self._sweep = loop.call_later(self._idle_s_max, self._close_expired)
 
     def dropped(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: never use it again."""
+        """Of `connection.Pool`: never use it again."""
         self._idle.pop(connection, None)
         if connection in self._open:
             self._open.remove(connection)
             self._closing.add(connection)
 
     def lost(self, connection: Connection) -> None:
-        """Of `http1_connection.Pool`: its socket is closed."""
+        """Of `connection.Pool`: its socket is closed."""
         self.dropped(connection)
+        if self._securing is not None:
+            self._securing.certificates.pop(connection, None)
         self._closing.discard(connection)
         self._ended.set()
 
@@ -276,27 +308,10 @@ class HttpClient:
         self, exchange: OutgoingRequest | None, head: bytes = b"", body: Body = ()
     ) -> asyncio.Task[Connection]:
         """Open a connection for a request, or without one to have it idle."""
-        task = asyncio.get_running_loop().create_task(self._connect())
+        task = asyncio.get_running_loop().create_task(self._opening.open(self))
         self._connecting.add(task)
         task.add_done_callback(partial(self._connected, exchange, head, body))
         return task
-
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        server = self._server
-        try:
-            async with PatientTimeout(self._connect_timeout_s):
-                transport, connection = await loop.create_connection(
-                    lambda: Connection(self, self._writes, self._moving), server.host, server.port
-                )
-        except TimeoutError:
-            what = f"no connection within {self._connect_timeout_s:g} s"
-            raise NotDelivered(f"{server.url}: {what}") from None
-        except (OSError, UnicodeError) as error:
-            raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
-        if self._user_timeout_s is not None:
-            _set_user_timeout(transport, self._user_timeout_s)
-        return connection
 
     def _connected(
         self,
@@ -326,7 +341,7 @@ class HttpClient:
                 exchange.break_off("this client was closed")
         elif exchange is None or exchange.on_end is None:
             connection.idle_since_s = time.monotonic()
-            self.released(connection)
+            connection.pool.released(connection)
         else:
             connection.send(exchange, head, body)
 
@@ -345,14 +360,7 @@ class HttpClient:
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
 
 
-def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:
-        opened: socket.socket = transport.get_extra_info("socket")
-        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
-
-
-async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: float) -> None:
+async def _while_heard(exchange: OutgoingRequest, answer: Awaited, silence_s: float) -> None:
     """Wait for the end of a stream, and break it off when nothing arrives for `silence_s`."""
     rest_s = silence_s
     while not answer.done():
@@ -362,11 +370,3 @@ async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: f
         rest_s = exchange.heard_s + silence_s - time.monotonic()
         if rest_s <= 0:
             exchange.break_off(f"nothing arrived for {silence_s:g} s")
-
-
-def _in_words(error: OSError | UnicodeError) -> str:
-    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
-    if isinstance(error, OSError) and error.errno is not None:
-        of_names = isinstance(error, socket.gaierror)
-        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
-    return str(error)

@@ -153,19 +153,20 @@ class Connection(asyncio.Protocol):
         "_moving",
         "_overhead_bytes",
         "_parser",
-        "_pool",
         "_reusable",
         "_transport",
         "_until_eof",
         "_writes",
         "exchange",
         "idle_since_s",
+        "pool",
     )
 
     def __init__(
         self, pool: Pool, writes: WriteBatch | None = None, moving: Moving | None = None
     ) -> None:
-        self._pool = pool
+        self.pool = pool
+        """Its owner's, who may put another one in its place."""
         self._writes = writes
         self._moving = moving
         self._body: bytes | bytearray = b""
@@ -206,7 +207,7 @@ class Connection(asyncio.Protocol):
         """Close at once, whatever is under way. Does nothing the second time."""
         self.exchange = None
         self._await_answer()
-        self._pool.dropped(self)
+        self.pool.dropped(self)
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -267,7 +268,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pool.lost(self)
+        self.pool.lost(self)
         if self.exchange is not None:
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
         del self._parser
@@ -299,7 +300,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
             self.idle_since_s = answer.received_s
-            self._pool.released(self)
+            self.pool.released(self)
         else:
             self.close()
         exchange.end(answer)

@@ -14,6 +14,8 @@ from spillover.model.errors import InputError
 METHODS = frozenset({"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"})
 """HEAD and CONNECT are missing on purpose: their answers are framed by other rules."""
 
+PORTS = {"http": 80, "https": 443}
+
 STARTS_MAX = 64
 """First lines that are kept made: most clients ask for a few paths, over and over."""
 
@@ -25,23 +27,25 @@ _HEADER_LINES = re.compile(
 
 
 class Server:
-    """A base URL, `http://HOST[:PORT][/PREFIX]`, and headers that go with each request. Raises
-    InputError if it is no such thing, and ValueError for headers that cannot be sent."""
+    """A base URL, `http://HOST[:PORT][/PREFIX]` or the same with `https`, and headers that go with
+    each request. Raises InputError if it is no such thing, and ValueError for headers that cannot
+    be sent."""
 
     def __init__(self, base_url: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        expected = f"expected http://HOST[:PORT][/PREFIX], got {base_url!r}"
+        expected = f"expected http://HOST[:PORT][/PREFIX] or https://..., got {base_url!r}"
         try:
             parts = urlsplit(base_url)
-            port = 80 if parts.port is None else parts.port
+            port = PORTS.get(parts.scheme, 0) if parts.port is None else parts.port
         except ValueError as error:
             raise InputError("base URL", "", expected) from error
         prefix = parts.path.rstrip("/")
         extra = parts.query or parts.fragment or parts.username is not None
         # urlsplit drops line ends and tabs in silence.
         clean = re.fullmatch(r"[!-~]+", base_url) is not None
-        if parts.scheme != "http" or not parts.hostname or not port or extra or not clean:
+        if parts.scheme not in PORTS or not parts.hostname or not port or extra or not clean:
             raise InputError("base URL", "", expected)
-        self.url = f"http://{parts.netloc}{prefix}"
+        self.is_secure = parts.scheme == "https"
+        self.url = f"{parts.scheme}://{parts.netloc}{prefix}"
         self.host = parts.hostname
         self.port = port
         self._prefix = prefix

@@ -6,9 +6,9 @@ holds for all that comes on that connection: a message that claims to be from so
 refused, and so is one on a connection whose other end has not said who it is. It says so in a
 header of each call (HELLO), the same bytes each time; nodes of version 1 say it in their messages.
 
-Nothing is proved yet: whoever reaches the port can say anything. Where connections bring
-certificates, `Peers.settle` is the place to ask for the cluster's id in them, and to hold what is
-said against it.
+Where nodes call each other by `https`, the certificate that was shown on a connection is held
+against what is said on it: it has to be for the cluster that is claimed. Elsewhere nothing is
+proved: whoever reaches the port can say anything.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from spillover.live.overflow.agreement import (
 from spillover.live.overflow.configured import HEADER, Configured
 from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.live.tls.certified import PeerCertificate
+from spillover.model.certified_names import certified_name
 from spillover.model.ids import ClusterId
 from spillover.model.topology import CLUSTER_ID, Topology
 
@@ -40,6 +42,9 @@ protocol that it speaks."""
 
 FIELDS_MAX = 16
 """Of a hello; later versions may say more."""
+
+NAMES_TOLD_MAX = 8
+"""Of a certificate, to one who is turned away."""
 
 TURNED_AWAY_MAX = 32
 """Clusters remembered that were turned away; one more, and the oldest is forgotten."""
@@ -70,7 +75,9 @@ class Connection(Protocol):
     """What calls come in on."""
 
     peer: Peer | None
-    """None until it is settled. Only `Peers.settle` changes it."""
+    """None until it is settled, which `Peers.settle` does."""
+    certificate: PeerCertificate | None
+    """That the other end has shown; None without one, or if it holds no more."""
 
 
 def hello_of(caller: Caller) -> bytes:
@@ -110,6 +117,7 @@ class Peers:
         self._topology = topology
         self._configured = Configured() if configured is None else configured
         self.federation = shortened(topology.name) if topology.is_named else None
+        self._is_secure = topology.is_secure
         self._handles: dict[str, int] = {}
         self.agreements: dict[int, Agreement] = {}
         for handle, neighbor in enumerate(topology.neighbors(cluster)):
@@ -146,7 +154,7 @@ class Peers:
     def settle(self, connection: Connection, hello: bytes | None, claimed: Caller | None) -> Peer:
         """Returns who is at the other end. `hello` is what this call says, `claimed` whom its
         message names as its sender; None if it does not say. Raises TurnedAway: it is no neighbor,
-        means somebody else, has not said who it is, or now claims to be another one.
+        means somebody else, has not said or proved who it is, or now claims to be another one.
         """
         peer = connection.peer
         if peer is not None and self._handles.get(peer.caller.cluster) != peer.neighbor:
@@ -160,6 +168,7 @@ class Peers:
             if peer is not None and caller == peer.caller:
                 continue
             neighbor = self.neighbor(caller)
+            self._check_certified(caller, connection.certificate)
             if peer is None:
                 connection.peer = peer = Peer(neighbor, caller, hello)
             elif neighbor != peer.neighbor:
@@ -191,13 +200,26 @@ class Peers:
             return
         raise self._turned_away_for(caller.cluster, why)
 
-    def member(self, hello: bytes | None) -> str:
+    def _check_certified(self, caller: Caller, shown: PeerCertificate | None) -> None:
+        """Raise TurnedAway unless the one who calls has proved to be this cluster, where that is
+        asked for."""
+        if not self._is_secure:
+            return
+        name = certified_name(caller.cluster, self._topology.name)
+        names = frozenset[str]() if shown is None else shown.names
+        if name not in names:
+            told = ", ".join(sorted(names)[:NAMES_TOLD_MAX]) or "none"
+            why = f"expected a certificate for {name}, got {shortened(told)}"
+            raise self._turned_away_for(caller.cluster, why)
+
+    def member(self, connection: Connection, hello: bytes | None) -> str:
         """Returns the cluster that says this, if it is of this federation and means this node; it
         need not be a neighbor. Raises TurnedAway."""
         caller = read_hello(hello or b"")[0]
         if not CLUSTER_ID.fullmatch(caller.cluster):
             raise TurnedAway("expected a node that says which cluster it is")
         self._check_meant(caller)
+        self._check_certified(caller, connection.certificate)
         return caller.cluster
 
     def of_another_version(self, hello: bytes | None, asked_by: str) -> None:

@@ -26,30 +26,21 @@ from typing import Any
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
-from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
-from spillover.live.engine.write_batch import WriteBatch
-from spillover.live.http.client import HttpClient, Response
+from spillover.live.http.client import Response
 from spillover.live.http.connection import OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
-from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClients
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
 from spillover.live.process.logs import Message
 from spillover.model.errors import NotDelivered, PeerError
-from spillover.model.faults import GIVEN_UP_AFTER_S
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 
 CONNECTIONS_WARM = 8
-
-CONNECTIONS_SPARE = 16
-"""Beyond one for each request away: the stream of reports, and the warm ones."""
-
-CANCELS_AT_ONCE_MAX = 64
-"""Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
 
 CANCEL_TIMEOUT_S = 2.0
 
@@ -100,8 +91,7 @@ class PeerLink:
         away_max: int,
         agreement: Agreement,
         timers: Timers,
-        writes: WriteBatch | None = None,
-        moving: Moving | None = None,
+        clients: PeerClients,
         random: Random,
         feed: Callable[[Any], None],
         on_forward: OnForward,
@@ -114,15 +104,8 @@ class PeerLink:
         self._machine = LinkMachine(neighbor, random)
         self._feed = feed
         self._on_forward = on_forward
-        connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
-        self._client = HttpClient(
-            url,
-            headers=[(HELLO, hello_of(agreement.caller))],
-            connections_max=connections_max,
-            user_timeout_s=GIVEN_UP_AFTER_S,
-            writes=writes,
-            moving=moving,
-        )
+        self._clients = clients
+        self._client = clients.of_link(url, agreement.caller, away_max)
         self._ways: dict[int, _Way] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -189,7 +172,7 @@ class PeerLink:
 
     def allow(self, away_max: int) -> None:
         """So many requests may be away from now on."""
-        self._client.connections_max = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
+        self._client.connections_max = self._clients.connections_max(away_max)
 
     def disconnect(self) -> None:
         """The neighbor is none any more: give up what is away there. `close` comes next."""

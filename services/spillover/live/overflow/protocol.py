@@ -40,6 +40,10 @@ PEER_PREFIX = "/peer/"
 CONFIGURATION = f"{PEER_PREFIX}v2/configuration"
 """What the node goes by. Asked of those who tell its stamp, by any node of the federation."""
 
+FIRST = f"{PEER_PREFIX}v2/hello"
+"""What a connection with TLS is asked before anything else, so that each side knows that the other
+one believes it. Any answer will do."""
+
 WRONG_VERSION = 400
 """The status for calls of a version that is not spoken here. Whoever hands a request on takes it
 for surely not accepted."""

@@ -23,6 +23,8 @@ from spillover.live.overflow.report_repeats import Repeats
 from spillover.model.load import LoadReport
 
 STREAMS_PER_NEIGHBOR_MAX = 4
+"""Where nobody proves who he is: whoever says that he is a neighbor must not end its stream at
+once."""
 
 
 class ReportStream:
@@ -57,7 +59,9 @@ class ReportStreams:
         emulated_links: Mapping[int, EmulatedLink],
         period_s: float,
         configured: Configured | None = None,
+        per_neighbor_max: int = STREAMS_PER_NEIGHBOR_MAX,
     ) -> None:
+        self._per_neighbor_max = per_neighbor_max
         self._emulated_links = emulated_links
         self._configured = Configured() if configured is None else configured
         self._repeats = Repeats(period_s)
@@ -73,7 +77,7 @@ class ReportStreams:
         if self._closed:
             return None
         streams = self._streams.setdefault(neighbor, [])
-        if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
+        if len(streams) >= self._per_neighbor_max:
             streams.pop(0).end()
         self._repeats.start_over()
         stream = ReportStream(put)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -40,6 +40,7 @@ from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.report_streams import ReportStreams
@@ -51,6 +52,9 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
 from spillover.model.topology import Neighbor, Topology
 
+if TYPE_CHECKING:
+    from spillover.live.tls.rotation import Credentials
+
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
@@ -60,7 +64,8 @@ class NodeShell:
 
     `seed` makes the node's own random choices repeatable; `source` is what errors name as where the
     topology was read, its name if None. `confirm`, if given, is asked about each request before it
-    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. `on_close` are
+    counts as accepted, and feeds in `Confirmed` or `NotConfirmed`, at once or later. `credentials`
+    are for topologies with `https://`. `on_close` are
     those who hold connections open, called first when the node ends, `on_change` those who go by
     the topology, called when it has changed. Raises
     InputError for a handler that cannot be imported, and for a neighbor without a url.
@@ -75,6 +80,7 @@ class NodeShell:
         source: str | None = None,
         journal: Callable[[ev.Event, float], None] | None = None,
         confirm: Callable[[ev.Confirm], None] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.topology = topology
         self._source = source or topology.name
@@ -94,13 +100,14 @@ class NodeShell:
         self.moving = Moving(loop, held, self._moved)
         kept = (topology.result_ttl_s, topology.result_limit, held.limit_bytes)
         self.names = IdempotencyTable(*kept)
+        self.clients = PeerClients(topology, credentials, self.writes, self.moving)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.configured = Configured()
-        period_s = topology.gossip_period_ms / 1e3
-        self.streams = ReportStreams(self._emulated, period_s, self.configured)
+        told = (self.configured, self.clients.streams_max)
+        self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3, *told)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
@@ -379,8 +386,7 @@ class NodeShell:
             away_max=self.machine.settings.away_limit,
             agreement=self.peers.agreements[handle],
             timers=self.timers,
-            writes=self.writes,
-            moving=self.moving,
+            clients=self.clients,
             random=self._link_random,
             feed=self.feed,
             on_forward=partial(self.metrics.forwarded, cluster),

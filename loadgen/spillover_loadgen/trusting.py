@@ -1,0 +1,26 @@
+"""Whom a command believes that calls nodes: --ca-file. Both commands have it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from spillover.model.trust import CA_VARIABLE
+
+
+class _Trust(argparse.Action):
+    """Everything that the process calls goes by it, as if the environment had named it."""
+
+    def __call__(self, _: Any, options: argparse.Namespace, value: Any, __: Any = None) -> None:
+        setattr(options, self.dest, value)
+        os.environ[CA_VARIABLE] = str(value)
+
+
+def add_ca_file(parser: argparse.ArgumentParser) -> None:
+    """Declare it."""
+    parser.add_argument(
+        "--ca-file", action=_Trust, metavar="FILE",
+        help="the CAs that count for https (default: those of the file that "
+        f"{CA_VARIABLE} names, or else of the system)",
+    )  # fmt: skip

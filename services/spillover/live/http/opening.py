@@ -1,0 +1,139 @@
+"""How a client opens a connection: a socket, and where its url is `https` a handshake, and proof
+that both ends believe each other. When one is opened, and what for, is in `client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from typing import Any, Protocol
+
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.awaited import Awaited
+from spillover.live.http.connection import Connection, OutgoingRequest, Pool
+from spillover.live.http.head import Server
+from spillover.live.http.securing import Retired, Securing, Unproven
+from spillover.live.process.own_lag import PatientTimeout
+from spillover.live.tls import failures
+from spillover.live.tls.contexts import HANDSHAKE_S
+from spillover.model.errors import NotDelivered, PeerError
+
+FIRST_LIMIT_BYTES = 65_536
+"""Of what is answered before a connection counts."""
+
+
+class Owner(Pool, Protocol):
+    """Whose connections they are."""
+
+    def take_idle(self) -> Connection | None:
+        """Returns one that waits for a request, which it does no more; None if there is none."""
+
+    def opened(self, connection: Connection) -> None:
+        """It is open, although it may not count yet."""
+
+
+class Opening:
+    """For one client; `securing` is None where nothing is encrypted. See HttpClient for the
+    others."""
+
+    def __init__(
+        self,
+        server: Server,
+        writes: WriteBatch | None,
+        moving: Moving | None,
+        connect_timeout_s: float,
+        user_timeout_s: float | None,
+        securing: Securing | None,
+    ) -> None:
+        self._server = server
+        self._writes = writes
+        self._moving = moving
+        self._timeout_s = connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
+        self._user_timeout_s = user_timeout_s
+        self._securing = securing
+
+    async def open(self, owner: Owner) -> Connection:
+        """Returns one that is open; where a handshake would have to wait its turn that may be one
+        that has become free meanwhile. Raises NotDelivered."""
+        url, securing = self._server.url, self._securing
+        try:
+            async with PatientTimeout(self._timeout_s):
+                if securing is None:
+                    return await self._open_socket(owner, {})
+                return await self._open_securely(owner, securing)
+        except TimeoutError as error:
+            self._tell_failed(error)
+            raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
+        except (OSError, UnicodeError) as error:
+            self._tell_failed(error)
+            raise NotDelivered(f"{url}: cannot connect: {_in_words(error)}") from error
+
+    async def _open_socket(self, owner: Owner, options: dict[str, Any]) -> Connection:
+        loop, server = asyncio.get_running_loop(), self._server
+        transport, connection = await loop.create_connection(
+            lambda: Connection(owner, self._writes, self._moving),
+            server.host,
+            server.port,
+            **options,
+        )
+        if self._user_timeout_s is not None:
+            _set_user_timeout(transport, self._user_timeout_s)
+        if self._securing is not None:
+            self._securing.opened(connection, transport)
+        return connection
+
+    async def _open_securely(self, owner: Owner, securing: Securing) -> Connection:
+        async with securing.turns:
+            freed = owner.take_idle()
+            if freed is not None:
+                return freed
+            context = securing.context
+            connection = await self._open_socket(owner, securing.options())
+            owner.opened(connection)
+            if securing.first is not None:
+                connection.pool = Unproven(owner)
+                await self._ask(connection, securing, securing.first)
+            # What it was opened by may have been replaced meanwhile.
+            connection.pool = owner if securing.context is context else Retired(owner)
+            return connection
+
+    async def _ask(self, connection: Connection, securing: Securing, path: str) -> None:
+        """Ask for this on a new connection. Raises NotDelivered if no answer comes."""
+        url = self._server.url
+        answer = Awaited(loop=asyncio.get_running_loop())
+        answer.exchange = OutgoingRequest("GET", url + path, answer.settle, FIRST_LIMIT_BYTES)
+        connection.send(answer.exchange, self._server.head("GET", path, (), 0), (b"",))
+        try:
+            await answer
+        except PeerError as error:
+            securing.failed(failures.REFUSED)
+            # Nobody tells: loops drop the alert along with the connection.
+            why = "not accepted, perhaps for the certificate that was shown on it"
+            raise NotDelivered(f"{url}: a new connection was {why}: {error}") from None
+        finally:
+            answer.cancel()
+
+    def _tell_failed(self, error: BaseException) -> None:
+        # Others have nothing to do with TLS; uvloop raises the second where a handshake takes long.
+        if self._securing is not None and isinstance(error, ssl.SSLError | ConnectionAbortedError):
+            self._securing.failed(failures.reason_of(error))
+
+
+def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        opened: socket.socket = transport.get_extra_info("socket")
+        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
+
+
+def _in_words(error: OSError | UnicodeError) -> str:
+    """Without what asyncio adds: `Connect call failed` and a tuple, for every kind of failure."""
+    if isinstance(error, ssl.SSLError):
+        return failures.in_words(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        of_names = isinstance(error, socket.gaierror)
+        return (error.strerror if of_names else os.strerror(error.errno)) or str(error)
+    return str(error)

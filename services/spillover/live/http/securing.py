@@ -1,0 +1,79 @@
+"""What a client does besides where its url is `https`: how connections are encrypted, what they
+have to prove before they count, and which of them are to end. When one is opened is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from spillover.live.http.connection import Connection, Pool
+from spillover.live.tls.certified import PeerCertificate, certificate_of
+from spillover.live.tls.contexts import HANDSHAKE_S, SHUTDOWN_S, trusting_context
+
+HANDSHAKES_AT_ONCE = 8
+"""Each takes a millisecond or two of the loop's time, here and there. Others wait their turn."""
+
+
+class Securing:
+    """Of the connections of one client. `name` is whom the other end has to prove to be, `first` a
+    path: a connection counts only once it has been asked for and answered there. `tell` hears of
+    each handshake that failed, with one of `failures.REASONS`."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext | None,
+        name: str,
+        first: str | None,
+        tell: Callable[[str], None] | None,
+    ) -> None:
+        self.context = context or trusting_context(None)
+        self.name = name
+        self.first = first
+        self.tell = tell
+        self.turns = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
+        self.certificates: dict[Connection, PeerCertificate] = {}
+        """That the other end has shown, on those that are open."""
+
+    def options(self) -> dict[str, Any]:
+        """Returns what `create_connection` is to be told."""
+        return {
+            "ssl": self.context,
+            "server_hostname": self.name,
+            "ssl_handshake_timeout": HANDSHAKE_S,
+            "ssl_shutdown_timeout": SHUTDOWN_S,
+        }
+
+    def opened(self, connection: Connection, transport: asyncio.Transport) -> None:
+        """A handshake has succeeded."""
+        certificate = certificate_of(transport)
+        if certificate is not None and connection.usable:
+            self.certificates[connection] = certificate
+
+    def failed(self, reason: str) -> None:
+        """One has not."""
+        if self.tell is not None:
+            self.tell(reason)
+
+
+class Unproven:
+    """Owns a connection until it counts: it is not to be used by others meanwhile."""
+
+    def __init__(self, owner: Pool) -> None:
+        self.dropped, self.lost = owner.dropped, owner.lost
+
+    def released(self, connection: Connection) -> None:
+        """Of `connection.Pool`."""
+
+
+class Retired:
+    """Owns connections that carry what they carry to its end, and nothing more."""
+
+    def __init__(self, owner: Pool) -> None:
+        self.dropped, self.lost = owner.dropped, owner.lost
+
+    def released(self, connection: Connection) -> None:
+        """Of `connection.Pool`."""
+        connection.close()

@@ -1,0 +1,113 @@
+"""What a node calls other nodes with. Where their urls are `https` each side proves which cluster
+it is, and a connection counts only once it was answered on: a request surely does not leave on one
+whose other end does not believe this side. What is said is not known here.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.write_batch import WriteBatch
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.protocol import FIRST
+from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
+from spillover.live.overflow.wire import Caller
+from spillover.model.certified_names import certified_name
+from spillover.model.errors import InputError
+from spillover.model.faults import GIVEN_UP_AFTER_S
+from spillover.model.topology import Topology
+
+if TYPE_CHECKING:
+    from spillover.live.tls.rotation import Credentials
+
+CANCELS_AT_ONCE_MAX = 64
+"""Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
+
+CONNECTIONS_SPARE = 16
+"""Beyond one for each request away: the stream of reports, and the warm ones."""
+
+CONNECTIONS_TLS_MAX = 512
+"""To one neighbor, where each takes 100 KiB or more here and there. What is beyond that is decided
+again."""
+
+
+class PeerClients:
+    """Of one node. `credentials` is what it shows and whom it believes; None where nothing is
+    encrypted. Raises InputError where the topology asks for the other."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        credentials: Credentials | None,
+        writes: WriteBatch | None = None,
+        moving: Moving | None = None,
+    ) -> None:
+        if topology.is_secure != (credentials is not None):
+            got = "https://, and no certificates" if topology.is_secure else "http://"
+            expected = "expected https:// between nodes along with certificates"
+            raise InputError("topology", "clusters", f"{expected}, got {got}")
+        self._federation = topology.name
+        self._credentials = credentials
+        self._writes = writes
+        self._moving = moving
+        self._clients = weakref.WeakSet[HttpClient]()
+        if credentials is not None:
+            credentials.on_look.append(self._retire)
+
+    @property
+    def is_secure(self) -> bool:
+        """Returns whether nodes have to prove which clusters they are."""
+        return self._credentials is not None
+
+    @property
+    def streams_max(self) -> int:
+        """Returns how many streams of reports a neighbor may have: with a name that is proved one,
+        since nobody else can end it by asking for another."""
+        return 1 if self.is_secure else STREAMS_PER_NEIGHBOR_MAX
+
+    def can_call(self, url: str) -> bool:
+        """Returns whether what is at this url is called as all others are."""
+        return url.startswith("https:") == self.is_secure
+
+    def of_link(self, url: str, caller: Caller, away_max: int) -> HttpClient:
+        """Returns one for a link over which so many requests may be away."""
+        client = self._make(
+            url,
+            caller,
+            connections_max=self.connections_max(away_max),
+            user_timeout_s=GIVEN_UP_AFTER_S,
+            writes=self._writes,
+            moving=self._moving,
+        )
+        self._clients.add(client)
+        return client
+
+    def of_question(self, url: str, caller: Caller, body_limit_bytes: int) -> HttpClient:
+        """Returns one to ask a single thing."""
+        return self._make(url, caller, body_limit_bytes=body_limit_bytes)
+
+    def connections_max(self, away_max: int) -> int:
+        """Returns how many connections a link may have."""
+        wanted = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
+        return min(wanted, CONNECTIONS_TLS_MAX) if self.is_secure else wanted
+
+    def _make(self, url: str, caller: Caller, **options: Any) -> HttpClient:
+        headers = [(HELLO, hello_of(caller))]
+        if self._credentials is not None:
+            options |= {
+                "tls": self._credentials.client,
+                "server_name": certified_name(caller.to or "", self._federation),
+                "first": FIRST,
+                "on_tls_failure": self._credentials.failed_out,
+            }
+        return HttpClient(url, headers=headers, **options)
+
+    def _retire(self, credentials: Credentials, *, renewed: bool) -> None:
+        """Certificates have ended, or there are others."""
+        for client in list(self._clients):
+            client.retire(credentials.is_over)
+            if renewed:
+                client.renew(credentials.client)

@@ -1,0 +1,47 @@
+"""What a handshake can fail for, as few words that can be counted, and as a line."""
+
+from __future__ import annotations
+
+import ssl
+
+UNTRUSTED, EXPIRED, NOT_YET_VALID = "untrusted", "expired", "not_yet_valid"
+WRONG_NAME, NO_CERTIFICATE = "wrong_name", "no_certificate"
+REFUSED, NO_TLS, TIMEOUT, PROTOCOL = "refused", "no_tls", "timeout", "protocol"
+
+REASONS = (
+    UNTRUSTED, EXPIRED, NOT_YET_VALID, WRONG_NAME, NO_CERTIFICATE, REFUSED, NO_TLS, TIMEOUT,
+    PROTOCOL,
+)  # fmt: skip
+"""`refused`: it is the other end that refuses; `protocol`: all else, from versions that do not meet
+to bytes that mean nothing."""
+
+_OF_VERIFYING = {9: NOT_YET_VALID, 10: EXPIRED, 62: WRONG_NAME, 63: WRONG_NAME, 64: WRONG_NAME}
+"""By OpenSSL's number of what is wrong with a certificate (X509_V_ERR_...)."""
+
+_NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns one of REASONS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _OF_VERIFYING.get(error.verify_code, UNTRUSTED)
+    if isinstance(error, TimeoutError | ConnectionAbortedError):
+        return TIMEOUT  # uvloop says the latter
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    if "_ALERT_" in reason:
+        return REFUSED
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return NO_CERTIFICATE
+    return NO_TLS if reason in _NOT_TLS else PROTOCOL
+
+
+def in_words(error: ssl.SSLError) -> str:
+    """Returns what is wrong, without OpenSSL's own names for it where it has words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message.rstrip('.')}"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if reason_of(error) == REFUSED:
+        return f"it does not believe this side's certificate, or was shown none ({reason})"
+    if reason_of(error) == NO_TLS:
+        return f"it does not speak TLS ({reason})"
+    return f"no handshake came about ({reason})"

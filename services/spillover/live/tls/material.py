@@ -1,0 +1,254 @@
+"""What a service shows of itself and whom it trusts: a certificate, its key and a bundle of CAs,
+read from three files and checked. Whatever is wrong with them is told in one line, before anything
+goes by them.
+
+What they are used for is in `contexts`, when they are read again in `rotation`. Needs the extra
+`tls`: call `check_extra` before importing this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from spillover.model.errors import InputError
+
+FILE_BYTES_MAX = 1024 * 1024
+"""Of each of the three. Longer ones are something else."""
+
+SHOWN_MAX = 8
+"""Names of a certificate that errors tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Where the three are."""
+
+    cert: str
+    """The certificate, and behind it those in between, in PEM."""
+    key: str
+    """Its private key in PEM, without a password."""
+    ca: str | None
+    """Certificates of the CAs that vouch for the others; None where only clients call, and show
+    none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What was read from them and is right."""
+
+    files: TlsFiles
+    digest: bytes
+    """Of what stood in the files."""
+    leaf: x509.Certificate
+    cas: tuple[x509.Certificate, ...]
+    warnings: tuple[str, ...] = ()
+    """What is not wrong but should not be, a line each."""
+
+    @property
+    def not_after_s(self) -> float:
+        """Returns when the certificate ends, in seconds since 1970."""
+        return self.leaf.not_valid_after_utc.timestamp()
+
+    @property
+    def cas_not_after_s(self) -> float:
+        """Returns when the first of the CAs ends; infinite if there are none."""
+        return min((ca.not_valid_after_utc.timestamp() for ca in self.cas), default=math.inf)
+
+    def is_as_in_files(self) -> bool:
+        """Returns whether the same still stands there."""
+        try:
+            return _digest(_read_all(self.files)) == self.digest
+        except InputError:
+            return False
+
+    def vouches_for(self, certificate: bytes) -> bool:
+        """Returns whether one of the CAs has signed this certificate (DER) itself. One of a CA in
+        between, which was only sent along, it does not know."""
+        try:
+            given = x509.load_der_x509_certificate(certificate)
+        except ValueError:
+            return False
+        return any(_has_signed(ca, given) for ca in self.cas)
+
+
+def read_material(files: TlsFiles, name: str | None, now: datetime | None = None) -> Material:
+    """Reads the three and checks that they fit: the key is that of the certificate, which holds now
+    and, unless `name` is None, is for this DNS name. Raises InputError."""
+    now = datetime.now(UTC) if now is None else now
+    contents = _read_all(files)
+    cert_pem, key_pem, ca_pem = contents
+    leaf = _certificates(files.cert, cert_pem)[0]
+    cas = () if files.ca is None else _certificates(files.ca, ca_pem)
+    _check_key(files, key_pem, leaf)
+    if name is not None:
+        _check_name(files.cert, leaf, name)
+        _check_usage(files.cert, leaf)
+    _check_dates(files.cert, leaf, now)
+    if files.ca is not None:
+        cas = _check_cas(files.ca, cas, now)
+    return Material(
+        files=files,
+        digest=_digest(contents),
+        leaf=leaf,
+        cas=cas,
+        warnings=tuple(_warnings(files, leaf, cas)),
+    )
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Returns the DNS names that a certificate is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return tuple(found.value.get_values_for_type(x509.DNSName))
+
+
+def described(certificate: x509.Certificate) -> str:
+    """Returns words by which a certificate can be found: its names, fingerprint and issuer."""
+    names = names_of(certificate)
+    told = ", ".join(names[:SHOWN_MAX]) or "no DNS name"
+    if len(names) > SHOWN_MAX:
+        told += f" and {len(names) - SHOWN_MAX} more"
+    issuer = certificate.issuer.rfc4514_string() or "nobody"
+    return f"one for {told} (sha256 {fingerprint(certificate)}, issued by {issuer})"
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Returns its SHA-256, as `openssl x509 -fingerprint -sha256` writes it."""
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _read_all(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
+    return _read(files.cert), _read(files.key), b"" if files.ca is None else _read(files.ca)
+
+
+def _read(path: str) -> bytes:
+    try:
+        # A pipe that nobody writes to must not hold anything up.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise InputError(path, "", "expected a file, got something else")
+            content = opened.read(FILE_BYTES_MAX + 1)
+    except IsADirectoryError:
+        raise InputError(path, "", "expected a file, got a directory") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(path, "", f"expected a file that can be read ({reason})") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise InputError(path, "", f"expected a file of at most {FILE_BYTES_MAX} bytes")
+    return content
+
+
+def _digest(contents: Iterable[bytes]) -> bytes:
+    return b"".join(hashlib.sha256(content).digest() for content in contents)
+
+
+def _certificates(path: str, content: bytes) -> tuple[x509.Certificate, ...]:
+    try:
+        return tuple(x509.load_pem_x509_certificates(content))
+    except (ValueError, UnsupportedAlgorithm):
+        got = "a private key" if b"PRIVATE KEY-----" in content else "something else"
+        raise InputError(path, "", f"expected certificates in PEM, got {got}") from None
+
+
+def _check_key(files: TlsFiles, content: bytes, leaf: x509.Certificate) -> None:
+    try:
+        key = load_pem_private_key(content, None)
+    except TypeError:
+        raise InputError(files.key, "", "expected a key without a password") from None
+    except (ValueError, UnsupportedAlgorithm):
+        got = "a certificate" if b"BEGIN CERTIFICATE-----" in content else "something else"
+        raise InputError(files.key, "", f"expected a private key in PEM, got {got}") from None
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
+        expected = f"expected the key of the certificate in {files.cert}"
+        raise InputError(files.key, "", f"{expected}, {described(leaf)}; got another one")
+
+
+def _check_name(path: str, leaf: x509.Certificate, name: str) -> None:
+    if name not in {one.lower() for one in names_of(leaf)}:
+        expected = f"expected a certificate with the DNS name (SAN) {name}"
+        raise InputError(path, "", f"{expected}, got {described(leaf)}")
+
+
+def _check_dates(path: str, leaf: x509.Certificate, now: datetime) -> None:
+    told = f"now it is {now:%Y-%m-%d %H:%M:%S} UTC; got {described(leaf)}"
+    if now < leaf.not_valid_before_utc:
+        begins = f"{leaf.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
+        expected = "expected a certificate that holds already, or a clock that is right: it begins"
+        raise InputError(path, "", f"{expected} at {begins}, {told}")
+    if now >= leaf.not_valid_after_utc:
+        ended = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+        expected = "expected a certificate that still holds: it has ended"
+        raise InputError(path, "", f"{expected} at {ended}, {told}")
+
+
+def _check_usage(path: str, leaf: x509.Certificate) -> None:
+    """Nodes call each other: each is server and client."""
+    try:
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    except ValueError as error:
+        raise InputError(path, "", f"expected a certificate that can be read ({error})") from None
+    both = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
+    if not both <= set(usage) and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usage:
+        expected = "expected a certificate for servers and clients (extended key usage)"
+        raise InputError(path, "", f"{expected}, got {described(leaf)}")
+
+
+def _check_cas(
+    path: str, cas: tuple[x509.Certificate, ...], now: datetime
+) -> tuple[x509.Certificate, ...]:
+    """Returns those that hold: one that has ended vouches for nobody, and does no harm beside
+    others."""
+    for ca in cas:
+        try:
+            is_ca = ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        except (x509.ExtensionNotFound, ValueError):
+            is_ca = False
+        if not is_ca:
+            raise InputError(path, "", f"expected certificates of CAs, got {described(ca)}")
+    valid = tuple(ca for ca in cas if ca.not_valid_before_utc <= now < ca.not_valid_after_utc)
+    if not valid:
+        expected = "expected a CA that holds now"
+        raise InputError(path, "", f"{expected}, got {described(cas[0])}")
+    return valid
+
+
+def _warnings(
+    files: TlsFiles, leaf: x509.Certificate, cas: tuple[x509.Certificate, ...]
+) -> Iterable[str]:
+    mode = stat.S_IMODE(Path(files.key).stat().st_mode)
+    if mode & stat.S_IROTH:
+        yield f"{files.key}: anybody on this machine can read the key (mode {mode:03o}): chmod 600"
+    if cas and not any(ca.subject == leaf.issuer for ca in cas):
+        issuer = leaf.issuer.rfc4514_string()
+        refused = "neighbors that trust the same CAs refuse it"
+        yield f"{files.ca}: expected the CA that has issued {files.cert}, {issuer}: {refused}"
+
+
+def _has_signed(ca: x509.Certificate, given: x509.Certificate) -> bool:
+    try:
+        given.verify_directly_issued_by(ca)
+    except Exception:  # noqa: BLE001 - of another name, key, kind of key: it has not
+        return False
+    return True

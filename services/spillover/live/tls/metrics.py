@@ -1,0 +1,28 @@
+"""The metrics of a service's certificates, read when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from spillover.live.engine.metric_types import counter, gauges
+from spillover.live.tls.rotation import Credentials
+from spillover.model.signals import tls as signals
+
+
+class TlsMetrics(Collector):
+    """Of one service."""
+
+    def __init__(self, cluster: str, credentials: Credentials) -> None:
+        self._cluster = cluster
+        self._credentials = credentials
+
+    def collect(self) -> Iterator[Metric]:
+        """Of `prometheus_client`: all metrics, at each scrape."""
+        material = self._credentials.material
+        ends = [(("own",), material.not_after_s), (("ca",), material.cas_not_after_s)]
+        yield from gauges(signals.NOT_AFTER, self._cluster, ends)
+        failures = self._credentials.failures.items()
+        yield counter(signals.HANDSHAKE_FAILURES, self._cluster, failures)

@@ -1,0 +1,216 @@
+"""Whether certificates are what nodes need: of a directory, of files, or of a door that is open.
+
+What is found is told, right or wrong; what is wrong with files is what a node would say of them
+(`live.tls.material`), of a door what a client would.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from spillover.live.tls.contexts import trusting_context
+from spillover.live.tls.material import TlsFiles, fingerprint, read_material
+from spillover.model.certified_names import certified_name
+from spillover.model.errors import InputError, RunError
+from spillover.model.topology import Topology
+from spillover.tools.certificates.directory import (
+    CA_FILE,
+    KEY_FILE,
+    LEAF_FILE,
+    CertificateDirectory,
+    is_issued_by,
+    sans_of,
+)
+from spillover.tools.certificates.names import hosts_of
+
+ANSWER_WITHIN_S = 5.0
+
+DAYS_LEFT = 14
+"""The default: it is when alerts begin."""
+
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a certificate is held against: the name that it must have, where it is known whose it
+    is; the hosts under which its node is called. Less than `days_left` is too little."""
+
+    expected: str | None = None
+    hosts: Sequence[str] = ()
+    cluster: str | None = None
+    days_left: int = DAYS_LEFT
+
+    @classmethod
+    def of(cls, topology: Topology | None, cluster: str | None, days_left: int) -> Wanted:
+        """For a cluster of a topology, as far as they are known."""
+        if topology is None or cluster is None:
+            return cls(cluster=cluster, days_left=days_left)
+        name = certified_name(cluster, topology.name)
+        return cls(name, hosts_of(topology.cluster(cluster)), cluster, days_left)
+
+
+@dataclass(slots=True)
+class Found:
+    """One certificate, and what is wrong with it. `warnings` are what works, and should not be."""
+
+    place: str
+    expected: str | None = None
+    subject: str | None = None
+    names: list[str] = field(default_factory=list)
+    fingerprint: str | None = None
+    issuer: str | None = None
+    not_before: str | None = None
+    not_after: str | None = None
+    days_left: float | None = None
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def check_files(files: TlsFiles, wanted: Wanted, now: datetime) -> list[Found]:
+    """Returns what is found in the files of one node: its certificate, and the CAs."""
+    found = Found(files.cert, wanted.expected)
+    leaf = next(iter(_certificates(files.cert)), None)
+    try:
+        material = read_material(files, wanted.expected, now)
+        found.warnings += material.warnings
+    except InputError as error:
+        found.problems.append(str(error))
+    if leaf is None:
+        return [found]
+    _tell(leaf, wanted, now, found)
+    _check_names(wanted, found)
+    if files.ca is None:
+        return [found]
+    cas = _certificates(files.ca)
+    if cas and not any(is_issued_by(leaf, ca) for ca in cas):
+        found.problems.append(f"{files.ca}: expected the CA that has issued it, {found.issuer}")
+    return [found, *check_cas(files.ca, wanted.days_left, now)]
+
+
+def check_cas(file: str, days_left: int, now: datetime) -> list[Found]:
+    """Returns what is found in a file of CAs."""
+    authorities = []
+    for ca in _certificates(file):
+        found = Found(file)
+        _tell(ca, Wanted(days_left=days_left), now, found)
+        if ca.not_valid_after_utc <= now:
+            found.problems.append(f"expected a CA that holds still: it ended at {found.not_after}")
+        authorities.append(found)
+    return authorities
+
+
+def check_directory(
+    path: Path, topology: Topology | None, cluster: str | None, days_left: int, now: datetime
+) -> list[Found]:
+    """Returns what is found in a directory, of all clusters or of one. Raises InputError where
+    nothing is found there that could be checked."""
+    whole = CertificateDirectory(path)
+    if (path / LEAF_FILE).exists():
+        return check_files(_files_in(path), Wanted.of(topology, cluster, days_left), now)
+    there = whole.clusters()
+    clusters = [cluster] if cluster is not None else sorted({*there, *_ids(topology)})
+    if not clusters:
+        expected = f"expected {LEAF_FILE}, or a directory of each cluster with one"
+        raise InputError(str(path), "", expected)
+    found = check_cas(str(path / CA_FILE), days_left, now)
+    for one in clusters:
+        given = topology if one in _ids(topology) else None
+        found += check_files(_files_in(path / one), Wanted.of(given, one, days_left), now)[:1]
+    return found
+
+
+def describe(certificate: x509.Certificate, place: Path, now: datetime) -> Found:
+    """Returns what is in a certificate, held against nothing."""
+    found = Found(str(place))
+    _tell(certificate, Wanted(days_left=0), now, found)
+    return found
+
+
+def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> Found:
+    """Returns what the door at this url shows of itself. Raises RunError where there is no TLS,
+    InputError for a file without CAs."""
+    found = Found(url, wanted.expected)
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    shown.check_hostname = False
+    shown.verify_mode = ssl.CERT_NONE  # it is told, and judged below
+    trusting = trusting_context(ca_file)
+    host = urlsplit(url).hostname or ""
+    try:
+        leaf = x509.load_der_x509_certificate(_shown(url, shown, host))
+    except (OSError, ValueError) as error:
+        raise RunError(f"no TLS at {url}: {getattr(error, 'strerror', None) or error}") from None
+    _tell(leaf, wanted, now, found)
+    for name in dict.fromkeys([wanted.expected or host, host]):
+        try:
+            _shown(url, trusting, name)
+        except ssl.SSLCertVerificationError as error:
+            found.problems.append(f"as {name}: {error.verify_message}")
+        except (OSError, ValueError) as error:
+            raise RunError(f"no TLS at {url} as {name}: {error}") from None
+    return found
+
+
+def _shown(url: str, context: ssl.SSLContext, server_name: str) -> bytes:
+    """The certificate that a door shows to who calls it by this name."""
+    parts = urlsplit(url)
+    address = parts.hostname, parts.port or 443
+    with (
+        socket.create_connection(address, timeout=ANSWER_WITHIN_S) as way,
+        context.wrap_socket(way, server_hostname=server_name) as secured,
+    ):
+        return secured.getpeercert(binary_form=True) or b""
+
+
+def _ids(topology: Topology | None) -> Sequence[str]:
+    return () if topology is None else topology.cluster_ids
+
+
+def _files_in(directory: Path) -> TlsFiles:
+    named = {"cert": LEAF_FILE, "key": KEY_FILE, "ca": CA_FILE}
+    return TlsFiles(**{field: str(directory / name) for field, name in named.items()})
+
+
+def _certificates(file: str) -> list[x509.Certificate]:
+    """Those that can be read; what else is in the files is for others to say."""
+    try:
+        return x509.load_pem_x509_certificates(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return []
+
+
+def _tell(one: x509.Certificate, wanted: Wanted, now: datetime, found: Found) -> None:
+    end = one.not_valid_after_utc
+    found.names = [str(name.value) for name in sans_of(one)]
+    found.subject = one.subject.rfc4514_string()
+    found.fingerprint = fingerprint(one)
+    found.issuer = one.issuer.rfc4514_string()
+    found.not_before = f"{one.not_valid_before_utc:{TIME}}"
+    found.not_after = f"{end:{TIME}}"
+    found.days_left = round((end - now) / timedelta(days=1), 1)
+    if now < end < now + timedelta(days=wanted.days_left):
+        found.problems.append(
+            f"expected {wanted.days_left} days more: it ends at {found.not_after}"
+        )
+
+
+def _check_names(wanted: Wanted, found: Found) -> None:
+    names = {name.lower() for name in found.names}
+    told = f"; found {', '.join(found.names) or 'none'}"
+    missing = [host for host in wanted.hosts if host.lower() not in names]
+    if missing:
+        found.problems.append(f"expected names for its urls too: {', '.join(missing)}{told}")
+    first = "" if wanted.cluster is None else f"{wanted.cluster.lower()}."
+    if wanted.expected is None and not any(
+        name.startswith(first) and name.endswith(".spillover") for name in names
+    ):
+        expected = f"expected the name {first or 'ID.'}FEDERATION.spillover"
+        found.problems.append(f"{expected}{told}")

@@ -1,0 +1,323 @@
+"""`spillover tls`: what it makes nodes take, a CA is changed in steps that never part them, and
+`check` finds what is wrong with certificates of anybody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import stat
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from socket import create_server
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.cli import main
+from spillover.live.tls.contexts import client_context, server_context
+from spillover.live.tls.material import TlsFiles, read_material
+from spillover.tools.certificates.directory import CertificateDirectory
+
+TOPOLOGY = """
+name: sites
+clusters:
+  - {id: paris, servers: 1, url: "http://paris.example:8101", peer_url: "http://10.0.0.1:9101"}
+  - {id: tokyo, servers: 1}
+"""
+
+
+@pytest.fixture
+def topology(tmp_path):
+    path = tmp_path / "sites.yaml"
+    path.write_text(TOPOLOGY)
+    return path
+
+
+@pytest.fixture
+def made(topology, tmp_path, capsys):
+    """The directory that init has made."""
+    out = tmp_path / "made"
+    assert main(["tls", "init", "--topology", str(topology), "--out", str(out)]) == 0
+    capsys.readouterr()
+    return out
+
+
+def told(capsys, *arguments, status=0):
+    """What the command tells as JSON."""
+    assert main(["tls", *map(str, arguments), "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys, *arguments):
+    """The one line that the command fails with."""
+    assert main(["tls", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err
+
+
+def problems(capsys, *arguments):
+    """What `check` finds wrong, by place."""
+    said = told(capsys, "check", *arguments, status=1)
+    assert not said["ok"]
+    return {one["place"]: " ".join(one["problems"]) for one in said["certificates"]}
+
+
+def files_of(directory, cluster):
+    place = directory / cluster
+    return TlsFiles(
+        cert=str(place / "tls.crt"), key=str(place / "tls.key"), ca=str(place / "ca.crt")
+    )
+
+
+def material(directory, cluster):
+    """As a node of this cluster reads it."""
+    return read_material(files_of(directory, cluster), f"{cluster}.sites.spillover")
+
+
+def greets(caller, server, name):
+    """Whether these two, in memory, come to a connection on which both believe each other."""
+    to_server, to_caller = ssl.MemoryBIO(), ssl.MemoryBIO()
+    serving = server_context(server, callers=ssl.CERT_REQUIRED)
+    answering = serving.wrap_bio(to_server, to_caller, server_side=True)
+    calling = client_context(caller).wrap_bio(to_caller, to_server, server_hostname=name)
+    ends = {calling, answering}
+    try:
+        for _ in range(8):
+            for end in list(ends):
+                try:
+                    end.do_handshake()
+                    ends.remove(end)
+                except ssl.SSLWantReadError:
+                    pass
+    except ssl.SSLCertVerificationError:
+        return False
+    return not ends
+
+
+def test_nodes_take_what_is_made(made):
+    """Each for its own name, whatever the url; keys are for their owner alone."""
+    paris, tokyo = (material(made, cluster) for cluster in ("paris", "tokyo"))
+    assert (paris.warnings, tokyo.warnings) == ((), ())
+    assert greets(paris, tokyo, "tokyo.sites.spillover")
+    assert greets(tokyo, paris, "10.0.0.1")
+    assert not greets(tokyo, paris, "tokyo.sites.spillover")
+    keys = sorted(made.rglob("*.key"))
+    assert len(keys) == 3
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+    begins = paris.leaf.not_valid_before_utc
+    assert timedelta(minutes=5) <= datetime.now(UTC) - begins < timedelta(minutes=6)
+
+
+def test_init_tells_what_it_made(topology, tmp_path, capsys):
+    out = tmp_path / "certificates"
+    said = told(capsys, "init", "--topology", topology, "--out", out, "--days", "30")
+    assert said["directory"] == str(out)
+    paris, tokyo = said["clusters"]["paris"], said["clusters"]["tokyo"]
+    own = ["localhost", "127.0.0.1", "::1"]
+    assert paris["names"] == ["paris.sites.spillover", "paris.example", "10.0.0.1", *own]
+    assert tokyo["names"] == ["tokyo.sites.spillover", *own]
+    assert (paris["days_left"], said["cas"][0]["days_left"]) == (30, 3650)
+    assert paris["issuer"] == said["cas"][0]["subject"]
+
+
+def test_keys_are_replaced_only_by_force(topology, made, capsys):
+    before = (made / "paris/tls.key").read_bytes()
+    for command in ("init", "add --cluster paris"):
+        arguments = [*command.split(), "--topology", topology, "--out", made]
+        assert "expected to replace no keys" in complaint(capsys, *arguments)
+        assert (made / "paris/tls.key").read_bytes() == before
+        told(capsys, *arguments, "--force")
+        after = (made / "paris/tls.key").read_bytes()
+        assert after != before
+        before = after
+
+
+def test_a_cluster_is_added(topology, made, capsys):
+    topology.write_text(TOPOLOGY + "  - {id: lima, servers: 1}\n")
+    missing = str(made / "lima/tls.crt")
+    wrong = problems(capsys, made, "--topology", topology)
+    assert [place for place, said in wrong.items() if said] == [missing]
+    said = told(capsys, "add", "--topology", topology, "--cluster", "lima", "--out", made)
+    assert list(said["clusters"]) == ["lima"]
+    assert greets(material(made, "lima"), material(made, "paris"), "paris.sites.spillover")
+    assert told(capsys, "check", made, "--topology", topology)["ok"]
+
+
+def test_renewal_keeps_names_and_makes_keys(made, capsys):
+    before = {cluster: material(made, cluster) for cluster in ("paris", "tokyo")}
+    said = told(capsys, "renew", "--out", made, "--cluster", "paris", "--days", "20")
+    assert list(said["clusters"]) == ["paris"]
+    assert "paris.example" in said["clusters"]["paris"]["names"]
+    assert said["clusters"]["paris"]["days_left"] == 20
+    after = material(made, "paris")
+    assert after.leaf.public_key() != before["paris"].leaf.public_key()
+    assert before["tokyo"].is_as_in_files()
+    assert greets(after, before["tokyo"], "tokyo.sites.spillover")
+
+
+def test_renewal_takes_hosts_from_a_topology(topology, made, capsys):
+    topology.write_text(TOPOLOGY.replace("paris.example", "elsewhere.example"))
+    assert "elsewhere.example" in str(problems(capsys, made, "--topology", topology))
+    told(capsys, "renew", "--out", made, "--topology", topology)
+    assert told(capsys, "check", made, "--topology", topology)["ok"]
+
+
+def test_a_ca_is_changed_without_parting_anybody(made, tmp_path, capsys):
+    """Old, both, new: whoever has the files of a step understands those of the step before."""
+    steps = []
+    for number, step in enumerate((None, ["--ca"], [], ["--drop-old-ca"])):
+        if step is not None:
+            told(capsys, "renew", "--out", made, *step)
+        copied = shutil.copytree(made, tmp_path / str(number))
+        assert told(capsys, "check", copied)["ok"]
+        steps.append({cluster: material(copied, cluster) for cluster in ("paris", "tokyo")})
+    for older, newer in pairwise(steps):
+        assert greets(older["paris"], newer["tokyo"], "tokyo.sites.spillover")
+        assert greets(newer["paris"], older["tokyo"], "tokyo.sites.spillover")
+    assert [len(step["paris"].cas) for step in steps] == [1, 2, 2, 1]
+    assert not greets(steps[0]["paris"], steps[-1]["tokyo"], "tokyo.sites.spillover")
+    assert not greets(steps[-1]["paris"], steps[0]["tokyo"], "tokyo.sites.spillover")
+
+
+def test_steps_of_a_ca_are_not_left_out(made, capsys):
+    told(capsys, "renew", "--out", made, "--ca")
+    assert "expected one CA in" in complaint(capsys, "renew", "--out", made, "--ca")
+    assert "that of paris is of the old one" in complaint(
+        capsys, "renew", "--out", made, "--drop-old-ca"
+    )
+
+
+@contextmanager
+def door(directory, cluster):
+    """A door that shows the certificate of this cluster; its url."""
+    context = server_context(material(directory, cluster), callers=ssl.CERT_NONE)
+    with create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            while True:
+                try:
+                    way, _ = listening.accept()
+                except OSError:
+                    return
+                try:
+                    context.wrap_socket(way, server_side=True).close()
+                except OSError:
+                    way.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(2)
+    thread.join()
+
+
+def test_a_door_is_checked(topology, made, capsys):
+    with door(made, "paris") as url:
+        ca = ("--ca-file", made / "ca.crt")
+        said = told(capsys, "check", url, *ca, "--topology", topology, "--cluster", "paris")
+        assert said["certificates"][0]["expected"] == "paris.sites.spillover"
+        assert said["certificates"][0]["fingerprint"]
+        wrong = problems(capsys, url, *ca, "--topology", topology, "--cluster", "tokyo")
+        assert "as tokyo.sites.spillover: Hostname mismatch" in wrong[url]
+        assert "self-signed certificate" in problems(capsys, url)[url]
+    assert main(["tls", "check", url]) == 1
+    assert capsys.readouterr().err.startswith(f"spillover: no TLS at {url}: ")
+
+
+def test_what_is_wrong_with_files_is_told(made, tmp_path, capsys):
+    certificate = made / "paris/tls.crt"
+    assert told(capsys, "check", certificate)["ok"]
+    assert told(capsys, "check", made / "paris")["ok"]
+    other = ("--key", made / "tokyo/tls.key")
+    assert "expected the key of the certificate" in str(problems(capsys, certificate, *other))
+    assert "expected 91 days more" in str(problems(capsys, made, "--days-left", "91"))
+    foreign = CertificateDirectory(tmp_path / "foreign")
+    foreign.path.mkdir()
+    (foreign.path / "ca.crt").write_bytes((made / "ca.crt").read_bytes())
+    told(capsys, "renew", "--out", made, "--ca")
+    told(capsys, "renew", "--out", made)
+    wrong = problems(capsys, certificate, "--ca-file", foreign.path / "ca.crt")
+    assert "expected the CA that has issued it" in str(wrong)
+    (made / "paris/tls.key").chmod(0o644)
+    said = told(capsys, "check", certificate)
+    assert "anybody on this machine can read the key" in said["certificates"][0]["warnings"][0]
+
+
+def test_the_name_must_be_that_of_the_directory(topology, made, capsys):
+    (made / "paris").rename(made / "lima")
+    wrong = problems(capsys, made)
+    assert "expected the name lima.FEDERATION.spillover" in wrong[str(made / "lima/tls.crt")]
+    assert not wrong[str(made / "tokyo/tls.crt")]
+    wrong = problems(capsys, made / "lima", "--topology", topology, "--cluster", "tokyo")
+    expected = "expected a certificate with the DNS name (SAN) tokyo.sites.spillover"
+    assert expected in wrong[str(made / "lima/tls.crt")]
+    assert "paris.sites.spillover" in wrong[str(made / "lima/tls.crt")]
+
+
+def test_certificates_that_have_ended_or_not_begun(topology, made, capsys, monkeypatch):
+    """By the clock of who checks."""
+    moments = {"it has ended": timedelta(days=91), "or a clock that is right": timedelta(days=-1)}
+    for words, later in moments.items():
+        moment = datetime.now(UTC) + later
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz, moment=moment):
+                return moment.astimezone(tz)
+
+        monkeypatch.setattr("spillover.cli.tls.datetime", Clock)
+        assert words in problems(capsys, made)[str(made / "paris/tls.crt")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("clusters: [{id: a, servers: 1}]", "name: expected a name: certificates hold for"),
+        ("name: two sites\nclusters: [{id: a, servers: 1}]", "name: expected a name of A-Z"),
+        ("name: x\nclusters: [{id: a., servers: 1}]", "clusters[0].id: expected an id that can"),
+        (
+            "name: x\nclusters: [{id: a, servers: 1}, {id: A, servers: 1}]",
+            "clusters[1].id: expected ids that differ in more than case",
+        ),
+    ],
+)
+def test_topologies_that_can_have_none(lines, words, topology, tmp_path, capsys):
+    topology.write_text(lines)
+    out = tmp_path / "out"
+    assert words in complaint(capsys, "init", "--topology", topology, "--out", out)
+    assert not out.exists()
+
+
+def test_bad_input_is_one_line(topology, made, tmp_path, capsys):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    file = tmp_path / "file"
+    file.write_text("nothing")
+    cluster = ("--topology", topology, "--cluster")
+    assert "did you mean paris?" in complaint(capsys, "add", *cluster, "pari", "--out", made)
+    assert "expected the directory of" in complaint(
+        capsys, "add", *cluster, "paris", "--out", empty
+    )
+    assert "expected the directory of" in complaint(capsys, "renew", "--out", empty)
+    assert "a directory to read and write" in complaint(
+        capsys, "init", "--topology", topology, "--out", file
+    )
+    assert "or a directory of each cluster" in complaint(capsys, "check", empty)
+    assert "expected a directory, a certificate" in complaint(capsys, "check", tmp_path / "none")
+    assert "expected without a directory" in complaint(capsys, "check", made, "--key", file)
+    assert "expected one of paris, tokyo" in complaint(
+        capsys, "renew", "--out", made, "--cluster", "x"
+    )
+    assert "expected without --ca" in complaint(
+        capsys, "renew", "--ca", "--out", made, "--cluster", "paris"
+    )
+    assert "PEM" in complaint(capsys, "check", "https://127.0.0.1:1", "--ca-file", file)
+    (made / "ca.key").write_text("no key")
+    assert "expected a CA in" in complaint(capsys, "renew", "--out", made)
+    wrong = problems(capsys, file, "--key", made / "paris/tls.key", "--ca-file", made / "ca.crt")
+    assert "expected certificates in PEM" in str(wrong)

@@ -1,0 +1,129 @@
+"""`up --tls`: a testbed in which nodes prove who they are, and clients of all kinds believe it."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.cli import main
+from spillover.client import Spillover
+from spillover.model.errors import NotDelivered
+from support.commands import LOADGEN, SPILLOVER, free_row
+from support.waiting import until
+
+pytestmark = pytest.mark.threes
+
+TOPOLOGY = """
+name: sites
+clusters:
+  - {id: a, servers: 2, service_ms: 20}
+  - {id: b, servers: 2, service_ms: 20}
+links: [{between: [a, b]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def bed(module_start, tmp_path_factory):
+    """A testbed with certificates; its line of --json, and itself."""
+    file = tmp_path_factory.mktemp("tls") / "sites.yaml"
+    file.write_text(TOPOLOGY)
+    port = free_row(3)
+    running = module_start(*SPILLOVER, "up", str(file), "--tls", "--json", "--port", str(port))
+    running.ready()
+    return json.loads(running.stdout), running
+
+
+@pytest.fixture(scope="module")
+def ca_file(bed):
+    return bed[0]["ca_file"]
+
+
+@pytest.fixture(scope="module")
+def urls(bed):
+    return bed[0]["clusters"]
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch):
+    """The option --ca-file is kept in it."""
+    monkeypatch.setenv("SPILLOVER_CA_FILE", "")
+
+
+def test_load_goes_over_from_one_to_the_other(bed, start, urls, ca_file):
+    """Half of what one is given goes to the other, and all comes back."""
+    assert {url.partition(":")[0] for url in urls.values()} == {"https"}
+    options = ("--workload", "poisson", "--rate", "150", "--duration-s", "2", "--seed", "1")
+    target = ("--target", f"a={urls['a']}", "--ca-file", ca_file, "--json")
+    result = start(*LOADGEN, "run", *target, *options).result()
+    assert result["outcomes"]["ok"] == result["sent"] > 200
+    assert result["forwarded_share"] > 0.1
+
+
+def test_clients_believe_whom_the_file_vouches_for(urls, ca_file, monkeypatch):
+    with Spillover(urls["a"], ca_file=ca_file) as spillover:
+        assert spillover.run({}).cluster == "a"
+    with Spillover(urls["a"], follow=True, ca_file=ca_file) as spillover:
+        assert spillover.run({}).cluster in urls
+    with Spillover(urls["a"]) as spillover, pytest.raises(NotDelivered, match="not believed"):
+        spillover.run({}, deadline_s=0.5)
+    monkeypatch.setenv("SPILLOVER_CA_FILE", ca_file)
+    with Spillover(urls["b"]) as spillover:
+        assert spillover.run({}).cluster == "b"
+
+
+def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
+    assert main(["status", urls["a"]]) == 1
+    assert "its certificate is not believed" in capsys.readouterr().err
+    with monkeypatch.context() as patched:
+        patched.setenv("SPILLOVER_CA_FILE", ca_file)
+        assert main(["status", urls["a"], "--json"]) == 0
+        assert set(json.loads(capsys.readouterr().out)["clusters"]) == set(urls)
+    assert main(["config", "get", urls["a"], "--ca-file", ca_file]) == 0
+    assert "https://" in capsys.readouterr().out
+    assert main(["tls", "check", urls["a"], "--ca-file", ca_file, "--json"]) == 0
+    assert "a.sites.spillover" in capsys.readouterr().out
+
+
+def test_nobody_poses_as_a_neighbor(urls, ca_file, ask):
+    """Without a certificate there is nothing under /peer/."""
+    import httpx
+
+    context = ssl.create_default_context(cafile=ca_file)
+    with httpx.Client(verify=context, trust_env=False) as client:
+        assert client.get(f"{urls['a']}/healthz").status_code == 200
+        assert client.get(f"{urls['a']}/peer/v2/hello").status_code == 403
+
+
+def test_keys_are_the_owners_alone(bed, ca_file):
+    """And in no command line."""
+    keys = list(Path(ca_file).parent.rglob("*.key"))
+    assert len(keys) == 3
+    assert {key.stat().st_mode & 0o077 for key in keys} == {0}
+    assert not [command for command in bed[1].look().values() if ".key" in command]
+
+
+def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path, capsys):
+    """It is believed by those who were there."""
+    ca = ("--ca-file", ca_file)
+    assert main(["config", "get", urls["a"], *ca]) == 0
+    port = int(urls["b"].rpartition(":")[2]) + 1
+    lines = capsys.readouterr().out.replace(
+        "links:",
+        f"- {{id: c, servers: 2, url: 'https://127.0.0.1:{port}'}}\nlinks:\n- between: [a, c]",
+    )
+    file = tmp_path / "wanted.yaml"
+    file.write_text(lines)
+    assert main(["config", "set", urls["a"], str(file), *ca]) == 0
+    capsys.readouterr()
+
+    def hears_all():
+        assert main(["status", urls["a"], "--json", *ca]) == 0
+        told = json.loads(capsys.readouterr().out)["clusters"].get("c", {})
+        return [one["alive"] for one in told.get("neighbors", [])] == [True]
+
+    until(hears_all, 10.0)

@@ -1,0 +1,155 @@
+"""Certificates that are wrong are told in one line, before anything goes by them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from spillover.live.tls.material import TlsFiles, read_material
+from spillover.model.errors import InputError
+from support.certificates import Authority, put
+
+NAME = "a.ring5.spillover"
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority("old CA")
+
+
+@pytest.fixture(scope="module")
+def signed(authority):
+    return authority.sign(NAME, "paris.example")
+
+
+@pytest.fixture
+def files(tmp_path, authority, signed):
+    return put(tmp_path, "a", signed, authority)
+
+
+def _complaint(files, name=NAME, now=None):
+    with pytest.raises(InputError) as error:
+        read_material(files, name, now)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_right_is_read(files, authority):
+    material = read_material(files, NAME)
+    ends_s = datetime.now(UTC).timestamp() + 90 * 86400
+    assert abs(material.not_after_s - ends_s) < 100
+    assert material.cas == (authority.certificate,)
+    assert material.warnings == ()
+    assert material.is_as_in_files()
+
+
+def test_a_key_that_does_not_fit(files, authority):
+    Path(files.key).write_bytes(authority.sign(NAME)[1])
+    told = _complaint(files)
+    assert told.startswith(f"{files.key}: expected the key of the certificate in {files.cert}")
+    assert "paris.example" in told
+    assert "sha256 " in told
+    assert "CN=old CA" in told
+
+
+def test_another_name(files):
+    told = _complaint(files, "b.ring5.spillover")
+    assert "expected a certificate with the DNS name (SAN) b.ring5.spillover" in told
+    assert "one for a.ring5.spillover, paris.example (sha256 " in told
+
+
+def test_no_name_at_all(tmp_path, authority):
+    told = _complaint(put(tmp_path, "a", authority.sign(), authority))
+    assert "got one for no DNS name" in told
+
+
+@pytest.mark.parametrize(
+    ("days", "told"), [(-1, "expected a certificate that holds already"), (91, "it has ended")]
+)
+def test_at_the_wrong_time(files, days, told):
+    assert told in _complaint(files, now=datetime.now(UTC) + timedelta(days=days))
+
+
+def test_for_servers_only(tmp_path, authority):
+    signed = authority.sign(NAME, usage=[ExtendedKeyUsageOID.SERVER_AUTH])
+    assert "for servers and clients" in _complaint(put(tmp_path, "a", signed, authority))
+
+
+@pytest.mark.parametrize("which", ["cert", "key", "ca"])
+def test_no_file(files, which):
+    path = Path(getattr(files, which))
+    path.unlink()
+    told = _complaint(files)
+    assert told.startswith(f"{path}: expected a file that can be read (No such file")
+    path.mkdir()
+    assert _complaint(files) == f"{path}: expected a file, got a directory"
+
+
+def test_a_pipe_is_not_waited_for(files):
+    import os
+
+    Path(files.key).unlink()
+    os.mkfifo(files.key)
+    assert _complaint(files) == f"{files.key}: expected a file, got something else"
+
+
+@pytest.mark.parametrize(
+    ("swapped", "told"),
+    [
+        ({"cert": "key"}, "expected certificates in PEM, got a private key"),
+        ({"key": "cert"}, "expected a private key in PEM, got a certificate"),
+        ({"ca": "cert"}, "expected certificates of CAs, got one for a.ring5.spillover"),
+    ],
+)
+def test_one_file_for_another(files, swapped, told):
+    names = {one: getattr(files, swapped.get(one, one)) for one in ("cert", "key", "ca")}
+    assert told in _complaint(TlsFiles(**names))
+
+
+@pytest.mark.parametrize("which", ["cert", "key", "ca"])
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 100, b"x" * 2_000_000])
+def test_something_else(files, which, content):
+    Path(getattr(files, which)).write_bytes(content)
+    assert _complaint(files).startswith(getattr(files, which))
+
+
+def test_what_ended_vouches_for_nobody(tmp_path, authority, signed):
+    over = Authority("over", lasts=timedelta(days=-1))
+    material = read_material(put(tmp_path, "a", signed, over, authority), NAME)
+    assert material.cas == (authority.certificate,)
+    assert "a CA that holds now" in _complaint(put(tmp_path, "a", signed, over))
+
+
+def test_a_key_that_anybody_can_read_is_told(files):
+    Path(files.key).chmod(0o644)
+    (warning,) = read_material(files, NAME).warnings
+    assert warning.startswith(f"{files.key}: anybody on this machine can read the key (mode 644)")
+
+
+def test_a_certificate_that_no_neighbor_will_believe_is_told(tmp_path, signed):
+    files = put(tmp_path, "a", signed, Authority("another CA"))
+    (warning,) = read_material(files, NAME).warnings
+    assert warning.startswith(
+        f"{files.ca}: expected the CA that has issued {files.cert}, CN=old CA"
+    )
+
+
+def test_who_vouches_for_whom(files, tmp_path, authority):
+    material = read_material(files, NAME)
+    other = Authority("old CA")  # the same name, another key
+    for one, is_vouched_for in ((authority, True), (other, False)):
+        certificate = read_material(put(tmp_path, "b", one.sign("b"), one), "b").leaf
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        assert material.vouches_for(certificate.public_bytes(Encoding.DER)) is is_vouched_for
+    assert not material.vouches_for(b"nothing")
+
+
+def test_a_change_of_any_file_is_seen(files, authority):
+    material = read_material(files, NAME)
+    with Path(files.ca).open("ab") as opened:
+        opened.write(Authority().pem)
+    assert not material.is_as_in_files()
