@@ -1,4 +1,4 @@
-"""`spillover topology --tls`: containers find certificates that fit, which only their node reads."""
+"""`spillover topology --tls`: containers find certificates that fit; only their node reads them."""
 
 from __future__ import annotations
 
