@@ -16,6 +16,7 @@ from dashboards.promql import (
     total,
 )
 from spillover.model.signals import node as signals
+from spillover.model.signals import tls
 
 ANSWERED = 'outcome="answered"'
 NOT_ANSWERED = 'outcome!="answered"'
@@ -236,11 +237,33 @@ TRUST = Row(
     ),
 )  # fmt: skip
 
+CERTIFICATES = Row(
+    "Will clusters that have certificates still believe each other?",
+    graph(
+        "How long do certificates hold?",
+        "Days that are left: the node's own certificate, and the first of the CAs that it trusts.",
+        Query(
+            f"({least(CLUSTER.of(tls.NOT_AFTER), 'cluster', 'of')} - time()) / 86400",
+            "{{of}} of {{cluster}}",
+        ),
+        unit="d", opens="cluster", limits=[(0, ALARM), (14, WARNING), (30, "green")],
+    ),
+    graph(
+        "Who is not believed, and why?",
+        "Handshakes that fail per second, by who began them (in: others, out: the node) and why.",
+        Query(
+            total(CLUSTER.rate(tls.HANDSHAKE_FAILURES), "cluster", "side", "reason"),
+            "{{cluster}} {{side}}: {{reason}}",
+        ),
+        unit="cps", opens="cluster",
+    ),
+)  # fmt: skip
+
 BOARD = Board(
     name="federation",
     title="Spillover: federation",
     says="All clusters at once: where work waits, who helps whom, what clients see.",
     scope=CLUSTER,
     choices=signals.SERVERS,
-    rows=(AT_A_GLANCE, QUEUES, FAILING, WILLING, FLOWS, TIMES, ENDS, TRUST),
+    rows=(AT_A_GLANCE, QUEUES, FAILING, WILLING, FLOWS, TIMES, ENDS, TRUST, CERTIFICATES),
 )

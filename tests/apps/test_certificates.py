@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
+from datetime import timedelta
 
-from support.federation import run, topology_of
-from support.secure_federation import SecureFederation
+import pytest
 
-BUSY = {"a": {"service_ms": 100.0}}
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.identity import HELLO
+from spillover.live.overflow.protocol import FIRST
+from spillover.live.tls.contexts import client_context, trusting_context
+from spillover.live.tls.material import read_material
+from spillover.model.errors import NotDelivered
+from support.certificates import Authority
+from support.federation import run, topology_of, until
+from support.secure_federation import SecureFederation, name_of
 
 
 def _pair(tmp_path, **fields):
-    return SecureFederation(topology_of("a", "b", **fields), directory=tmp_path)
+    absent = fields.pop("absent", ())
+    return SecureFederation(topology_of("a", "b", **fields), absent, directory=tmp_path)
 
 
 async def _flood(node, number):
@@ -33,5 +43,204 @@ def test_forwards_over_tls(tmp_path):
             assert clusters == {"a", "b"}
             assert pair.credentials["a"].failures == pair.credentials["b"].failures
             assert not any(pair.credentials["a"].failures.values())
+
+    run(main)
+
+
+BAD = {
+    "another CA": ({"authority": Authority("stranger")}, "untrusted"),
+    "ended": ({"begins": timedelta(days=-9), "ends": timedelta(seconds=-1)}, "expired"),
+    "not begun": ({"begins": timedelta(days=1), "ends": timedelta(days=9)}, "not_yet_valid"),
+    "another cluster's": ({"name": name_of("c")}, None),
+    "another federation's": ({"name": "a.other.spillover"}, None),
+    "none": (None, None),
+}
+
+
+def _caller(pair, cluster, wrong):
+    """As cluster a calls another one, with whatever certificate."""
+    context = trusting_context(pair.files[cluster].ca)
+    if wrong is not None:
+        pair.certify("a", **wrong)
+        context.load_cert_chain(pair.files["a"].cert, pair.files["a"].key)
+    return HttpClient(
+        pair[cluster].url,
+        tls=context,
+        server_name=name_of(cluster),
+        first=FIRST,
+        headers=[(HELLO, b"from=a&to=%b&federation=test&speaks=2" % cluster.encode())],
+    )
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_nothing_ends_unknown_by_a_bad_certificate(tmp_path, what):
+    """What is handed on with it surely is not accepted: it never leaves, or is refused."""
+    wrong, reason = BAD[what]
+
+    async def main():
+        async with _pair(tmp_path, absent=("a",)) as pair:
+            client = _caller(pair, "b", wrong)
+            calls = [
+                client.request("POST", "/peer/v2/forward", body=b"{}", timeout_s=9.0)
+                for _ in range(20)
+            ]
+            told = await asyncio.gather(*calls, return_exceptions=True)
+            await client.close()
+            failures = pair.credentials["b"].failures
+            if wrong is not None and reason is None:
+                assert [answer.status for answer in told] == [403] * 20
+                assert not any(failures.values())
+            elif wrong is not None:
+                assert {type(error) for error in told} == {NotDelivered}
+                assert failures["in", reason] == sum(failures.values()) > 0
+
+    run(main)
+
+
+def test_a_neighbor_that_is_not_who_it_should_be(tmp_path):
+    """A does not speak to what is at b's address and cannot prove to be b."""
+
+    async def main():
+        pair = _pair(tmp_path, absent=("b",))
+        pair.certify("b", name=name_of("c"))
+        async with pair:
+            await pair.start("b")
+            assert set((await _flood(pair["a"], 10))[0]) == {200}
+            with pytest.raises(NotDelivered, match="is not believed: Hostname mismatch"):
+                await pair["a"].shell.links.by_handle[0]._client.warm(1)
+            assert pair.credentials["a"].failures["out", "wrong_name"] > 0
+
+    run(main)
+
+
+CALLS = (
+    "POST /peer/v2/forward",
+    "POST /peer/v1/cancel",
+    "GET /peer/v2/reports",
+    "GET /peer/v2/x",
+    f"GET {FIRST}",
+    "GET /peer/v2/configuration",
+    "POST /peer/v2/federation",
+    "GET /peer/v9/x",
+)
+
+
+def test_peers_are_those_with_certificates(tmp_path):
+    """Without one there is nothing under /peer/ for anybody, and all else as ever."""
+
+    async def main():
+        async with _pair(tmp_path) as pair:
+            node = pair["a"]
+            for call in CALLS:
+                status, headers, problem = await node.send(*call.split())
+                assert (status, problem["reason"]) == (403, "not_a_neighbor")
+                assert problem["detail"].startswith("expected a node that says which cluster it is")
+                assert headers[b"connection"] == b"close"
+            assert (await node.get("/readyz"))[0] == 200
+            # b may not speak for others.
+            other = read_material(pair.files["b"], name_of("b"))
+            claims = {"b": 200, "c": 403, "a": 403, "": 403}
+            for claimed, expected in claims.items():
+                hello = b"from=%b&to=a&federation=test&speaks=2" % claimed.encode()
+                client = HttpClient(
+                    node.url,
+                    tls=client_context(other),
+                    server_name=name_of("a"),
+                    headers=[(HELLO, hello)],
+                )
+                answer = await client.request("GET", FIRST, timeout_s=9.0)
+                assert answer.status == expected, claimed
+                if claimed == "b":
+                    assert json.loads(answer.body)["cluster"] == "a"
+                await client.close()
+
+    run(main)
+
+
+def test_an_address_is_no_name(tmp_path):
+    """Only who proves to be the cluster is spoken to, whatever the url says."""
+
+    async def main():
+        async with _pair(tmp_path) as pair:
+            context = trusting_context(pair.files["a"].ca)
+            client = HttpClient(pair["a"].url, tls=context)
+            with pytest.raises(NotDelivered, match="IP address mismatch"):
+                await client.request("GET", "/healthz", timeout_s=9.0)
+            await client.close()
+
+    run(main)
+
+
+class Load:
+    """Requests to one node without a pause, from entering to leaving; how they ended."""
+
+    def __init__(self, node, at_once=12):
+        self._node = node
+        self._at_once = at_once
+        self.statuses = Counter()
+        self.clusters = Counter()
+
+    async def __aenter__(self):
+        self._tasks = [asyncio.create_task(self._ask()) for _ in range(self._at_once)]
+        return self
+
+    async def __aexit__(self, *_):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def _ask(self):
+        while True:
+            answer = await self._node.post({"service_ms": 3})
+            self.statuses[answer.status] += 1
+            self.clusters[json.loads(answer.body).get("cluster")] += 1
+
+    async def more(self, cluster, number=30):
+        """Wait until so many more have been run there."""
+        wanted = self.clusters[cluster] + number
+        await until(lambda: self.clusters[cluster] >= wanted, limit_s=10.0)
+
+
+async def _renew(pair, new, old, now):
+    """Each node gets these certificates, one after the other, while the others go on."""
+    signer, trusted = {
+        "both": (old, (old, new)),
+        "leaves": (new, (old, new)),
+        "new": (new, (new,)),
+    }[now]
+    for cluster, credentials in pair.credentials.items():
+        pair.certify(cluster, signer, trusted=trusted)
+        assert await credentials.look()
+
+
+def test_rotation_under_load(tmp_path):
+    """Old CA, both, then the new one alone: no request fails, and then what the old one vouched for
+    is refused, on connections that there were, too."""
+
+    async def main():
+        old, new = Authority("old"), Authority("new")
+        pair = _pair(tmp_path)
+        pair.authority = old
+        async with pair:
+            # Somebody who was believed once, on a connection of his own.
+            former = _caller(pair, "b", {"authority": old})
+            assert (await former.request("GET", FIRST, timeout_s=9.0)).status == 200
+            pair.certify("a")
+            async with Load(pair["a"]) as load:
+                await load.more("b")
+                for now in ("both", "leaves", "new"):
+                    await _renew(pair, new, old, now)
+                    await load.more("b")
+                    await load.more("a")
+                assert set(load.statuses) == {200}
+            answer = await former.request("GET", FIRST, timeout_s=9.0)
+            assert (answer.status, answer.headers[b"connection"]) == (403, b"close")
+            former._securing.context.load_verify_locations(cadata=new.pem.decode())
+            with pytest.raises(NotDelivered, match="not accepted"):
+                await former.request("GET", FIRST, timeout_s=9.0)
+            await former.close()
+            assert pair.credentials["b"].failures["in", "untrusted"] > 0
+            ends = [one.failures["out", "refused"] for one in pair.credentials.values()]
+            assert ends == [0, 0]
 
     run(main)

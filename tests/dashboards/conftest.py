@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import importlib.util
 import json
+import os
 import pkgutil
 import shutil
 import signal
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -29,6 +31,7 @@ from spillover.model.signals.signal import Signal
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import Server
 from spillover.testbed.supervisor import Testbed
+from spillover.tools.certificates.directory import CertificateDirectory
 from support import waiting
 from support.queue_service import Producer
 
@@ -113,21 +116,26 @@ def _until():
 
 class Prometheus:
     """One server on loopback, with all it stores in `directory`. `jobs` has the addresses to scrape
-    by job; rules fire as soon as their expression holds."""
+    by job, nodes by what `ca_file` vouches for; rules fire as soon as their expression holds."""
 
-    def __init__(self, directory, jobs, free_port):
+    def __init__(self, directory, jobs, ca_file, free_port):
         rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
         for group in rules["groups"]:
             for rule in group["rules"]:
                 rule.pop("for", None)
         (directory / "alerts.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
         period = f"{int(SCRAPE_S * 1000)}ms"
+        https = {"scheme": "https", "tls_config": {"ca_file": str(ca_file)}}
         config = {
             "global": {"scrape_interval": period, "evaluation_interval": period,
                        "scrape_timeout": period},
             "rule_files": ["alerts.yaml"],
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": list(targets)}]}
+                {
+                    "job_name": job,
+                    "static_configs": [{"targets": list(targets)}],
+                    **(https if job == "spillover" else {}),
+                }
                 for job, targets in jobs.items()
             ],
         }  # fmt: skip
@@ -200,7 +208,7 @@ LOAD_PER_S = 90.0
 
 
 class World:
-    """Three nodes as processes, two of them with pools of unlike servers; two lease members; load
+    """Three nodes with certificates, two of them with pools of unlike servers; two lease members; load
     on the first node; and Prometheus."""
 
     def __init__(self, directory, redis_url, redis_servers, stack):
@@ -211,11 +219,12 @@ class World:
         ports = {node: redis_servers.free_port() for node in ("n0", "n1")}
         self.n0 = self._member("n0", ports["n0"])
         self.testbed = self._nodes()
-        addresses = [url.removeprefix("http://") for url in self.testbed.urls.values()]
+        addresses = [url.removeprefix("https://") for url in self.testbed.urls.values()]
         members = [f"127.0.0.1:{port}" for port in ports.values()]
         producers = self._producers([redis_servers.free_port() for _ in range(2)])
         jobs = {"spillover": addresses, "spillover-leases": members, "spillover-queue": producers}
-        self.prometheus = Prometheus(directory, jobs, redis_servers.free_port)
+        ca_file = self.testbed.certified.ca_file
+        self.prometheus = Prometheus(directory, jobs, ca_file, redis_servers.free_port)
         stack.callback(self.prometheus.stop)
         ask = self.prometheus.number
         until(
@@ -240,7 +249,7 @@ class World:
         clusters = tuple(Cluster(id=c, servers=kinds[c], service_ms=40.0) for c in CLUSTERS)
         links = tuple(Link(between=pair, delay_ms=5) for pair in combinations(CLUSTERS, 2))
         watched = Topology(name="watched", clusters=clusters, links=links, shadow="adaptive")
-        testbed = Testbed(watched, seed=1)
+        testbed = Testbed(watched, seed=1, certify=certify)
         runner = self._stack.enter_context(asyncio.Runner())
         runner.run(testbed.start())
         self._stack.callback(lambda: runner.run(testbed.stop(grace_s=1.0)))
@@ -277,16 +286,28 @@ class World:
         target = f"a={self.testbed.urls['a']}"
         command = ["spillover_loadgen", "run", "--target", target, "--workload", "poisson"]
         command += ["--rate", str(LOAD_PER_S), "--duration-s", "120", "--seed", "1"]
-        self._run("load", command)
+        self._run("load", command, SPILLOVER_CA_FILE=str(self.testbed.certified.ca_file))
 
-    def _run(self, name, command):
+    def _run(self, name, command, **variables):
         log = self._stack.enter_context((self._directory / f"{name}.log").open("wb"))
         process = subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=self._directory, stdout=log, stderr=log
+            [sys.executable, "-m", *command],
+            cwd=self._directory,
+            stdout=log,
+            stderr=log,
+            env=os.environ | variables,
         )
         self._stack.callback(process.wait, LIMIT_S)
         self._stack.callback(process.kill)
         return process
+
+
+def certify(directory, topology, cluster):
+    """As `testbed.certified.Certify`."""
+    certificates = CertificateDirectory(directory)
+    if not certificates.is_made:
+        certificates.make(topology, datetime.now(UTC), 90, force=False)
+    return directory / cluster
 
 
 def _pass_objects(producer, stop):

@@ -12,6 +12,7 @@ from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.exchange import CLOSE, EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.service import Edge
+from spillover.live.overflow.identity import HELLO, Peers, TurnedAway
 from spillover.live.overflow.protocol import PEER_PREFIX
 
 
@@ -54,19 +55,25 @@ class PeersOnly:
 
 
 class CertifiedPeers:
-    """Nothing under /peer/ for those who have shown no certificate of the federation, or one that
-    holds no more; which cluster's it is, is held against what they say."""
+    """Nothing under /peer/ but for nodes of the federation that have proved to be the cluster that
+    they say they are. Who of them is a neighbor is looked at where that matters."""
 
-    def __init__(self, app: EdgedApp) -> None:
+    def __init__(self, app: EdgedApp, peers: Peers) -> None:
         self._app = app
+        self._peers = peers
         self.edge: Edge = app.edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]
-        if scope["path"].startswith(PEER_PREFIX) and exchange.connection.certificate is None:
-            detail = "expected a certificate of a node of this federation"
-            exchange.refuse(Problem("not_a_neighbor", detail, headers=[CLOSE]))
-            return
+        if scope["path"].startswith(PEER_PREFIX) and exchange.connection.peer is None:
+            try:
+                self._peers.member(exchange.connection, dict(exchange.headers).get(HELLO))
+            except TurnedAway as error:
+                headers = self._peers.who_this_is()
+                if exchange.connection.certificate is None:
+                    headers.append(CLOSE)  # on a new one there may be one that holds
+                exchange.refuse(Problem("not_a_neighbor", str(error), headers=headers))
+                return
         await self._app(scope, receive, send)
 
 

@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spillover import __version__
@@ -63,9 +63,7 @@ async def serve_node(
     naming `source`.
     """
     with contextlib.ExitStack() as sockets:
-        listening = [sockets.enter_context(bind_socket(*bind))]
-        if peer_bind is not None:
-            listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
+        listening = [sockets.enter_context(one) for one in _bound(bind, peer_bind)]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, listening, source)
         stop, end = _ends(end_with_stdin=end_with_stdin)
@@ -75,9 +73,8 @@ async def serve_node(
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, servers))
         running = asyncio.create_task(shell.run())
-        serving = asyncio.gather(
-            *(server.serve([one]) for server, one in zip(servers, listening, strict=True))
-        )
+        doors = zip(servers, listening, strict=True)
+        serving = asyncio.gather(*(server.serve([one]) for server, one in doors))
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
@@ -92,11 +89,17 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
+def _bound(bind: tuple[str, int], peer_bind: tuple[str, int] | None) -> Iterator[socket.socket]:
+    yield bind_socket(*bind)
+    if peer_bind is not None:
+        yield bind_socket(*peer_bind, option="--peer-bind")
+
+
 def _servers(
     shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
 ) -> list[HttpServer]:
     """One for each door: that of clients, or of all, and that of neighbors."""
-    of_peers = CertifiedPeers(app) if shell.topology.is_secure else app
+    of_peers = CertifiedPeers(app, shell.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
     return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]

@@ -110,7 +110,9 @@ class Opening:
             await answer
         except PeerError as error:
             securing.failed(failures.REFUSED)
-            raise NotDelivered(f"{url}: a new connection was not accepted: {error}") from None
+            # Nobody tells: loops drop the alert along with the connection.
+            why = "not accepted, perhaps for the certificate that was shown on it"
+            raise NotDelivered(f"{url}: a new connection was {why}: {error}") from None
         finally:
             answer.cancel()
 

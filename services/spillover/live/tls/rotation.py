@@ -28,7 +28,9 @@ IN, OUT = "in", "out"
 """Who began a handshake: somebody else, or this service."""
 
 _log = logging.getLogger(__name__)
-_log.addFilter(OncePerPeriod())
+_handshakes_log = logging.getLogger(f"{__name__}.handshakes")
+"""Anybody can begin one."""
+_handshakes_log.addFilter(OncePerPeriod())
 
 
 class OnLook(Protocol):
@@ -150,7 +152,7 @@ class Credentials:
 
     def _failed_in(self, error: ssl.SSLError) -> None:
         self.failures[IN, reason_of(error)] += 1
-        _log.info(Message("handshake failed", reason=in_words(error)))
+        _handshakes_log.info(Message("handshake failed", reason=in_words(error)))
 
 
 def _telling(tell: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:

@@ -1,0 +1,263 @@
+"""Certificates are exchanged while a service runs; what is wrong with new ones changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from spillover.live.tls.certified import PeerCertificate, certificate_of
+from spillover.live.tls.contexts import client_context, server_context
+from spillover.live.tls.material import read_material
+from spillover.live.tls.rotation import Credentials
+from spillover.model.errors import InputError
+from support.certificates import Authority, put
+from support.loop import until
+
+NAME = "a.ring5.spillover"
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority("old CA")
+
+
+@pytest.fixture
+def files(tmp_path, authority):
+    return put(tmp_path, "a", authority.sign(NAME), authority)
+
+
+@pytest.fixture
+def errors(caplog):
+    caplog.set_level(logging.INFO, "spillover.live.tls.rotation")
+    return lambda: [str(one.msg) for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def _run(main):
+    asyncio.run(asyncio.wait_for(main(), 20.0))
+
+
+def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors):
+    """It is told once; as soon as the files are right they hold."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        before = credentials.material, credentials.client
+        wrong = authority.sign(NAME)[0], authority.sign(NAME)[1]
+        put(Path(files.cert).parent, "a", wrong, authority)
+        for _ in range(3):
+            assert not await credentials.look()
+        assert (credentials.material, credentials.client) == before
+        (told,) = errors()
+        assert "certificates stay as they were" in told
+        assert "expected the key of the certificate in" in told
+        put(Path(files.cert).parent, "a", authority.sign("b.ring5.spillover"), authority)
+        assert not await credentials.look()
+        assert "(SAN) a.ring5.spillover" in errors()[1]
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        assert await credentials.look()
+        assert not await credentials.look()
+        assert credentials.client is not before[1]
+        assert len(errors()) == 2
+
+    _run(main)
+
+
+def test_a_signal_is_sooner_than_the_next_look(files, authority):
+    """`watch` looks when it is woken."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        looks = asyncio.Queue()
+        credentials.on_look.append(lambda _, **told: looks.put_nowait(told["renewed"]))
+        watching = asyncio.create_task(credentials.watch(3600.0))
+        credentials.wake()
+        assert not await looks.get()
+        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+        credentials.wake()
+        assert await looks.get()
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+    _run(main)
+
+
+def test_what_is_over(files, authority):
+    """A certificate that has ended, and all that a CA had vouched for that has gone."""
+
+    async def main():
+        new = Authority("new CA")
+        credentials = Credentials(files, NAME)
+        by_old, by_new = (
+            ssl.PEM_cert_to_DER_cert(one.sign("b")[0].decode()) for one in (authority, new)
+        )
+        ended = PeerCertificate(frozenset(), 1.0, by_old)
+        shown = [ended, *(PeerCertificate(frozenset(), 4e9, der) for der in (by_old, by_new))]
+        seen = []
+        credentials.on_look.append(
+            lambda one, **_: seen.append([one.is_over(each) for each in shown])
+        )
+        put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
+        await credentials.look()
+        put(Path(files.cert).parent, "a", new.sign(NAME), new)
+        await credentials.look()
+        await credentials.look()
+        assert seen == [[True, False, False], [True, True, False], [True, False, False]]
+
+    _run(main)
+
+
+class _Held(asyncio.Protocol):
+    """Keeps what a server is shown, until the connection is lost."""
+
+    def __init__(self, shown, held):
+        self._shown, self._held = shown, held
+
+    def connection_made(self, transport):
+        self._transport = transport
+        self._held.add(transport)
+        self._shown.put_nowait(certificate_of(transport))
+
+    def connection_lost(self, _):
+        self._held.discard(self._transport)
+
+
+@contextlib.asynccontextmanager
+async def _served(credentials, callers=ssl.CERT_OPTIONAL):
+    """The port, and what is shown there."""
+    shown, held = asyncio.Queue(), set()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Held(shown, held), "127.0.0.1", 0, ssl=credentials.front(callers)
+    )
+    yield server.sockets[0].getsockname()[1], shown
+    server.close()
+    for transport in list(held):
+        transport.abort()
+    await until(lambda: not held)
+    await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def _greeted(port, context):
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname=NAME
+    )
+    try:
+        yield reader, writer.get_extra_info("peercert")["serialNumber"]
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_each_handshake_goes_by_the_newest(loop, files, tmp_path, authority):
+    """What is shown and who is believed, on the same listening socket."""
+
+    async def main():
+        credentials = Credentials(files, NAME)
+        new = Authority("new CA")
+        by_new = read_material(put(tmp_path, "b", new.sign("b"), new, authority), None)
+        by_old = read_material(put(tmp_path, "c", authority.sign("c"), new, authority), None)
+        async with _served(credentials) as (port, shown):
+            async with _greeted(port, client_context(by_old)) as (_, first):
+                assert (await shown.get()).names == {"c"}
+            await _is_refused(port, client_context(by_new))
+            assert credentials.failures["in", "untrusted"] == 1
+            put(tmp_path, "a", new.sign(NAME), new)
+            assert await credentials.look()
+            async with _greeted(port, client_context(by_new)) as (_, second):
+                assert (await shown.get()).names == {"b"}
+            assert second != first
+            await _is_refused(port, client_context(by_old))
+            assert credentials.failures["in", "untrusted"] == 2
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(main(), 20.0))
+
+
+async def _is_refused(port, context):
+    """In TLS 1.3 who is refused learns of it when he reads."""
+    async with _greeted(port, context) as (reader, _):
+        with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+            assert await reader.read() == b""
+
+
+def test_nothing_is_resumed(files, authority, tmp_path):
+    """By neither version: who vouched for a session from before may have gone."""
+    material = read_material(files, NAME)
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        server, client = server_context(material), client_context(material)
+        client.maximum_version = version
+        session = None
+        for _ in range(2):
+            ours, theirs = _shaken(server, client, session)
+            assert ours.version() == {"TLSv1_2": "TLSv1.2", "TLSv1_3": "TLSv1.3"}[version.name]
+            assert not any(part in ours.cipher()[0] for part in ("CBC", "RSA-AES", "RC4", "SHA1"))
+            session = ours.session
+        if theirs.session_reused:
+            assert certificate_of(_Transport(theirs)) is None
+
+
+class _Transport:
+    def __init__(self, ssl_object):
+        self._ssl_object = ssl_object
+
+    def get_extra_info(self, name):
+        return {"ssl_object": self._ssl_object}[name]
+
+
+def _shaken(server, client, session=None):
+    """Both ends of a connection in memory, after their handshake."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    ours = client.wrap_bio(to_client, to_server, server_hostname=NAME, session=session)
+    for _ in range(5):
+        for end in (ours, theirs):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ours, theirs
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_old_versions_are_refused(files, version):
+    """Where this OpenSSL knows them at all."""
+    material = read_material(files, NAME)
+    server, client = server_context(material), client_context(material)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        client.minimum_version = version
+        client.maximum_version = ssl.TLSVersion.TLSv1_1
+    client.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError):
+        _shaken(server, client)
+
+
+@pytest.mark.parametrize(
+    "ciphers", ["AES128-SHA", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "NULL"]
+)
+def test_weak_suites_are_refused(files, ciphers):
+    """TLS 1.2 without forward secrecy or authenticated encryption."""
+    material = read_material(files, NAME)
+    server, client = server_context(material), client_context(material)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        client.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+    except ssl.SSLError:
+        return  # this OpenSSL does not know them either
+    with pytest.raises(ssl.SSLError):
+        _shaken(server, client)
+
+
+def test_short_certificates_end(files, authority):
+    """By the clock, whoever vouches for them."""
+    put(Path(files.cert).parent, "a", authority.sign(NAME, ends=timedelta(seconds=-1)), authority)
+    with pytest.raises(InputError, match="it has ended"):
+        Credentials(files, NAME)
