@@ -54,6 +54,9 @@ NEEDING = {
     "exact tokens": ("numpy", "sim", ("exact", "tokens", "--pool", "comte8")),
     "sim probing": ("numba", "sim", ("sim", "probing", *PROBING)),
     "reproduce": ("matplotlib", "report", ("reproduce", "--out", "figures")),
+    "tls": ("cryptography", "tls", ("tls", "init", "--topology", "ring5")),
+    "up tls": ("cryptography", "tls", ("up", "--tls")),
+    "compose tls": ("cryptography", "tls", ("topology", "compose", "ring5", "--tls")),
     "dask": ("distributed", "dask", ("node", "--topology", "dask.yaml", "--cluster", "a")),
 }
 

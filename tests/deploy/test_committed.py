@@ -59,10 +59,12 @@ def test_manifests_are_valid(name, version, tmp_path, require):
     require(importlib.util.find_spec("kubernetes_validate"), "kubernetes-validate")
     import kubernetes_validate
 
-    more = ["--queue", "3"] if name == "ring5" else []
+    more = ["--queue", "3", "--tls"] if name == "ring5" else []
     assert main(["topology", "kubernetes", name, "--out", str(tmp_path), *more]) == 0
     kinds = []
     for file, document in manifests(tmp_path):
+        if file == "tls-topology.yaml":
+            continue
         kinds.append(document["kind"])
         if file == "kustomization.yaml":
             continue
@@ -154,7 +156,7 @@ def wanted_by_metadata(names):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("extras", [containers.EXTRAS, containers.EXTRAS_DASK])
+@pytest.mark.parametrize("extras", [containers.EXTRAS, (*containers.EXTRAS, "dask", "tls")])
 def test_the_image_gets_what_nodes_need_and_no_more(extras):
     """All of it from the lock, hashes and all: what metadata says, and what is for tests not."""
     status, lock, _ = subset("base", *extras)

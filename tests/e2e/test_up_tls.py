@@ -6,6 +6,7 @@ import json
 import ssl
 from pathlib import Path
 
+import httpx
 import pytest
 
 pytest.importorskip("cryptography")
@@ -89,14 +90,22 @@ def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
     assert "a.sites.spillover" in capsys.readouterr().out
 
 
-def test_nobody_poses_as_a_neighbor(urls, ca_file, ask):
+def test_nobody_poses_as_a_neighbor(urls, ca_file):
     """Without a certificate there is nothing under /peer/."""
-    import httpx
-
     context = ssl.create_default_context(cafile=ca_file)
     with httpx.Client(verify=context, trust_env=False) as client:
         assert client.get(f"{urls['a']}/healthz").status_code == 200
         assert client.get(f"{urls['a']}/peer/v2/hello").status_code == 403
+
+
+def test_the_consoles_buttons_work(urls, ca_file):
+    """Its own page has the same origin, of https; others' have another one."""
+    context, url = ssl.create_default_context(cafile=ca_file), urls["b"]
+    with httpx.Client(verify=context, trust_env=False) as client:
+        assert client.get(f"{url}/console").status_code == 200
+        for origin, status in ((url, 200), ("https://evil.example", 403), ("null", 403)):
+            answer = client.post(f"{url}/admin/resume", headers={"origin": origin})
+            assert answer.status_code == status
 
 
 def test_keys_are_the_owners_alone(bed, ca_file):
@@ -127,3 +136,19 @@ def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path
         return [one["alive"] for one in told.get("neighbors", [])] == [True]
 
     until(hears_all, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "words"),
+    [
+        ("url: 'http://127.0.0.1:1'", ["--tls"], "url: expected https:// or none with --tls"),
+        ("url: 'https://127.0.0.1:1'", [], "url: expected http:// or none without --tls"),
+        ("peer_url: 'http://127.0.0.1:1'", ["--tls"], "peer_url: expected https:// or none"),
+    ],
+)
+def test_urls_that_contradict_the_option(lines, options, words, tmp_path, capsys):
+    """Told before anything is started."""
+    file = tmp_path / "sites.yaml"
+    file.write_text(f"name: sites\nclusters: [{{id: a, servers: 1, {lines}}}]\n")
+    assert main(["up", str(file), *options]) == 2
+    assert f"sites.yaml: clusters[0].{words}" in capsys.readouterr().err

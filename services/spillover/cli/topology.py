@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,16 @@ from spillover.cli.parsing import whole_number_in
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
+from spillover.model.extras import check_extra
 from spillover.model.topology import Topology
-from spillover.tools.deployment.compose import ComposeSettings, compose_files, compose_text
+from spillover.tools.certificates.names import check_topology
+from spillover.tools.deployment.compose import (
+    CERTIFICATES,
+    ComposeSettings,
+    compose_files,
+    compose_text,
+    inside,
+)
 from spillover.tools.deployment.containers import (
     CPUS,
     EXTRAS,
@@ -27,7 +36,13 @@ from spillover.tools.deployment.containers import (
     loopback_handlers,
 )
 from spillover.tools.deployment.files import drop_stale, put_files
-from spillover.tools.deployment.kubernetes import SITE_FILES, KubernetesSettings, kubernetes_files
+from spillover.tools.deployment.kubernetes import (
+    SITE_FILES,
+    TLS_TOPOLOGY,
+    KubernetesSettings,
+    kubernetes_files,
+    secret_of,
+)
 from spillover.tools.deployment.kubernetes_queue import FILE as QUEUE_FILE
 from spillover.tools.deployment.ports import FIRST_PORT, LAST_PORT, publish
 from spillover_loadgen.option_types import above_zero, whole_number
@@ -88,6 +103,11 @@ def _add_shared(parser: argparse.ArgumentParser, *, out: str, metavar: str) -> N
         "--memory-mb", type=whole_number, default=MEMORY_MB, metavar="MB",
         help=f"of a site, without what its worker processes may take (default {MEMORY_MB})",
     )  # fmt: skip
+    parser.add_argument(
+        "--tls", action="store_true",
+        help="https between nodes and for clients: with compose by certificates that are made "
+        "beside the file, in Kubernetes by Secrets, such as cert-manager's",
+    )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="replace whatever is there")
     parser.add_argument("--json", action="store_true", help="what was written, as one JSON object")
 
@@ -99,6 +119,8 @@ def run(options: argparse.Namespace) -> int:
     if options.memory_mb < MEMORY_MB_MIN:
         expected = f"expected at least {MEMORY_MB_MIN}, got {options.memory_mb}"
         raise InputError("--memory-mb", "", expected)
+    if options.tls:
+        check_topology(topology, shown_path(options.topology))
     status: int = options.command(topology, options)
     return status
 
@@ -118,10 +140,16 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
         code=options.code or _code(topology, out.parent),
         cpus=options.cpus,
         memory_mb=options.memory_mb,
+        tls=options.tls,
     )
     files = {out.name: compose_text(topology, settings), **compose_files(topology, settings)}
+    if options.tls:
+        check_extra("--tls", "tls", "cryptography")
     written = put_files(out.parent, files, force=options.force)
-    urls = {cluster: f"http://127.0.0.1:{port}" for cluster, port in ports.clusters.items()}
+    if options.tls:
+        _certify(inside(topology, tls=True), out.parent / CERTIFICATES)
+    scheme = "https" if options.tls else "http"
+    urls = {cluster: f"{scheme}://127.0.0.1:{port}" for cluster, port in ports.clusters.items()}
     result = {
         "clusters": urls,
         "prometheus": f"http://127.0.0.1:{ports.prometheus}",
@@ -136,12 +164,13 @@ def _compose(topology: Topology, options: argparse.Namespace) -> int:
         )
     if settings.build is None:
         _say(f"the image {options.image} is taken as it is, and Grafana comes without dashboards")
-        _say_extras(topology, options.image)
+        _say_extras(topology, options)
     for line in loopback_handlers(topology):
         _say(line)
     # An image that is there already may lack what these handlers need.
-    anew = settings.build is not None and extras(topology) != EXTRAS
-    _say(f"start it: docker compose -f {options.out} up {'--build ' if anew else ''}--wait")
+    anew = settings.build is not None and extras(topology, tls=options.tls) != EXTRAS
+    user = 'SPILLOVER_USER="$(id -u):$(id -g)" ' if options.tls else ""
+    _say(f"start it: {user}docker compose -f {options.out} up {'--build ' if anew else ''}--wait")
     return 0
 
 
@@ -154,6 +183,7 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
         cpus=options.cpus,
         memory_mb=options.memory_mb,
         producers=options.queue,
+        tls=options.tls,
     )
     written = put_files(out, kubernetes_files(topology, settings), force=options.force)
     drop_stale(out, SITE_FILES, written)
@@ -161,7 +191,13 @@ def _kubernetes(topology: Topology, options: argparse.Namespace) -> int:
     _tell(topology, options, written, {"clusters": list(topology.cluster_ids)})
     if has_python_handler(topology):
         _say("python handlers: the image must hold their modules, in its working directory")
-    _say_extras(topology, options.image)
+    _say_extras(topology, options)
+    if options.tls:
+        _say(f"certificates: cert-manager, or spillover tls init --topology {out / TLS_TOPOLOGY}")
+        _say(
+            "each site has its own, with tls.crt, tls.key and ca.crt: kubectl -n spillover create "
+            f"secret generic {secret_of('ID')} --from-file=certificates/ID"
+        )
     for line in loopback_handlers(topology):
         _say(line)
     _say(f"start it: kubectl apply -k {options.out}")
@@ -197,11 +233,19 @@ def _tell(
     _say(f"{len(written)} files for {len(topology.clusters)} clusters, first {written[0]}")
 
 
-def _say_extras(topology: Topology, image: str) -> None:
+def _say_extras(topology: Topology, options: argparse.Namespace) -> None:
     """Nodes whose image lacks them end at once."""
-    needed = extras(topology)
+    needed = extras(topology, tls=options.tls)
     if needed != EXTRAS:
-        _say(f'dask handlers: the image {image} must be built with EXTRAS="{" ".join(needed)}"')
+        why = " and ".join(["dask handlers"] * ("dask" in needed) + ["--tls"] * options.tls)
+        _say(f'{why}: the image {options.image} must be built with EXTRAS="{" ".join(needed)}"')
+
+
+def _certify(topology: Topology, directory: Path) -> None:
+    from spillover.tools.certificates.directory import CertificateDirectory
+
+    CertificateDirectory(directory).complete(topology, datetime.now(UTC))
+    _say(f"certificates are in {directory}, `spillover tls renew` renews them")
 
 
 def _say(line: str) -> None:

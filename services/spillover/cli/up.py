@@ -35,9 +35,6 @@ from spillover.testbed.revival import DELAYS_S
 from spillover.testbed.supervisor import NodeProcess, Testbed
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
-CERTIFICATE_DAYS = 90
-"""Longer than anybody looks at a testbed."""
-
 REVIVE = "r"
 """What is typed to have dead nodes back."""
 
@@ -135,11 +132,7 @@ def _certify(directory: Path, topology: Topology, cluster: ClusterId) -> Path:
     """As `testbed.certified.Certify`."""
     from spillover.tools.certificates.directory import CertificateDirectory
 
-    certificates, now = CertificateDirectory(directory), datetime.now(UTC)
-    if not certificates.is_made:
-        certificates.make(topology, now, CERTIFICATE_DAYS, force=False)
-    elif cluster not in certificates.clusters():
-        certificates.add(topology, topology.cluster(cluster), now, CERTIFICATE_DAYS, force=False)
+    CertificateDirectory(directory).complete(topology, datetime.now(UTC))
     return directory / cluster
 
 

@@ -31,6 +31,8 @@ from spillover.tools.certificates.names import hosts_of
 CA_KEY, CA_FILE, LEAF_FILE, KEY_FILE = "ca.key", "ca.crt", "tls.crt", "tls.key"
 KEY_MODE, CERTIFICATE_MODE = 0o600, 0o644
 OPTION = "--out"
+DAYS = 90
+"""Of a leaf, unless told otherwise."""
 
 
 class CertificateDirectory:
@@ -39,11 +41,6 @@ class CertificateDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def is_made(self) -> bool:
-        """Returns whether there is a CA already."""
-        return (self.path / CA_FILE).exists()
 
     def clusters(self) -> list[str]:
         """Returns the ids of the clusters that have a certificate here."""
@@ -61,6 +58,16 @@ class CertificateDirectory:
         self._write(CA_FILE, pem(ca.certificate), CERTIFICATE_MODE)
         for cluster in topology.clusters:
             self._make_leaf(ca, cluster, topology.name, now, days)
+
+    def complete(self, topology: Topology, now: datetime, days: int = DAYS) -> None:
+        """Make what is missing for a topology, the CA first."""
+        if not (self.path / CA_FILE).exists():
+            self.make(topology, now, days, force=False)
+            return
+        there = self.clusters()
+        for cluster in topology.clusters:
+            if cluster.id not in there:
+                self.add(topology, cluster, now, days, force=False)
 
     def add(
         self, topology: Topology, cluster: Cluster, now: datetime, days: int, *, force: bool

@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from textwrap import indent
 
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.tools.deployment import containers
 from spillover.tools.deployment.compose_netem import netem_text
-from spillover.tools.deployment.monitoring import GRAFANA_FILES, prometheus_text
+from spillover.tools.deployment.monitoring import GRAFANA_FILES, PROMETHEUS_CA_PATH, prometheus_text
 from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS, Ports
 
 KIND = "compose"
+CERTIFICATES = "certificates"
+"""Of `spillover tls init`, beside the compose file."""
+CA_PATH = f"{containers.TLS_PATH}/{containers.TLS_FILES['ca']}"
 STOP_GRACE_S = containers.DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
 
 
@@ -36,18 +40,28 @@ class ComposeSettings:
     """The directory with the modules of python handlers."""
     cpus: float = containers.CPUS
     memory_mb: int = containers.MEMORY_MB
+    tls: bool = False
+    """Whether nodes have certificates: those of `CERTIFICATES`, for the hosts of `inside`."""
+
+
+def inside(topology: Topology, *, tls: bool) -> Topology:
+    """Returns the topology as the nodes read it."""
+    scheme = containers.scheme(tls=tls)
+    return containers.in_containers(
+        topology, partial(api_url, scheme=scheme), partial(peer_url, scheme=scheme)
+    )
 
 
 def compose_files(topology: Topology, settings: ComposeSettings) -> dict[str, str]:
     """Returns all files of the project but the compose file, by path beside it; that one is
     `compose_text`."""
-    inside = containers.in_containers(topology, api_url, peer_url)
+    read = inside(topology, tls=settings.tls)
     return {
         "compose.netem.yaml": netem_text(topology, settings.build),
-        "topology/topology.yaml": containers.topology_text(KIND, inside),
-        "topology/netem.yaml": containers.topology_text(KIND, containers.without_delays(inside)),
+        "topology/topology.yaml": containers.topology_text(KIND, read),
+        "topology/netem.yaml": containers.topology_text(KIND, containers.without_delays(read)),
         "prometheus/prometheus.yml": prometheus_text(
-            KIND, topology, has_rules=settings.build is not None
+            KIND, topology, has_rules=settings.build is not None, tls=settings.tls
         ),
         **{name: containers.heading(KIND, topology) + text for name, text in GRAFANA_FILES.items()},
     }
@@ -65,7 +79,7 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
         _REDIS.format(port=settings.ports.redis),
         *(_lease_member(n, settings.ports) for n in range(1, LEASE_MEMBERS + 1)),
         *(_producer(n, settings.ports) for n in range(1, PRODUCERS + 1)),
-        _load(topology),
+        _load(topology, settings),
         _prometheus(topology, settings),
         _grafana(settings),
         _networks(topology),
@@ -74,14 +88,14 @@ def compose_text(topology: Topology, settings: ComposeSettings) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def api_url(cluster: ClusterId) -> str:
+def api_url(cluster: ClusterId, scheme: str) -> str:
     """Returns where clients in containers reach this cluster."""
-    return f"http://node-{cluster}:{containers.API_PORT}"
+    return f"{scheme}://node-{cluster}:{containers.API_PORT}"
 
 
-def peer_url(cluster: ClusterId) -> str:
+def peer_url(cluster: ClusterId, scheme: str) -> str:
     """Returns where neighbors reach it."""
-    return f"http://node-{cluster}:{containers.PEER_PORT}"
+    return f"{scheme}://node-{cluster}:{containers.PEER_PORT}"
 
 
 _INTRODUCTION = """\
@@ -135,6 +149,9 @@ def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None)
     """One image for all: it is built along with the first one."""
     building = "" if build is None else f"build: {build}\n"
     volumes = [f"./topology/topology.yaml:{containers.TOPOLOGY_PATH}:ro"]
+    if settings.tls:
+        volumes.append(f"./{CERTIFICATES}/{cluster.id}:{containers.TLS_PATH}:ro")
+        building += 'user: "${SPILLOVER_USER:-10001:10001}" # that may read the keys\n'
     if settings.code is not None:
         volumes.append(f"{settings.code}:{containers.CODE_PATH}:ro")
     variable = f"SPILLOVER_PORT_{cluster.id.replace('-', '_').upper()}"
@@ -144,7 +161,7 @@ def _node(cluster: Cluster, settings: ComposeSettings, build: str | None = None)
 node-{cluster.id}:
   <<: *spillover
 {indent(building, "  ")}\
-  command: {_listed(containers.node_command(cluster, testbed=True))}
+  command: {_listed(containers.node_command(cluster, testbed=True, tls=settings.tls))}
   volumes: {_listed(volumes)}
   networks: [wan, site-{cluster.id}]
   ports: ["127.0.0.1:${{{variable}:-{port}}}:{containers.API_PORT}"]
@@ -206,9 +223,14 @@ _VOLUMES = "\n".join(
 )
 
 
-def _load(topology: Topology) -> str:
+def _load(topology: Topology, settings: ComposeSettings) -> str:
     """Users of all sites, each with their own."""
-    targets = [f"--target={cluster}={api_url(cluster)}" for cluster in topology.cluster_ids]
+    scheme = containers.scheme(tls=settings.tls)
+    targets = [f"--target={cluster}={api_url(cluster, scheme)}" for cluster in topology.cluster_ids]
+    believing, mounted = "", list[str]()
+    if settings.tls:
+        believing = f"volumes: {_listed([f'./{CERTIFICATES}/ca.crt:{CA_PATH}:ro'])}\n"
+        mounted = ["--ca-file", CA_PATH]
     waits = "".join(
         f"\n    node-{cluster}: {{condition: service_healthy}}" for cluster in topology.cluster_ids
     )
@@ -217,8 +239,9 @@ load:
   <<: *spillover
   profiles: [load]
   entrypoint: [spillover-loadgen]
-  command: {_listed(["run", *targets, "--workload", "bursts", "--seed", "1"])}
+  command: {_listed(["run", *targets, "--workload", "bursts", "--seed", "1", *mounted])}
   depends_on:{waits}
+{indent(believing, "  ")}\
   networks: {_sites(topology)}
   healthcheck: {{disable: true}}
   stop_grace_period: 10s
@@ -233,6 +256,8 @@ def _prometheus(topology: Topology, settings: ComposeSettings) -> str:
     volumes = ["./prometheus/prometheus.yml:/etc/prometheus/prometheus.yml:ro"]
     if settings.build is not None:
         volumes.append(f"{settings.build}/dashboards/alerts.yaml:/etc/prometheus/alerts.yaml:ro")
+    if settings.tls:
+        volumes.append(f"./{CERTIFICATES}/ca.crt:{PROMETHEUS_CA_PATH}:ro")
     command = ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
     command += ["--storage.tsdb.retention.time=1d", "--storage.tsdb.retention.size=512MB"]
     probe = "http://127.0.0.1:9090/-/ready"
@@ -296,7 +321,7 @@ def _build(topology: Topology, settings: ComposeSettings) -> str | None:
     """How the image is built. What it has anyway is not said."""
     if settings.build is None:
         return None
-    extras = containers.extras(topology)
+    extras = containers.extras(topology, tls=settings.tls)
     told = "" if extras == containers.EXTRAS else f", args: {{EXTRAS: {_quoted(' '.join(extras))}}}"
     return f"{{context: {_quoted(settings.build)}, dockerfile: deploy/Dockerfile{told}}}"
 

@@ -30,7 +30,11 @@ STORE_PATH = "/var/lib/spillover"
 
 EXTRAS = ("leases",)
 """What deploy/Dockerfile puts into the image unless it is told otherwise."""
-EXTRAS_DASK = (*EXTRAS, "dask")
+
+TLS_PATH = "/etc/spillover-tls"
+"""Where the three files of a node's certificate lie: not within a directory that is mounted."""
+TLS_FILES = {"cert": "tls.crt", "key": "tls.key", "ca": "ca.crt"}
+"""As Kubernetes and cert-manager call them, by what `spillover node` calls them."""
 
 API_PORT = 8080
 PEER_PORT = 8081
@@ -80,7 +84,7 @@ def is_written_by_us(text: str) -> bool:
     return text.startswith(_MARK)
 
 
-def node_command(cluster: Cluster, *, testbed: bool) -> list[str]:
+def node_command(cluster: Cluster, *, testbed: bool, tls: bool) -> list[str]:
     """Returns the arguments of `spillover`, for the node of this cluster in its container.
 
     It listens on all addresses of the container: that of the wide-area network changes when a
@@ -89,6 +93,8 @@ def node_command(cluster: Cluster, *, testbed: bool) -> list[str]:
     command = ["node", "--topology", TOPOLOGY_PATH, "--cluster", cluster.id]
     command += ["--bind", f"0.0.0.0:{API_PORT}", "--peer-bind", f"0.0.0.0:{PEER_PORT}"]
     command += ["--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
+    for name, file in TLS_FILES.items() if tls else ():
+        command += [f"--tls-{name}", f"{TLS_PATH}/{file}"]
     return [*command, "--testbed"] if testbed else command
 
 
@@ -145,10 +151,15 @@ def has_python_handler(topology: Topology) -> bool:
     return any(handler.startswith("python:") for handler in _handlers(topology))
 
 
-def extras(topology: Topology) -> tuple[str, ...]:
+def extras(topology: Topology, *, tls: bool) -> tuple[str, ...]:
     """Returns the extras that its nodes' image must have, or they do not start."""
     dask = any(is_dask_handler(handler) for handler in _handlers(topology))
-    return EXTRAS_DASK if dask else EXTRAS
+    return (*EXTRAS, *["dask"] * dask, *["tls"] * tls)
+
+
+def scheme(*, tls: bool) -> str:
+    """Returns that of the nodes' urls."""
+    return "https" if tls else "http"
 
 
 def _handlers(topology: Topology) -> list[str]:

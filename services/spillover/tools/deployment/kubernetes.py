@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from spillover.inputs.yaml_text import dump_yaml
@@ -26,6 +27,12 @@ SETTLE_S = 5
 
 GRACE_S = SETTLE_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
 
+TLS_TOPOLOGY = "tls-topology.yaml"
+"""No manifest: what certificates are made for."""
+
+KEY_MODE = 0o440
+"""For the node's user, who has the group."""
+
 _NAMESPACE = "spillover"
 _TOPOLOGY = "spillover-topology"
 _PART = {"app.kubernetes.io/name": "spillover"}
@@ -41,14 +48,23 @@ class KubernetesSettings:
     image: str = containers.IMAGE
     cpus: float = containers.CPUS
     memory_mb: int = containers.MEMORY_MB
+    tls: bool = False
+    """Whether nodes have certificates: of each site's Secret `tls-ID`."""
     producers: int = 0
     """Of the distributed queue, beside the sites."""
 
 
+def inside(topology: Topology, *, tls: bool) -> Topology:
+    """Returns the topology as the nodes read it."""
+    scheme = containers.scheme(tls=tls)
+    return containers.in_containers(
+        topology, partial(_api_url, scheme=scheme), partial(_peer_url, scheme=scheme)
+    )
+
+
 def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[str, str]:
     """Returns all manifests, by path beside the kustomization."""
-    inside = containers.in_containers(topology, _api_url, _peer_url)
-    text = containers.topology_text(KIND, inside)
+    text = containers.topology_text(KIND, inside(topology, tls=settings.tls))
     shared = {
         "namespace.yaml": [_namespace()],
         "topology.yaml": [_config(text)],
@@ -70,18 +86,24 @@ def kubernetes_files(topology: Topology, settings: KubernetesSettings) -> dict[s
         )
     files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
     heading = containers.heading(KIND, topology)
-    return {
+    made_for = {TLS_TOPOLOGY: text} if settings.tls else {}
+    return made_for | {
         name: heading + "---\n".join(dump_yaml(document) for document in documents)
         for name, documents in files.items()
     }
 
 
-def _api_url(cluster: ClusterId) -> str:
-    return f"http://{_name(cluster)}:{API_PORT}"
+def secret_of(cluster: str) -> str:
+    """Returns the name of the Secret with the files of a site's certificate."""
+    return f"tls-{cluster}"
 
 
-def _peer_url(cluster: ClusterId) -> str:
-    return f"http://{_name(cluster)}-0.{_peers_name(cluster)}:{PEER_PORT}"
+def _api_url(cluster: ClusterId, scheme: str) -> str:
+    return f"{scheme}://{_name(cluster)}:{API_PORT}"
+
+
+def _peer_url(cluster: ClusterId, scheme: str) -> str:
+    return f"{scheme}://{_name(cluster)}-0.{_peers_name(cluster)}:{PEER_PORT}"
 
 
 def _name(cluster: str) -> str:
@@ -184,6 +206,8 @@ def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str)
         "prometheus.io/port": str(API_PORT),
         "prometheus.io/path": "/metrics",
     }
+    if settings.tls:
+        metrics["prometheus.io/scheme"] = "https"
     metadata = {
         "labels": labels,
         "annotations": {"spillover.dev/topology-sha256": checksum, **metrics},
@@ -205,42 +229,56 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         "maxSkew": 1,
         "whenUnsatisfiable": "ScheduleAnyway",
     }
+    volumes: list[Manifest] = [
+        {"name": "topology", "configMap": {"name": _TOPOLOGY}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+    ]
+    security: Manifest = {
+        "runAsNonRoot": True,
+        "runAsUser": containers.USER_ID,
+        "runAsGroup": containers.USER_ID,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if settings.tls:
+        secret = {"secretName": secret_of(cluster.id), "defaultMode": KEY_MODE}
+        volumes.append({"name": "tls", "secret": secret})
+        security["fsGroup"] = containers.USER_ID  # else nobody but root could read the key
     return {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "topologySpreadConstraints": [apart],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": containers.USER_ID,
-            "runAsGroup": containers.USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": security,
         "containers": [_container(cluster, settings)],
-        "volumes": [
-            {"name": "topology", "configMap": {"name": _TOPOLOGY}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
-        ],
+        "volumes": volumes,
     }
 
 
 def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
     """Draining begins some seconds after the pod was taken off the Service, and ends with SIGTERM,
     which drains too and waits for what is left."""
-    drain = f"sleep {SETTLE_S}; spillover drain --no-wait http://127.0.0.1:{API_PORT}"
+    scheme = containers.scheme(tls=settings.tls)
+    drain = f"sleep {SETTLE_S}; spillover drain --no-wait {scheme}://127.0.0.1:{API_PORT}"
+    mounts: list[Manifest] = [
+        {"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+    ]
+    if settings.tls:
+        drain += f" --ca-file {containers.TLS_PATH}/{containers.TLS_FILES['ca']}"
+        mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
     memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
     return {
         "name": "node",
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": containers.node_command(cluster, testbed=False),
+        "args": containers.node_command(cluster, testbed=False, tls=settings.tls),
         "ports": [
             {"name": "http", "containerPort": API_PORT, "protocol": "TCP"},
             {"name": "peers", "containerPort": PEER_PORT, "protocol": "TCP"},
         ],
-        "startupProbe": _probe("/healthz", period_s=1, failures=60),
-        "livenessProbe": _probe("/healthz", period_s=10, failures=3),
-        "readinessProbe": _probe("/readyz", period_s=2, failures=1),
+        "startupProbe": _probe("/healthz", scheme, period_s=1, failures=60),
+        "livenessProbe": _probe("/healthz", scheme, period_s=10, failures=3),
+        "readinessProbe": _probe("/readyz", scheme, period_s=2, failures=1),
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", drain]}}},
         "resources": {
             "requests": {"cpu": "100m", "memory": memory},
@@ -251,16 +289,14 @@ def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [
-            {"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
-        ],
+        "volumeMounts": mounts,
     }
 
 
-def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
+def _probe(path: str, scheme: str, *, period_s: int, failures: int) -> Manifest:
+    secure = {"scheme": "HTTPS"} if scheme == "https" else {}
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": "http", **secure},
         "periodSeconds": period_s,
         "timeoutSeconds": 2,
         "failureThreshold": failures,

@@ -12,6 +12,8 @@ from spillover.tools.deployment.ports import LEASE_MEMBERS, PRODUCERS
 SCRAPE_INTERVAL_S = 2
 """Bursts of the testbed last two seconds."""
 
+PROMETHEUS_CA_PATH = "/etc/prometheus/ca.crt"
+
 GRAFANA_FILES = {
     "grafana/datasources.yaml": f"""\
 apiVersion: 1
@@ -36,11 +38,14 @@ providers:
 """By path beside the compose file."""
 
 
-def prometheus_text(kind: str, topology: Topology, *, has_rules: bool) -> str:
+def prometheus_text(kind: str, topology: Topology, *, has_rules: bool, tls: bool) -> str:
     """Returns Prometheus's configuration; `has_rules` if the alert rules lie beside it."""
     nodes = [f"node-{cluster}:{API_PORT}" for cluster in topology.cluster_ids]
     members = [f"lease-{number}" for number in range(1, LEASE_MEMBERS + 1)]
     producers = [f"queue-{number}" for number in range(1, PRODUCERS + 1)]
+    secure = (
+        f"    scheme: https\n    tls_config: {{ca_file: {PROMETHEUS_CA_PATH}}}\n" if tls else ""
+    )
     rules = "rule_files: [/etc/prometheus/alerts.yaml]\n" if has_rules else ""
     return f"""\
 {heading(kind, topology)}\
@@ -48,6 +53,7 @@ global: {{scrape_interval: {SCRAPE_INTERVAL_S}s, evaluation_interval: {SCRAPE_IN
 {rules}\
 scrape_configs:
   - job_name: spillover
+{secure}\
     static_configs:
       - targets: {_listed(nodes)}
   # By name, since those of a profile that is not up are not down but not there.

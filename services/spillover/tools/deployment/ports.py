@@ -82,4 +82,9 @@ def _ports_of_urls(topology: Topology) -> Iterator[tuple[int, ClusterId, int, bo
     for index, cluster in enumerate(topology.clusters):
         if cluster.url is not None:
             url = urlsplit(cluster.url)
-            yield index, cluster.id, url.port or 80, is_loopback(url.hostname or "")
+            yield (
+                index,
+                cluster.id,
+                url.port or (443 if url.scheme == "https" else 80),
+                is_loopback(url.hostname or ""),
+            )

@@ -1,0 +1,96 @@
+"""`spillover topology --tls`: containers find certificates that fit; only their node reads them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from spillover.cli import main
+from spillover.inputs.topology_file import load_topology
+
+NAMED = (
+    "name: two\nclusters: [{id: a, servers: 1}, {id: b, servers: 1}]\nlinks: [{between: [a, b]}]\n"
+)
+
+
+@pytest.fixture
+def named(tmp_path):
+    """A topology that can have certificates."""
+    pytest.importorskip("cryptography")
+    path = tmp_path / "two.yaml"
+    path.write_text(NAMED)
+    return path
+
+
+def test_compose_with_certificates(named, tmp_path, capsys):
+    """They are made beside the file, for the names that containers have, and stay."""
+    out = tmp_path / "out" / "compose.yaml"
+    options = (str(named), "--out", str(out), "--tls")
+    assert main(["topology", "compose", *options, "--json"]) == 0
+    told = capsys.readouterr()
+    assert set(json.loads(told.out)["clusters"]) == {"a", "b"}
+    assert json.loads(told.out)["clusters"]["a"].startswith("https://127.0.0.1:")
+    assert 'SPILLOVER_USER="$(id -u):$(id -g)" docker compose' in told.err
+    services = yaml.safe_load(out.read_text())["services"]
+    node = services["node-a"]
+    assert "./certificates/a:/etc/spillover-tls:ro" in node["volumes"]
+    assert node["user"] == "${SPILLOVER_USER:-10001:10001}"
+    for option, file in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt")):
+        place = node["command"].index(f"--tls-{option}")
+        assert node["command"][place + 1] == f"/etc/spillover-tls/{file}"
+    assert services["node-a"]["build"]["args"] == {"EXTRAS": "leases tls"}
+    assert "--ca-file" in services["load"]["command"]
+    assert "--target=a=https://node-a:8080" in services["load"]["command"]
+    prometheus = yaml.safe_load((out.parent / "prometheus/prometheus.yml").read_text())
+    (job,) = [one for one in prometheus["scrape_configs"] if one["job_name"] == "spillover"]
+    assert (job["scheme"], job["tls_config"]) == ("https", {"ca_file": "/etc/prometheus/ca.crt"})
+    inside = out.parent / "topology" / "topology.yaml"
+    check = ["tls", "check", str(out.parent / "certificates"), "--topology", str(inside)]
+    assert main(check) == 0
+    key = (out.parent / "certificates/a/tls.key").read_bytes()
+    named.write_text(NAMED.replace("[{id: a", "[{id: c, servers: 1}, {id: a"))
+    assert main(["topology", "compose", *options]) == 0
+    assert (out.parent / "certificates/a/tls.key").read_bytes() == key
+    assert main(check) == 0
+
+
+def test_kubernetes_with_certificates(named, tmp_path, capsys):
+    """Of Secrets with the names that cert-manager gives, which only the node's user can read."""
+    out = tmp_path / "k"
+    assert main(["topology", "kubernetes", str(named), "--out", str(out), "--tls"]) == 0
+    said = capsys.readouterr().err
+    assert f"spillover tls init --topology {out / 'tls-topology.yaml'}" in said
+    assert "create secret generic tls-ID --from-file=certificates/ID" in said
+    pods = {
+        document["metadata"]["name"]: document["spec"]["template"]
+        for path in out.glob("site-*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == "StatefulSet"
+    }
+    metadata, pod = pods["node-a"]["metadata"], pods["node-a"]["spec"]
+    (container,) = pod["containers"]
+    assert metadata["annotations"]["prometheus.io/scheme"] == "https"
+    secret = {"secretName": "tls-a", "defaultMode": 0o440}
+    assert {"name": "tls", "secret": secret} in pod["volumes"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    mount = {"name": "tls", "mountPath": "/etc/spillover-tls", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    assert {probe["scheme"] for probe in probes} == {"HTTPS"}
+    drain = container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert drain.endswith("https://127.0.0.1:8080 --ca-file /etc/spillover-tls/ca.crt")
+    kustomization = yaml.safe_load((out / "kustomization.yaml").read_text())
+    assert "tls-topology.yaml" not in kustomization["resources"]
+    inside = load_topology(str(out / "tls-topology.yaml"))
+    assert inside.is_secure
+    assert inside.cluster("b").url == "https://node-b:8080"
+
+
+@pytest.mark.parametrize("kind", ["compose", "kubernetes"])
+def test_certificates_need_a_name(kind, named, tmp_path, capsys):
+    named.write_text(NAMED.replace("name: two", ""))
+    assert main(["topology", kind, str(named), "--tls", "--out", str(tmp_path / "out.yaml")]) == 2
+    line = capsys.readouterr().err
+    assert "name: expected a name: certificates hold for one federation" in line
