@@ -155,6 +155,8 @@ def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(node
         assert [(row["id"], row["blocked_total"]) for row in tokens["types"]] == [
             *(("t1", 1), ("t2", 0)),
         ]
+        assert [row["arrived"] for row in tokens["types"]] == [13, 1]
+        assert tokens["classes"][0]["servers"] == ["s1"]
         samples = await metrics_of(node)
         assert samples['spillover_blocked_total{cluster="a",type="t1"}'] == 1.0
         assert samples['spillover_tokens_available{class="c1",cluster="a"}'] == 0.0
