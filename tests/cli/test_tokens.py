@@ -65,6 +65,8 @@ WRONG = [
     (("--limit", "fst=2"), 1, "invalid: body.classes: expected the id of a class (fast, any)"),
     (("--out", "large"), 1, "invalid: body.servers: expected the id of a server (big, small)"),
     (("--limit", "fast=0"), 2, "usage: --limit: expected a whole number from 1 to 10000"),
+    (("--limit", "fast=2", "--limit", "fast=3"), 2, "--limit: expected each name once, got 'fast'"),
+    (("--out", "big", "--in", "big"), 2, "--out and --in: expected each name once, got 'big'"),
     (("--limit", "fast"), 2, "usage: --limit: expected CLASS=N, got 'fast'"),
 ]
 
