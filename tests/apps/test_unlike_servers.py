@@ -369,7 +369,7 @@ WRONG_CHANGES = {
     b'{"x": {}}': "body.x: unknown field, expected one of classes, servers",
     b'{"classes": {"\xff": 3}}': "body: Invalid JSON: invalid unicode code point",
     b'{"classes": {"a\\nb": 3}}': "body.classes: expected the id of a class",
-    b'{"classes": {"' + b"x" * 9_999 + b'": 3}}': "body.classes." + "x" * 100 + ".[key]: String sho",
+    b'{"classes": {"' + b"x" * 9_999 + b'": 3}}': "body.classes." + "x" * 100 + ".[key]: Str",
     b"[" * 60_000: "body: Invalid JSON: recursion limit exceeded",
 }
 

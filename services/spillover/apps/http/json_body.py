@@ -62,7 +62,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Problem("invalid", f"body: expected each name once, got {twice[:SHOWN_CHARS]!r} twice")
+        shown = repr(twice[:SHOWN_CHARS])
+        raise Problem("invalid", f"body: expected each name once, got {shown} twice")
     return found
 
 
