@@ -155,6 +155,8 @@ def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(node
         assert [(row["id"], row["blocked_total"]) for row in tokens["types"]] == [
             *(("t1", 1), ("t2", 0)),
         ]
+        assert [row["arrived"] for row in tokens["types"]] == [13, 1]
+        assert tokens["classes"][0]["servers"] == ["s1"]
         samples = await metrics_of(node)
         assert samples['spillover_blocked_total{cluster="a",type="t1"}'] == 1.0
         assert samples['spillover_tokens_available{class="c1",cluster="a"}'] == 0.0
@@ -338,5 +340,48 @@ def test_all_servers_out_and_back(nodes):
         assert (await put(node, {"servers": {"s1": "in"}}))[0] == 200
         assert (await node.post({"service_ms": 1}, type="t1")).status == 200
         await tokens_of(node)
+
+    with_pool(nodes, check)
+
+
+WRONG_CHANGES = {
+    b"": "body: Invalid JSON: EOF while parsing a value at line 1 column 0",
+    b"[]": "body: Input should be an object",
+    b"null": "body: Input should be an object",
+    b'{"classes": null}': "body.classes: Input should be an object",
+    b'{"classes": {"c1": 0}}': "body.classes.c1: Input should be greater than or equal to 1",
+    b'{"classes": {"c1": -3}}': "body.classes.c1: Input should be greater than or equal to 1",
+    b'{"classes": {"c1": 1.5}}': "body.classes.c1: Input should be a valid integer",
+    b'{"classes": {"c1": true}}': "body.classes.c1: Input should be a valid integer",
+    b'{"classes": {"c1": "4"}}': "body.classes.c1: Input should be a valid integer",
+    b'{"classes": {"c1": NaN}}': "body.classes.c1: Input should be a valid integer",
+    b'{"classes": {"c1": 10001}}': "body.classes.c1: Input should be less than or equal to 10000",
+    b'{"classes": {"c7": 3}}': (
+        "body.classes: expected the id of a class (c1, c2, c3, c4, c5, c6), got 'c7'"
+    ),
+    b'{"classes": {"c1": 2, "c7": 3}}': "body.classes: expected the id of a class",
+    b'{"classes": {"c1": 2, "c1": 3}}': "body: expected each name once, got 'c1' twice",
+    b'{"servers": {"s1": "away"}}': "body.servers.s1: Input should be 'out' or 'in'",
+    b'{"servers": {"s1": true}}': "body.servers.s1: Input should be 'out' or 'in'",
+    b'{"servers": ["s1"]}': "body.servers: Input should be an object",
+    b'{"servers": {"x": "out"}}': "body.servers: expected the id of a server (s1, s2, s3, s4, s5,",
+    b'{"server": {"s1": "out"}}': "body.server: unknown field, did you mean servers?",
+    b'{"x": {}}': "body.x: unknown field, expected one of classes, servers",
+    b'{"classes": {"\xff": 3}}': "body: Invalid JSON: invalid unicode code point",
+    b'{"classes": {"a\\nb": 3}}': "body.classes: expected the id of a class",
+    b'{"classes": {"' + b"x" * 9_999 + b'": 3}}': "body.classes." + "x" * 100 + ".[key]: Str",
+    b"[" * 60_000: "body: Invalid JSON: recursion limit exceeded",
+}
+
+
+def test_a_wrong_change_is_one_problem_and_changes_nothing(nodes):
+    async def check(node):
+        before = await tokens_of(node)
+        for change, says in WRONG_CHANGES.items():
+            status, told = await put(node, change)
+            assert (status, told["reason"]) == (422, "invalid"), change[:80]
+            assert told["detail"].startswith(says), (change[:80], told["detail"])
+            assert "\n" not in told["detail"]
+        assert await tokens_of(node) == before
 
     with_pool(nodes, check)

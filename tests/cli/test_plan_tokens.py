@@ -126,7 +126,7 @@ def test_the_curve_is_drawn(pool, require, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ([], "usage: the following arguments are required: --pool"),
+        ([], "usage: one of the arguments --pool --from is required"),
         (["--pol", "comte8"], "usage: unknown option --pol, did you mean --pool?"),
         (["--pool", "nope"], "nope: expected a built-in pool (comte8, comte11) or a YAML file"),
         (["--pool", "comte8", "--load", "0"], "usage: --load: expected a number above 0, got '0'"),
@@ -145,6 +145,12 @@ def test_the_curve_is_drawn(pool, require, tmp_path, capsys):
             "usage: --at-most: expected a whole number from 1 to 1000, got '0'",
         ),
         (["--pool", "comte8", "--plot", "x.txt"], "--plot: expected a name ending in .pdf"),
+        (["--pool", "comte8", "--for-s", "9"], "--for-s: expected with --from alone"),
+        (
+            ["--pool", "comte8", "--from", "http://h:1"],
+            "usage: --from: not allowed with argument --pool",
+        ),
+        (["--from", "h:1"], "usage: --from: expected http://HOST[:PORT], got 'h:1'"),
     ],
 )
 def test_bad_options(options, complaint, require, capsys):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import threading
 
+import httpx
 import pytest
 
 from spillover.cli import main
@@ -62,6 +65,8 @@ WRONG = [
     (("--limit", "fst=2"), 1, "invalid: body.classes: expected the id of a class (fast, any)"),
     (("--out", "large"), 1, "invalid: body.servers: expected the id of a server (big, small)"),
     (("--limit", "fast=0"), 2, "usage: --limit: expected a whole number from 1 to 10000"),
+    (("--limit", "fast=2", "--limit", "fast=3"), 2, "--limit: expected each name once, got 'fast'"),
+    (("--out", "big", "--in", "big"), 2, "--out and --in: expected each name once, got 'big'"),
     (("--limit", "fast"), 2, "usage: --limit: expected CLASS=N, got 'fast'"),
 ]
 
@@ -93,3 +98,32 @@ def test_which_token_is_explained(pool, capsys):
     line = out.splitlines()[2].strip()
     assert line.startswith("token fast-1 of class fast, on server big: the longest available, for ")
     assert line.endswith("others by releases: any 4")
+
+
+def test_limits_are_planned_from_what_comes(pool, require, capsys):
+    """`plan tokens --from`: the pool as it is, at the rates that were measured; who brings nothing
+    is told so."""
+    require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
+    url = pool.urls["a"]
+    plan = ("plan", "tokens", "--from", url, "--for-s", "0.5", "--at-most", "8")
+    bring = threading.Timer(0.2, lambda: [post(url, kind) for kind in ("llm", "text", "llm")])
+    bring.start()
+    status, out, err = told(capsys, *plan, "--json")
+    bring.join()
+    assert (status, err) == (0, f"measuring {url} for 0.5 s\n")
+    found = json.loads(out)
+    types = found["measured"]["types"]
+    assert {kind: each["arrived"] for kind, each in types.items()} == {"llm": 2, "text": 1}
+    assert types["llm"]["rate"] == pytest.approx(2 / found["measured"]["duration_s"])
+    assert found["given"]["tokens"] == {"fast": 4, "any": 2}
+    assert set(found["best"]["tokens"]) == {"fast", "any"}
+    status, out, err = told(capsys, *plan)
+    assert (status, out) == (1, "")
+    assert err.splitlines()[1].startswith(f"spillover: no client's request came to {url} in ")
+    status, _, err = told(capsys, "plan", "tokens", "--from", pool.urls["b"], "--for-s", "0.1")
+    assert status == 1
+    assert "the servers of cluster b are alike" in err
+
+
+def post(url, kind):
+    httpx.post(f"{url}/requests", json={"payload": {}, "type": kind}).raise_for_status()

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PROFILES = ("--profile", "load", "--profile", "leases")
+PROFILES = ("--profile", "load", "--profile", "leases", "--profile", "queue")
 LIMIT_S = 120.0
 
 

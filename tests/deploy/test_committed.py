@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spillover.cli import main
+from spillover.cli import main, queue
 from spillover.tools.deployment import containers
 
 ROOT = Path(__file__).parents[2]
@@ -235,3 +236,33 @@ def test_producers_know_each_other_and_each_has_a_volume(tmp_path):
     assert found["volumeClaimTemplates"][0]["metadata"]["name"] == "objects"
     assert main(["topology", "kubernetes", "ring5", "--out", out]) == 0
     assert not (tmp_path / "queue.yaml").exists()
+
+
+def test_the_command_takes_what_producers_are_started_with(tmp_path):
+    """Of containers and of pods: all options exist, and each producer is among the peers."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    services = {name: one for name, one in compose["services"].items() if name.startswith("queue")}
+    assert all(one["profiles"] == ["queue"] for one in services.values())
+    assert all(
+        volume.partition(":")[0] in compose["volumes"]
+        for one in services.values()
+        for volume in one["volumes"]
+    )
+    assert main(["topology", "kubernetes", "ring5", "--out", str(tmp_path), "--queue", "3"]) == 0
+    (pod,) = [
+        one["spec"]["template"]["spec"]["containers"][0]
+        for file, one in manifests(tmp_path)
+        if file == "queue.yaml" and one["kind"] == "StatefulSet"
+    ]
+    pods = [[word.replace("$(POD)", f"queue-{k}") for word in pod["args"]] for k in range(3)]
+    for commands in ([one["command"] for one in services.values()], pods):
+        assert len(commands) == 3
+        for command, *words in commands:
+            assert command == "queue"
+            parser = argparse.ArgumentParser(exit_on_error=False)
+            queue.configure(parser)
+            options = parser.parse_args(words)
+            names = [peer.partition("=")[0] for peer in options.peer]
+            assert options.id in names
+            assert len(names) == 3
+            assert options.store.is_relative_to(containers.STORE_PATH)

@@ -1,36 +1,23 @@
-"""A node process under everything that is no proper request: broken HTTP, broken JSON, wrong
-framing, cut-off bodies, mutations. 40 000 of them, 100 000 with SPILLOVER_SOAK_S.
+"""A node process under everything that is no proper request (`support.malformed`), in both versions
+of the protocol between nodes. 40 000 of them, 100 000 with SPILLOVER_SOAK_S.
 
-All is drawn from SPILLOVER_SEED (1 unless given): a failure names the job, which can be made anew.
 What single mistakes are answered is tested in tests/apps.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
-import socket
-import struct
 import urllib.request
-from dataclasses import dataclass, field
-from random import Random
 
 import pytest
 import uvloop
 
-from spillover.apps.http.problems import STATUS_BY_REASON
+from support.malformed import BATCH, BODY, IS_SOAK, SEED, Dialect, Sender
 
 pytestmark = pytest.mark.together
 
-SEED = int(os.environ.get("SPILLOVER_SEED", "1"))
-COUNT = 100_000 if "SPILLOVER_SOAK_S" in os.environ else 40_000
-BATCH = 25
-"""Requests in a row on one connection, where all of them are framed well."""
-CLIENTS = 24
-QUIET_S = 0.05
-"""How long a request that may be incomplete is waited for."""
+COUNT = 100_000 if IS_SOAK else 40_000
 RSS_GROWTH_BYTES = 32 * 2**20
 """From a quarter of all that is sent to the end of it: what ended is remembered for a while."""
 FILES_MORE = 8
@@ -44,95 +31,40 @@ clusters:
 links: [{between: [a, b]}]
 """
 
-# --- what is sent ---------------------------------------------------------------------------------
+FORWARD = (
+    *(b"id", b"path", b"remaining_ms", b"payload", b"keyed", b"type", b"priority", b"traceparent"),
+    *(b"load", b"pulled"),
+)
+QUERY = (b"query", b"visited", b"remaining_ms")
 
-SCALARS = [
-    b"", b"null", b"true", b"0", b"-1", b"1e999", b"-0.0", b"1e-400", b"9" * 400, b"01", b"+1",
-    b"NaN", b"Infinity", b'""', b'"\\ud800"', b'"\xff"', b'"\x00"', b'"\\u0000"', b"'a'", b"{",
-    b"[", b"}", b'"', b"\xef\xbb\xbfnull", b"\xff\xfe{}", b"nul", b"{}{}", b"[1,]", b"\x00", b"[]",
-    b"{}", b'{"":{}}', b"[" * 50_000, b'{"a":' * 5_000, b"[" * 500 + b"]" * 500, b"1" * 60_000,
-    b'"' + b"x" * 600 + b'"', b'"a\\r\\nb"', b'" a"', b"18446744073709551616", b'"\\u2028"',
-    b'"' + b"x" * 70_000 + b'"',
+SAID = b"Spillover-Peer: from=b&to=a&speaks=2%201\r\n"
+"""Who calls: since version 2 a connection says that, since version 1 each message."""
+HELLOS = [
+    *([SAID] * 8), b"", b"Spillover-Peer: from=z&to=a&speaks=2\r\n", b"Spillover-Peer:\r\n",
+    b"Spillover-Peer: from=b&to=c&speaks=2\r\n", b"Spillover-Peer: from=b&speaks=9%208\r\n",
+    b"Spillover-Peer: from=b&to=a&federation=x&speaks=2\r\n", SAID + SAID,
+    b"Spillover-Peer: %ff&&=&from=%00&" + b"a=b&" * 30 + b"\r\n",
+    b"Spillover-Peer: from=" + b"b" * 9000 + b"\r\n",
+    b"Spillover-Peer: speaks=" + b"1%20" * 99 + b"\r\n",
 ]  # fmt: skip
-
-FIELDS = {
-    b"/requests": (b"payload", b"type", b"id", b"priority"),
-    b"/peer/v1/forward": (
-        *(b"sender", b"id", b"path", b"remaining_ms", b"payload"),
-        *(b"keyed", b"type", b"priority", b"traceparent"),
-    ),
-    b"/peer/v1/cancel": (b"sender", b"id"),
-    b"/peer/v1/federation": (b"query", b"sender", b"visited", b"remaining_ms"),
-    b"/admin/policy": (b"policy",),
-    b"/admin/links/b": (b"loss", b"delay_ms", b"more"),
-}
 
 GOOD = {
     b"payload": b'{"service_ms":0.1}', b"type": b'"default"', b"sender": b'"b"', b"id": b'"f-1"',
     b"path": b'["b"]', b"remaining_ms": b"100", b"query": b'"q"', b"visited": b'["b"]',
     b"policy": b'"two-choice"', b"delay_ms": b"1", b"keyed": b"false", b"priority": b"3",
+    b"load": b"[1,2,3,0.5,true]", b"pulled": b"false",
 }  # fmt: skip
-
-ODD_VALUES = [
-    b"", b" ", b"nan", b"-1", b"1e999", b"inf", b"0x10", b"1_0", b"\xff\xfe", b"\xc3\xa9",
-    b"x" * 300, b"x" * 30_000, b"a,b", b'"', b"1 2", b"\t", b"100-continue", b"respond-async",
-    b"0", b"10", b"a\tb", b"respond-async; wait=1", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01",
-    b"\x80", b"\x7f",
-]  # fmt: skip
-
-ODD_HEADERS = [
-    b"Idempotency-Key", b"Spillover-Deadline-Ms", b"Spillover-Type", b"Spillover-Priority",
-    b"Prefer", b"traceparent", b"Content-Type", b"Accept", b"Expect", b"Connection", b"Upgrade",
-    b"Spillover-Path", b"Spillover-Hops", b"Spillover-Origin", b"Host", b"Cookie",
-    b"X-" + b"x" * 900,
-]  # fmt: skip
 
 ODD_PATHS = [
     b"/requests/%00", b"/requests/%0d%0aSet-Cookie:%20a", b"/requests/%ff",
     b"/requests/" + b"x" * 9000, b"/requests/..%2f..", b"/requests//", b"/requests/a%20",
     b"/explain/%0a", b"/explain/", b"/explain/%", b"/explain/%F0%9F%90%98", b"//", b"/%",
     b"/../etc/passwd", b"/state?" + b"a=b&" * 999, b"/state/", b"/peer/", b"/peer/v2/forward",
+    b"/peer/v3/forward", b"/peer/v2/reports", b"/peer/v2/reports?from=z",
+    b"/peer/v2/configuration", b"/peer/v02/cancel",
     b"/peer/v1/", b"/peer/v1/reports", b"/peer/v1/reports?from=z",
     b"/peer/v1/reports?" + b"from=a&" * 50, b"/admin/links/%2e", b"/admin/links/", b"/admin",
     b"/metrics?a[]", b"/requests?x", b"/requests#x", b"/admin/links/zz", b"/openapi.json/..", b"*",
-]  # fmt: skip
-
-METHODS = [b"GET", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"TRACE"]
-
-BODY = b'{"payload":1}'
-
-BROKEN = [
-    b"", b"\r\n\r\n", b"\x00" * 100, b"GET\r\n\r\n", b"GET /state\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"GET /state HTTP/9.9\r\n\r\n", b"get /state HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.0\r\n\r\n",
-    b"GET  /state HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.1\n\n",
-    b"GET http://x:99999/state HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"CONNECT x:1 HTTP/1.1\r\n\r\n",
-    b"GET /\xff\xc3\xa9 HTTP/1.1\r\n\r\n", b"GET /state HTTP/1.1\r\nA b: c\r\n\r\n",
-    b"GET /state HTTP/1.1\r\n: c\r\n\r\n", b"GET /st\x00 HTTP/1.1\r\n\r\n",
-    b"GET /state HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", b"GET /state HTTP/1.1\r\nA: \x00\r\n\r\n",
-    b"GET /state HTTP/1.1\r\n" + b"A: b\r\n" * 9000, b"GET /" + b"x" * 70_000,
-    b"GET /state HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
-    b"GET /state HTTP/1.1\rA: b\r\r", b"HEAD /state HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"HEAD /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", b"HEAD /requests HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /state HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
-]  # fmt: skip
-
-FRAMINGS = [
-    b"Content-Length: -1", b"Content-Length: +5", b"Content-Length: 0x5", b"Content-Length: 5 5",
-    b"Content-Length: " + b"9" * 30, b"Content-Length: 13\r\nContent-Length: 2",
-    b"Content-Length:", b"Content-Length: 13\r\nTransfer-Encoding: chunked",
-    b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: gzip",
-    b"Transfer-Encoding: xchunked", b"Transfer-Encoding: \x0bchunked",
-    b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity", b"Content-Length: 99999999",
-    b"Content-Length: 13\r\nExpect: 100-continue", b"Expect: 100-continue", b"Content-Length: 1",
-]  # fmt: skip
-
-CHUNKS = [
-    b"zz\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n",
-    b"5;" + b"x" * 5000 + b"\r\nabcde\r\n0\r\n\r\n", b"d\r\n" + BODY + b"\r\n0\r\n\r\n",
-    b"d\r\n" + BODY + b"0\r\n\r\n", b"d\n" + BODY + b"\n0\n\n", b"0\r\nA: b\r\n\r\n",
-    b"0\r\n" + b"A: b\r\n" * 20_000, b"5\r\nabcdefgh\r\n0\r\n\r\n", b"\r\n", b"5",
 ]  # fmt: skip
 
 SEEDS = [
@@ -162,181 +94,38 @@ SEEDS = [
     ),
     b'PUT /admin/policy HTTP/1.1\r\nHost: a\r\nContent-Length: 18\r\n\r\n{"policy": "paper"}',
     b"GET /peer/v1/reports?from=z HTTP/1.1\r\nHost: a\r\n\r\n",
+    (
+        b"POST /peer/v2/forward HTTP/1.1\r\nHost: a\r\n%bContent-Length: 54\r\n\r\n"
+        b'{"id":"f-3","path":["b"],"remaining_ms":9,"payload":1}'
+    )
+    % SAID,
+    (b'POST /peer/v2/cancel HTTP/1.1\r\nHost: a\r\n%bContent-Length: 13\r\n\r\n{"id": "f-3"}')
+    % SAID,
+    (
+        b"POST /peer/v2/federation HTTP/1.1\r\nHost: a\r\n%bContent-Length: 46\r\n\r\n"
+        b'{"query":"q","visited":["b"],"remaining_ms":9}'
+    )
+    % SAID,
 ]
 
-
-def framed(draw: Random) -> bytes:
-    """A request of which the end is clear, whatever it says."""
-    kind = draw.randrange(4)
-    if kind == 0:
-        method, path = draw.choice(METHODS), draw.choice(ODD_PATHS)
-        return b"%b %b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}" % (method, path)
-    path = draw.choice(list(FIELDS))
-    values = {name: GOOD[name] for name in FIELDS[path] if name in GOOD}
-    headers = b""
-    if kind == 1:
-        body = draw.choice(SCALARS)
-    else:
-        for name in draw.sample(FIELDS[path], kind == 2):
-            values[name] = draw.choice(SCALARS)
-            if draw.random() < 0.2:
-                del values[name]
-        body = b"{%b}" % b",".join(b'"%b":%b' % pair for pair in values.items())
-    if kind == 3:
-        lines = [(draw.choice(ODD_HEADERS), draw.choice(ODD_VALUES)) for _ in range(2)]
-        # An Expect or a Connection that means something changes how the answer ends.
-        lines = [line for line in lines if line[0] not in (b"Connection", b"Upgrade", b"Host")]
-        headers = b"".join(b"%b: %b\r\n" % line for line in lines if b"\x7f" not in line[1])
-    method = b"PUT" if path.startswith(b"/admin") else b"POST"
-    head = b"%b %b HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n"
-    return head % (method, path, headers, len(body)) + body
-
-
-def loose(draw: Random) -> bytes:
-    """Bytes that may be a request, several, half of one, or none."""
-    kind = draw.randrange(4)
-    if kind == 0:
-        return draw.choice(BROKEN)
-    if kind == 1:
-        head = b"POST %b HTTP/1.1\r\nHost: a\r\n" % draw.choice(list(FIELDS))
-        tail = draw.choice(CHUNKS) if draw.random() < 0.5 else BODY
-        return head + draw.choice(FRAMINGS) + b"\r\n\r\n" + tail
-    message = bytearray(draw.choice(SEEDS))
-    for _ in range(draw.randint(1, 6)):
-        at = draw.randrange(len(message) + 1)
-        match draw.randrange(4):
-            case 0:
-                message[at : at + 1] = bytes([draw.randrange(256)])
-            case 1:
-                message[at:at] = draw.choice(SCALARS)[:50]
-            case 2:
-                del message[at : at + draw.randint(1, 8)]
-            case 3:
-                message[at:at] = message[at : at + draw.randint(1, 40)]
-    return bytes(message)
-
-
-def cut_off(draw: Random) -> bytes:
-    """A valid beginning."""
-    message = draw.choice(SEEDS)
-    return message[: draw.randrange(len(message))]
-
-
-# --- what comes back ------------------------------------------------------------------------------
-
-
-class Unfit(AssertionError):
-    """An answer that must not be."""
-
-
-@dataclass
-class Answers:
-    """Counted by status, all of them looked at."""
-
-    by_status: dict[int, int] = field(default_factory=dict)
-    sent: int = 0
-
-    async def read(self, reader: asyncio.StreamReader, *, head: bool = False) -> bool:
-        """One answer; whether the connection goes on."""
-        lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
-        status_line = re.fullmatch(rb"HTTP/1\.1 ([1-5][0-9]{2}) [ -~]*", lines[0])
-        if status_line is None:
-            raise Unfit(f"status line {lines[0]!r}")
-        status = int(status_line[1])
-        if status == 100:
-            return await self.read(reader, head=head)
-        headers = dict(line.lower().split(b": ", 1) for line in lines[1:-2])
-        if headers.get(b"content-type") == b"application/x-ndjson":
-            return False  # a mutation has hit upon a neighbor's name: reports without end
-        length = int(headers[b"content-length"])
-        body = b"" if head else await reader.readexactly(length)
-        self.look(status, headers, body, head=head)
-        return headers.get(b"connection") != b"close"
-
-    def look(self, status: int, headers: dict[bytes, bytes], body: bytes, *, head: bool) -> None:
-        self.by_status[status] = self.by_status.get(status, 0) + 1
-        if b"Traceback" in body:
-            raise Unfit(f"{status} with a traceback: {body[:500]!r}")
-        if b"set-cookie" in headers:
-            raise Unfit("a header that a client made up")
-        if status < 400:
-            return
-        if headers.get(b"content-type") != b"application/problem+json":
-            raise Unfit(f"{status} is no problem+json: {headers} {body[:200]!r}")
-        if head:
-            return
-        problem = json.loads(body)
-        reason = problem["reason"]
-        if status == 500 or STATUS_BY_REASON.get(reason) != status or problem["status"] != status:
-            raise Unfit(f"{status} {body[:500]!r}")
-
-
-@dataclass
-class Sender:
-    """Sends the jobs, CLIENTS at a time."""
-
-    host: str
-    port: int
-    answers: Answers = field(default_factory=Answers)
-    failures: list[str] = field(default_factory=list)
-
-    async def run(self, jobs: range) -> None:
-        remaining = iter(jobs)
-
-        async def client() -> None:
-            for number in remaining:
-                if not self.failures:
-                    await self.job(number)
-
-        await asyncio.gather(*(client() for _ in range(CLIENTS)))
-        assert not self.failures, self.failures[0]
-
-    async def job(self, number: int) -> None:
-        """BATCH requests: in a row on one connection, or each on one of its own."""
-        draw = Random(f"{SEED} {number}")
-        kind = number % 5
-        make = framed if kind < 3 else loose if kind == 3 else cut_off
-        messages = [make(draw) for _ in range(BATCH)]
-        self.answers.sent += BATCH
-        try:
-            async with asyncio.timeout(30):
-                if make is framed:
-                    await self.in_a_row(messages)
-                    return
-                for message in messages:
-                    await self.alone(message, patient=make is loose, reset=draw.random() < 0.5)
-        except Exception as error:  # noqa: BLE001 - told with what brought it about
-            said = [message[:300] for message in messages]
-            self.failures.append(f"SPILLOVER_SEED={SEED}, job {number}: {error!r}\n{said}")
-
-    async def in_a_row(self, messages: list[bytes]) -> None:
-        """Each gets an answer, on the next connection where one said that it closes."""
-        while messages:
-            reader, writer = await asyncio.open_connection(self.host, self.port)
-            writer.write(b"".join(messages))
-            goes_on = True
-            try:
-                while messages and goes_on:
-                    goes_on = await self.answers.read(reader)
-                    del messages[0]
-            finally:
-                writer.transport.abort()
-
-    async def alone(self, message: bytes, *, patient: bool, reset: bool) -> None:
-        """Read what comes until it is quiet, and hang up, abruptly or not."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        if reset:
-            connection = writer.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        try:
-            writer.write(message)
-            async with asyncio.timeout(QUIET_S if patient else 0.0):
-                while await self.answers.read(reader, head=message.startswith(b"HEAD")):
-                    pass
-        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.transport.abort()
+DIALECT = Dialect(
+    fields={
+        b"/requests": (b"payload", b"type", b"id", b"priority"),
+        b"/peer/v1/forward": (b"sender", *FORWARD),
+        b"/peer/v1/cancel": (b"sender", b"id"),
+        b"/peer/v1/federation": (b"sender", *QUERY),
+        b"/peer/v2/forward": FORWARD,
+        b"/peer/v2/cancel": (b"id",),
+        b"/peer/v2/federation": QUERY,
+        b"/admin/policy": (b"policy",),
+        b"/admin/links/b": (b"loss", b"delay_ms", b"more"),
+    },
+    good=GOOD,
+    odd_paths=ODD_PATHS,
+    seeds=SEEDS,
+    headers={b"/peer/v2/" + name: HELLOS for name in (b"forward", b"cancel", b"federation")},
+    odd_headers=[b"Spillover-Peer"],
+)
 
 
 def gauge(url: str, name: str) -> float:
@@ -354,7 +143,7 @@ def test_a_node_survives_all_that_is_no_request(tmp_path, up, ask, until, is_bal
     bed, urls = up("pair.yaml", "--seed", "1", cwd=tmp_path)
     url = urls["a"]
     host, _, port = url.removeprefix("http://").rpartition(":")
-    sender = Sender(host, int(port))
+    sender = Sender(host, int(port), DIALECT)
     files = gauge(url, "process_open_fds")
     rss_bytes = []
     jobs = COUNT // BATCH

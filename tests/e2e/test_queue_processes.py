@@ -125,6 +125,10 @@ def test_sigterm_waits_for_acknowledgements_and_a_second_one_does_not(tmp_path: 
     ("options", "words"),
     [
         (["--peer", "p2=http://a:1"] * 2, "--peer: expected ids that differ, got 'p2' twice"),
+        (
+            ["--peer", "p2=http://a:1", "--peer", "p3=http://a:1"],
+            "--peer: expected urls that differ, got 'http://a:1' twice",
+        ),
         (["--peer", "p2"], "--peer: expected ID=http://HOST[:PORT], got 'p2'"),
         (["--buffers", "0"], "--buffers: expected a number of at least 1, got 0"),
         (["--held-limit-bytes", "-1"], "--held-limit-bytes: expected a number of at least 1"),

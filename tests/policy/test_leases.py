@@ -27,6 +27,17 @@ def fewest_moves_by_trying(counts, alive):
     )
 
 
+def target_counts(counts, alive):
+    """What each node has after the fewest moves: the larger shares stay with those that hold most,
+    the first of equals first."""
+    ranked = sorted((i for i in range(len(counts)) if alive[i]), key=lambda i: -counts[i])
+    targets = [0] * len(counts)
+    for rank, node in enumerate(ranked):
+        share, larger = divmod(sum(counts), len(ranked))
+        targets[node] = share + (rank < larger)
+    return targets
+
+
 @pytest.mark.parametrize(
     ("counts", "dead", "orphans", "voluntary", "final"),
     [
@@ -48,8 +59,7 @@ def fewest_moves_by_trying(counts, alive):
 def test_the_table_of_fewest_moves(counts, dead, orphans, voluntary, final):
     """The notes' numeric cases, orphans and voluntary moves told apart."""
     alive = [i not in dead for i in range(len(counts))]
-    targets = [-1] * len(counts)
-    leasing.target_counts(counts, alive, targets)
+    targets = target_counts(counts, alive)
     assert sorted(targets) == sorted(final)
     over = [max(0, have - want) for have, want in zip(counts, targets, strict=True)]
     assert sum(over[i] for i in dead) == orphans
@@ -61,8 +71,7 @@ def test_the_table_of_fewest_moves(counts, dead, orphans, voluntary, final):
 def test_fewest_moves_by_brute_force(counts, data):
     """The closed form, the targets and trying all assignments agree."""
     alive = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
-    targets = [-1] * len(counts)
-    leasing.target_counts(counts, alive, targets)
+    targets = target_counts(counts, alive)
     moves = leasing.minimum_moves(counts, alive)
     if not any(alive):
         assert (moves, set(targets)) == (0, {0})
@@ -81,7 +90,6 @@ def test_whatever_is_granted_is_one_of_the_fewest_moves(counts, free, random):
     alive = [True] * nodes
     if not partitions:
         return
-    targets = [0] * nodes
     fewest = leasing.minimum_moves([*counts, free], [*alive, False]) - free
     moves = 0
     while True:
@@ -109,8 +117,7 @@ def test_whatever_is_granted_is_one_of_the_fewest_moves(counts, free, random):
             moves += 1
         counts[taker] += 1
     assert moves == fewest
-    leasing.target_counts(counts, alive, targets)
-    assert counts == targets
+    assert counts == target_counts(counts, alive)
 
 
 def test_what_a_newcomer_may_claim():
@@ -216,7 +223,7 @@ def test_compiled_functions_agree(require):
 
     register_jitable(leasing.may_give)
     register_jitable(leasing.may_receive)
-    moves, targets = njit(leasing.minimum_moves), njit(leasing.target_counts)
+    moves = njit(leasing.minimum_moves)
     grab = njit(leasing.may_grab_held)
     random = Random(1)
     for _ in range(200):
@@ -224,10 +231,6 @@ def test_compiled_functions_agree(require):
         alive = [random.random() < 0.7 for _ in counts]
         arrays = np.array(counts, dtype=np.int64), np.array(alive, dtype=np.bool_)
         assert moves(*arrays) == leasing.minimum_moves(counts, alive)
-        plain, fast = [0] * len(counts), np.zeros(len(counts), dtype=np.int64)
-        leasing.target_counts(counts, alive, plain)
-        targets(*arrays, fast)
-        assert fast.tolist() == plain
         case = (random.randrange(9), random.randrange(9), random.randrange(4), 17, 4)
         times = (random.random(), 0.5, random.randrange(2), 1)
         assert grab(*case, *times) == leasing.may_grab_held(*case, *times)

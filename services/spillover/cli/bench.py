@@ -18,6 +18,7 @@ RUNS = 5
 RUNS_OF = {"membership": 1, "peers": 6, "tokens": 1}
 RUNS_MAX = 1000
 DURATION_S_MAX = 3600
+REPLICAS_MAX = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of peers and tokens: the length of each schedule (default: what its case needs)",
     )  # fmt: skip
     parser.add_argument(
+        "--replicas", type=whole_number_in(1, REPLICAS_MAX), metavar="N",
+        help="of tokens: so many copies of the pool side by side share the jobs (default: as many "
+        "as keep 0.7 of all cores busy)",
+    )  # fmt: skip
+    parser.add_argument(
         "--report", type=Path, metavar="FILE", help="of membership: an HTML page on it"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -64,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         quick=options.quick,
         policies=options.policy and tuple(options.policy),
         duration_s=options.duration_s,
+        replicas=options.replicas,
         report=options.report,
     )
     display = Display()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spillover.cli.models.progress import progress_bar
-from spillover.cli.parsing import whole_number_in
+from spillover.cli.parsing import node_url, whole_number_in
+from spillover.cli.tokens_measured import Measured, measure
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 ABOVE_IDEAL = 0.01
 """What is aimed at if nothing is said: one job in a hundred more than has to be blocked."""
+
+MEASURED_S = 30.0
 
 AT_MOST = 32
 TOKENS_MAX = 1000
@@ -38,9 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"{parser.description}: more tokens block fewer jobs, and let more jobs share a server, so "
         "that each takes longer; the figures are exact"
     )
+    pools = parser.add_mutually_exclusive_group(required=True)
+    pools.add_argument("--pool", metavar="F", help="a file or built-in name: comte8, comte11")
+    pools.add_argument(
+        "--from", type=node_url, dest="url", metavar="URL",
+        help="the pool of a node that runs, at the rates measured there",
+    )  # fmt: skip
     parser.add_argument(
-        "--pool", required=True, metavar="F", help="a file or built-in name: comte8, comte11"
-    )
+        "--for-s", type=above_zero, metavar="S",
+        help=f"how long that is measured (default {MEASURED_S:g}): the longer, the better known",
+    )  # fmt: skip
     parser.add_argument(
         "--load", type=above_zero, metavar="RHO",
         help="scale the arrival rates to this share of all servers' rates",
@@ -75,26 +86,37 @@ def run(options: argparse.Namespace) -> int:
         from spillover.cli.models.overflow_plot import check_plot_file
 
         path = check_plot_file("--plot", options.plot)
+    if options.for_s is not None and options.url is None:
+        raise InputError("--for-s", "", "expected with --from alone")
+    measured = None if options.url is None else _measured(options.url, options.for_s or MEASURED_S)
     try:
-        plan = _plan(_pool(options), options)
+        plan = _plan(_pool(measured, options), options)
     except InputError as error:
         if error.source != "pool":
             raise
-        raise InputError(shown_path(options.pool), error.field, error.expected) from error
+        source = options.url or shown_path(options.pool)
+        raise InputError(source, error.field, error.expected) from error
     if path is not None:
         from spillover.cli.models.limits_plot import draw_limits
 
         draw_limits(plan, path)
     if options.json:
-        print(json.dumps(plan.as_dict()))
+        told = {} if measured is None else {"measured": measured.as_dict()}
+        print(json.dumps(plan.as_dict() | told))
     else:
-        _print(plan)
+        _print(plan, measured)
     return 0
 
 
-def _pool(options: argparse.Namespace) -> Pool:
-    """The pool with its rates: those of the file."""
-    pool = load_pool(options.pool)
+def _measured(url: str, duration_s: float) -> Measured:
+    say(open_console(), f"measuring {url} for {duration_s:g} s")
+    with progress_bar("measured", duration_s) as on_progress:
+        return asyncio.run(measure(url, duration_s, on_progress))
+
+
+def _pool(measured: Measured | None, options: argparse.Namespace) -> Pool:
+    """The pool with its rates: those measured, or those of the file."""
+    pool = load_pool(options.pool) if measured is None else measured.pool
     return pool if options.load is None else pool.at_load(options.load)
 
 
@@ -108,7 +130,7 @@ def _plan(pool: Pool, options: argparse.Namespace) -> TokenPlan:
         return plan_limits(pool, goal, options.at_most, on_progress)
 
 
-def _print(plan: TokenPlan) -> None:
+def _print(plan: TokenPlan, measured: Measured | None) -> None:
     console = open_console()
     types = [each.id for each in plan.pool.types]
     shown = types if 1 < len(types) <= TYPES_SHOWN else []
@@ -132,7 +154,7 @@ def _print(plan: TokenPlan) -> None:
             "-" if limits.slowdown is None else f"{limits.slowdown:.2f}",
         )
     show_table(console, table)
-    for line in _sentences(plan):
+    for line in (*(() if measured is None else measured.remarks()), *_sentences(plan)):
         say(console, line)
 
 

@@ -159,7 +159,9 @@ def _peers(told: list[str]) -> dict[str, str]:
         _check_id("--peer", name)
         if name in peers:
             raise InputError("--peer", "", f"expected ids that differ, got {name!r} twice")
-        peers[name] = url.rstrip("/")
+        if url in peers.values():
+            raise InputError("--peer", "", f"expected urls that differ, got {url!r} twice")
+        peers[name] = url
     if len(peers) >= PRODUCERS_MAX:
         expected = f"expected fewer than {PRODUCERS_MAX} peers, got {len(peers)}"
         raise InputError("--peer", "", expected)

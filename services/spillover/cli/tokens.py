@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls
 from spillover.cli.parsing import node_url, whole_number_in
-from spillover.model.errors import RunError
+from spillover.model.errors import InputError, RunError
 from spillover.model.unlike_servers import TOKENS_MAX
 from spillover_loadgen.option_types import named
 from spillover_loadgen.terminal import open_console, table_of
@@ -48,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
+    _check_once("--limit", [name for name, _ in options.limit])
+    _check_once("--out and --in", [*options.out, *options.back])
     tokens = asyncio.run(_ask(options))
     if options.json:
         json.dump(tokens, sys.stdout)
@@ -55,6 +58,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         open_console(stderr=False).print(Group(*_tables(tokens)))
     return 0
+
+
+def _check_once(option: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(option, "", f"expected each name once, got {name!r} twice")
 
 
 async def _ask(options: argparse.Namespace) -> dict[str, Any]:

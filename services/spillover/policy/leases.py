@@ -239,28 +239,6 @@ def best_shift(
     return best
 
 
-def target_counts(counts: Sequence[int], alive: Sequence[bool], targets: list[int]) -> None:
-    """Write to `targets` what each node has after the fewest moves to an even state.
-
-    The larger shares go to the nodes that hold most, the first of equals first; the dead get 0.
-    """
-    partitions = 0
-    nodes = 0
-    for i in range(len(counts)):
-        partitions += counts[i]
-        if alive[i]:
-            nodes += 1
-    for i in range(len(counts)):
-        if not alive[i]:
-            targets[i] = 0
-            continue
-        rank = 0
-        for j in range(len(counts)):
-            if alive[j] and (counts[j] > counts[i] or (counts[j] == counts[i] and j < i)):
-                rank += 1
-        targets[i] = partitions // nodes + (1 if rank < partitions % nodes else 0)
-
-
 def minimum_moves(counts: Sequence[int], alive: Sequence[bool]) -> int:
     """Returns the fewest moves that make the living even: all of the dead's, and what exceeds a
     target.

@@ -229,6 +229,40 @@ def test_batches_are_pieces_of_replicas():
     assert half.errors_from(ALL, 0.05) is None
 
 
+@pytest.mark.usefixtures("with_numba")
+@pytest.mark.parametrize(("replicas", "batches"), [(1, 32), (12, 36), (31, 62), (40, 40)])
+def test_any_number_of_replicas_gives_an_interval(replicas, batches):
+    """Each replica has as many pieces of 20 jobs, of which the first in each replica blocks two."""
+    from spillover.sim.tokens import STUDENT_T
+    from spillover.tools.bench.tokens.outcome import ALL, blocking
+
+    pieces = batches // replicas
+    fates = [[True, True] + [False] * (20 * pieces - 2)] * replicas
+    share = blocking(jobs_in(replicas, fates), replicas, 0.0, 20.0 * pieces).shares[ALL]
+    assert share.value == pytest.approx(0.1 / pieces)
+    counts = [2] * replicas + [0] * (batches - replicas)
+    mean = sum(counts) / batches
+    error = (sum((count - mean) ** 2 for count in counts) / (batches - 1) / batches) ** 0.5
+    assert share.ci95 == pytest.approx(STUDENT_T * error / 20)
+
+
+def test_replicas_are_as_many_as_the_cores_can_feed(monkeypatch):
+    """By what jobs cost: the more come to each, and the more sides there are, the fewer."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = {each.name: len(each.replicas(BenchPlan())) for each in WORKLOADS}
+    assert found == {
+        "comte8 at 0.8": 15, "comte8 at 1.0": 12, "comte8 at 1.2": 10,
+        "comte11 at 0.8": 16, "comte11 at 1.0": 12, "comte11 at 1.2": 10,
+        "changing comte8": 32,
+    }  # fmt: skip
+    one = workload("comte8 at 1.0")
+    assert len(one.replicas(BenchPlan(quick=True))) == 2
+    assert len(one.replicas(BenchPlan(quick=True, replicas=5))) == 5
+    assert one.duration_s(BenchPlan(replicas=20)) == SETTLED_S + 500_000 / (25 * 20)
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert len(one.replicas(BenchPlan())) == 6
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("with_numba")
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -460,3 +494,6 @@ def test_cases_have_names_of_their_own():
 def test_bad_usage_is_told_in_one_line(capsys):
     assert main(["bench", "tokens", "--policy", "paper"]) == 2
     assert capsys.readouterr() == ("", "spillover: --policy: expected with bench peers alone\n")
+    assert main(["bench", "node", "--replicas", "3"]) == 2
+    said = "spillover: --replicas: expected with bench tokens alone\n"
+    assert capsys.readouterr() == ("", said)

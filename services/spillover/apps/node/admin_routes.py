@@ -135,7 +135,7 @@ def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
         _check_known("servers", "server", body.servers, [server.id for server in pool.servers])
         servers_in = {server: where == "in" for server, where in body.servers.items()}
         shell.feed(TokensSet(body.classes, servers_in))
-        return tokens_state(pool, shell.machine.blocked)
+        return tokens_state(shell, pool)
 
 
 def _check_known(field: str, what: str, named: Iterable[str], known: Sequence[str]) -> None:

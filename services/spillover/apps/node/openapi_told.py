@@ -186,8 +186,24 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             {"id": "small", "rate": 1.0, "state": "out", "jobs": 0, "queued": 0, "tokens": 2},
         ],
         "classes": [
-            {"id": "large", "limit": 4, "available": 0, "held": 5, "out": 0, "retiring": 1},
-            {"id": "any", "limit": 2, "available": 0, "held": 0, "out": 2, "retiring": 0},
+            {
+                "id": "large",
+                "servers": ["big"],
+                "limit": 4,
+                "available": 0,
+                "held": 5,
+                "out": 0,
+                "retiring": 1,
+            },
+            {
+                "id": "any",
+                "servers": ["small"],
+                "limit": 2,
+                "available": 0,
+                "held": 0,
+                "out": 2,
+                "retiring": 0,
+            },
         ],
         "types": [
             {
@@ -195,6 +211,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "classes": ["large"],
                 "blocked": 0,
                 "blocked_total": 12,
+                "arrived": 340,
                 "work_ms": 850.0,
             }
         ],

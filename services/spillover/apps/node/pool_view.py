@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,6 +39,8 @@ class ClassState(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
+    servers: list[str] = []
+    """Those that work on its jobs."""
     limit: Count
     available: Count
     held: Count
@@ -60,6 +61,8 @@ class TypeState(BaseModel):
     """Those that wait for a token now."""
     blocked_total: Count = 0
     """Those that came and found no token, since the start."""
+    arrived: Count = 0
+    """Clients' requests of this type since the start, those too that were refused."""
     work_ms: Milliseconds
     """What one takes alone on a server of rate 1, as learned."""
 
@@ -90,8 +93,15 @@ def pool_of(shell: NodeShell) -> TokenServers[Visit] | None:
     return servers if isinstance(servers, TokenServers) else None
 
 
-def tokens_state(pool: TokenServers[Visit], blocked: Mapping[str, int]) -> TokensState:
-    """Returns the state of a pool; `blocked` is how many have found no token so far, by type."""
-    told = pool.told()
-    types = [{**kind, "blocked_total": blocked.get(kind["id"], 0)} for kind in told["types"]]
+def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:
+    """Returns the state of a node's pool, with what came of each type so far."""
+    told, blocked = pool.told(), shell.machine.blocked
+    # Those that are under way are counted when somebody asks, the others were as they ended.
+    arrived = shell.home_requests.count_types()
+    if shell.metrics.tokens is not None:
+        arrived.update(shell.metrics.tokens.ended())
+    types = [
+        {**kind, "blocked_total": blocked[kind["id"]], "arrived": arrived[kind["id"]]}
+        for kind in told["types"]
+    ]
     return TokensState.model_validate({**told, "types": types})

@@ -292,7 +292,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         kept_bytes=shell.names.kept_bytes,
         down=machine.servers.down,
         clients=_clients_state(metrics.count_clients()),
-        tokens=None if pool is None else tokens_state(pool, machine.blocked),
+        tokens=None if pool is None else tokens_state(shell, pool),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

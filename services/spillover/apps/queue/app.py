@@ -75,7 +75,8 @@ class QueueApp:
                 raise _wrong_method(exchange, by_method)
             await call(exchange, send, grant)
         except Problem as problem:
-            if exchange.response_started:
+            # Where the connection has said already what was wrong with the body, that was all.
+            if exchange.response_started and not exchange.disconnected:
                 raise
             exchange.refuse(problem)
         except ClientGone:

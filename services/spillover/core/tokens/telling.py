@@ -86,6 +86,10 @@ def told(pool: TokenFacts[V]) -> dict[str, Any]:
     bucket, kinds = pool.bucket, range(len(pool.class_ids))
     counts = [bucket.counts(kind) for kind in kinds]
     held = sum(each["held"] for each in counts)
+    of_class: list[list[str]] = [[] for _ in kinds]
+    for server in pool.servers:
+        for kind in server.classes:
+            of_class[kind].append(server.id)
     return {
         "discipline": pool.discipline,
         "order": pool.order,
@@ -104,7 +108,10 @@ def told(pool: TokenFacts[V]) -> dict[str, Any]:
             }
             for server in pool.servers
         ],
-        "classes": [{"id": pool.class_ids[kind], **counts[kind]} for kind in kinds],
+        "classes": [
+            {"id": pool.class_ids[kind], "servers": of_class[kind], **counts[kind]}
+            for kind in kinds
+        ],
         "types": [
             {
                 "id": kind.id,

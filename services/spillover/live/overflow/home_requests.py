@@ -11,6 +11,7 @@ import asyncio
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 from random import Random
@@ -56,6 +57,10 @@ class HomeRequests:
     def __len__(self) -> int:
         """Requests that are under way."""
         return len(self._entries)
+
+    def count_types(self) -> Counter[str]:
+        """Returns how many are under way, by type."""
+        return Counter(entry.type for entry in self._entries.values())
 
     @property
     def unfetched(self) -> int:

@@ -6,6 +6,7 @@ counted as OTHER.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -41,6 +42,7 @@ class TokenMetrics:
         self._types = frozenset(servers.kinds)
         types = [*servers.kinds, OTHER] if OTHER not in servers.kinds else [*servers.kinds]
         ends = (*(outcome.value for outcome in Outcome), REFUSED)
+        self._ends = ends
         self._requests = Counters(signals.TYPE_REQUESTS, product(types, ends))
         self._wait_s = dict.fromkeys(types, 0.0)
         """Time in queues, on the whole path, of requests that were done."""
@@ -57,6 +59,11 @@ class TokenMetrics:
     def home_refused(self, kind: str) -> None:
         """A client's request of this type was not accepted."""
         self._requests.counts[kind if kind in self._types else OTHER, REFUSED] += 1
+
+    def ended(self) -> Counter[str]:
+        """Returns how many clients' requests have ended or were refused, by type."""
+        counts, ends = self._requests.counts, self._ends
+        return Counter({kind: sum(counts[kind, end] for end in ends) for kind in self._types})
 
     def collect(self, cluster: ClusterId) -> Iterator[Metric]:
         told = self._servers.told()

@@ -282,10 +282,14 @@ class QueueShell:
 
         def ended(came_to: Response | BaseException) -> None:
             taken = False
-            if isinstance(came_to, Response) and came_to.status == 200:
-                taken = wire.decode_taken(came_to.body)
-            else:
-                self._tell_unreachable(command.peer, came_to)
+            try:
+                if isinstance(came_to, Response) and came_to.status == 200:
+                    taken = wire.decode_taken(came_to.body)
+                else:
+                    self._tell_unreachable(command.peer, came_to)
+            except wire.MalformedMessage as error:
+                told = {"peer": command.peer, "problem": str(error)}
+                _log.warning(Message("a peer says what no producer says", **told))
             self.feed(ev.OfferAnswered(offer.grant, taken))
 
         client = self._clients.get(command.peer)

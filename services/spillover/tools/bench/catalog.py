@@ -59,6 +59,8 @@ def run_bench(name: str, plan: BenchPlan, say: Callable[[str], None]) -> BenchRe
         raise InputError("--policy", "", "expected with bench peers alone")
     if plan.duration_s is not None and name not in ("peers", "tokens"):
         raise InputError("--duration-s", "", "expected with bench peers or tokens alone")
+    if plan.replicas is not None and name != "tokens":
+        raise InputError("--replicas", "", "expected with bench tokens alone")
     if plan.report is not None:
         if name != "membership":
             raise InputError("--report", "", "expected with bench membership alone")

@@ -30,6 +30,8 @@ class BenchPlan:
     """Overflow policies that are measured in turn; None for the benchmark's own."""
     duration_s: float | None = None
     """Of each schedule; None for the benchmark's own lengths."""
+    replicas: int | None = None
+    """Of what is measured, side by side; None for as many as the machine allows."""
     report: Path | None = None
     """Where a page on it is to be; None for no page."""
 

@@ -1,5 +1,6 @@
-"""`spillover bench queue`: a producer of the distributed queue beside one central Redis, a list
-with BLMOVE and acknowledgement by removal. `sides` are the two, `load` who produces and consumes.
+"""`spillover bench queue`: a producer of the distributed queue beside one central Redis: a list
+with BLMOVE and acknowledgement by removal, and a stream with a group of consumers. `sides` are
+those compared, `load` who produces and consumes.
 """
 
 from __future__ import annotations

@@ -7,28 +7,40 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import uvloop
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
 
 from spillover.live.http.client import HttpClient
-from spillover.live.redis.connection import open_client
 from spillover.model.errors import RunError, SpilloverError
 
 TAKE_S = 60.0
+SPARE_S = 5.0
+"""Redis ends a blocking call itself, a little late."""
 LIST, TAKEN = "bench-queue", "bench-queue-taken"
+STREAM, GROUP, FIELD = "bench-stream", "bench-group", b"object"
+
+PRODUCER, REDIS_LIST, REDIS_STREAM = "producer", "Redis list", "Redis stream"
 
 Once: TypeAlias = Callable[[int], Awaitable[None]]
 """Bring, or take and acknowledge, one object; the number of the worker."""
 
+Opened: TypeAlias = tuple[Once, Callable[[], Awaitable[None]]]
+"""That, and what lets go of the connections."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """What one process does. `url` is a producer's, or Redis's."""
+    """What one process does, `by` PRODUCER, REDIS_LIST or
+    REDIS_STREAM, at this `url`."""
 
+    by: str
     url: str
     consumes: bool
     size_bytes: int
@@ -40,13 +52,15 @@ def work(plan: LoadPlan, connection: Connection) -> None:
     """Of a process: say that it is ready, wait for the word, do it, and say that it is done."""
     try:
         uvloop.run(_work(plan, connection))
-    except SpilloverError as error:
-        connection.send(RunError(str(error)))
+    except* (SpilloverError, RedisError) as errors:
+        first: BaseException = errors
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        connection.send(RunError(f"{plan.by}: {first}"))
 
 
 async def _work(plan: LoadPlan, connection: Connection) -> None:
-    make = _on_redis if plan.url.startswith("redis") else _on_producer
-    once, close = await make(plan)
+    once, close = await _MAKERS[plan.by](plan)
     left = itertools.count(1)
 
     async def worker(number: int) -> None:
@@ -64,7 +78,7 @@ async def _work(plan: LoadPlan, connection: Connection) -> None:
         await close()
 
 
-async def _on_producer(plan: LoadPlan) -> tuple[Once, Callable[[], Awaitable[None]]]:
+async def _on_producer(plan: LoadPlan) -> Opened:
     client = HttpClient(plan.url)
     body = bytes(plan.size_bytes)
     names = itertools.count()
@@ -89,8 +103,8 @@ async def _on_producer(plan: LoadPlan) -> tuple[Once, Callable[[], Awaitable[Non
     return (take if plan.consumes else put), client.close
 
 
-async def _on_redis(plan: LoadPlan) -> tuple[Once, Callable[[], Awaitable[None]]]:
-    client = open_client(plan.url, TAKE_S, connections=plan.at_once)
+async def _on_list(plan: LoadPlan) -> Opened:
+    client, close = _redis(plan)
     body = bytes(plan.size_bytes)
 
     async def put(_: int) -> None:
@@ -103,8 +117,41 @@ async def _on_redis(plan: LoadPlan) -> tuple[Once, Callable[[], Awaitable[None]]
             raise RunError("expected an object of Redis, got none")
         await client.ltrim(taken, 1, 0)  # the only one there: LREM would send it once more
 
-    async def close() -> None:
-        await client.aclose()
-        await client.connection_pool.disconnect()
+    return (take if plan.consumes else put), close
+
+
+async def _on_stream(plan: LoadPlan) -> Opened:
+    client, close = _redis(plan)
+    body = bytes(plan.size_bytes)
+    with suppress(ResponseError):  # the other process has made it
+        await client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+
+    async def put(_: int) -> None:
+        await client.xadd(STREAM, {FIELD: body})
+
+    async def take(number: int) -> None:
+        who = ("GROUP", GROUP, f"c{number}", "COUNT", 1, "BLOCK", int(TAKE_S * 1e3))
+        found = await client.execute_command("XREADGROUP", *who, "STREAMS", STREAM, ">")
+        ((id_, fields),) = found[0][1] if found else [(b"", {})]
+        if len(fields.get(FIELD, b"")) != plan.size_bytes:
+            raise RunError("expected an object of Redis, got none")
+        # Acknowledged entries stay in a stream until they are deleted; both in one round trip.
+        both = client.pipeline(transaction=False)
+        both.execute_command("XACK", STREAM, GROUP, id_)
+        both.execute_command("XDEL", STREAM, id_)
+        await both.execute()
 
     return (take if plan.consumes else put), close
+
+
+def _redis(plan: LoadPlan) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    # Not `live.redis`, which reads text: what is never read as text need not be made text.
+    client = Redis.from_url(plan.url, max_connections=plan.at_once, socket_timeout=TAKE_S + SPARE_S)
+    return client, client.aclose
+
+
+_MAKERS: Mapping[str, Callable[[LoadPlan], Awaitable[Opened]]] = {
+    PRODUCER: _on_producer,
+    REDIS_LIST: _on_list,
+    REDIS_STREAM: _on_stream,
+}

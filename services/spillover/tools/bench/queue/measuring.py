@@ -9,8 +9,13 @@ from contextlib import ExitStack
 from functools import partial
 
 from spillover.tools.bench.model import Figure, Side, Stage, Value
-from spillover.tools.bench.queue.load import LoadPlan, work
-from spillover.tools.bench.queue.sides import Store, central_redis, our_producer
+from spillover.tools.bench.queue.load import PRODUCER, REDIS_LIST, REDIS_STREAM, LoadPlan, work
+from spillover.tools.bench.queue.sides import (
+    Store,
+    central_redis,
+    our_producer,
+    why_no_rabbitmq,
+)
 from spillover.tools.bench.session import Session
 from spillover.tools.bench.usage import cpu_s, resident_bytes
 from spillover.tools.processes.child import Child
@@ -20,6 +25,8 @@ COUNTS = {"1 KiB": (30_000, 3_000), "64 KiB": (10_000, 1_000), "4 MiB": (400, 40
 """Objects of a turn, in full and quick."""
 
 AT_ONCE = {"1 KiB": 32, "64 KiB": 16, "4 MiB": 4}
+
+REDIS = (REDIS_LIST, REDIS_STREAM)
 
 READY_WITHIN_S = 60.0
 DONE_WITHIN_S = 300.0
@@ -44,16 +51,23 @@ _STUCK = Figure("memory while nobody takes: objects of 4 MiB brought for 3 s", "
 
 async def _sizes(size: str, session: Session) -> None:
     count = int(session.plan.of(*COUNTS[size]))
-    async with our_producer() as ours, central_redis(session) as redis:
-        sides = [Side(one.name, partial(_turn, one, size, count)) for one in (ours, redis)]
+    async with (
+        our_producer() as ours,
+        central_redis(REDIS_LIST, session) as lists,
+        central_redis(REDIS_STREAM, session) as streams,
+    ):
+        stores = (ours, lists, streams)
+        sides = [Side(one.name, partial(_turn, one, size, count)) for one in stores]
         await session.compare(_figures(size), *sides)
     session.note("whoever produces is on its producer's machine, Redis on one of its own")
+    session.note(f"RabbitMQ is not compared: {why_no_rabbitmq()}")
 
 
 async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
     """So many objects through it: produced, taken and acknowledged."""
     plans = [
         LoadPlan(
+            by=store.name,
             url=store.url,
             consumes=consumes,
             size_bytes=SIZES[size],
@@ -71,7 +85,7 @@ async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
         begun_s = time.monotonic()
         for child in children:
             child.send(None)
-        await asyncio.gather(*(child.receive(DONE_WITHIN_S) for child in children))
+        await _all_done(children)
         took_s = time.monotonic() - begun_s
         used = [cpu_s(pid) - at for pid, at in zip((store.pid, *pids), used, strict=True)]
         moved = await store.moved() - moved
@@ -84,11 +98,21 @@ async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
     )
 
 
+async def _all_done(children: Sequence[Child]) -> None:
+    tasks = [asyncio.create_task(child.receive(DONE_WITHIN_S)) for child in children]
+    try:
+        await asyncio.gather(*tasks)
+    finally:  # nobody waits for one whose other has failed
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _stuck(session: Session) -> None:
     """Each side anew on each turn: memory that was taken once is not given back."""
-    ours = Side("producer", partial(_grown_ours))
-    redis = Side("Redis list", partial(_grown_redis, session))
-    await session.compare((_STUCK,), ours, redis)
+    ours = Side(PRODUCER, _grown_ours)
+    theirs = [Side(name, partial(_grown_redis, name, session)) for name in REDIS]
+    await session.compare((_STUCK,), ours, *theirs)
 
 
 async def _grown_ours() -> Sequence[Value]:
@@ -96,14 +120,19 @@ async def _grown_ours() -> Sequence[Value]:
         return (await _grown(store),)
 
 
-async def _grown_redis(session: Session) -> Sequence[Value]:
-    async with central_redis(session) as store:
+async def _grown_redis(name: str, session: Session) -> Sequence[Value]:
+    async with central_redis(name, session) as store:
         return (await _grown(store),)
 
 
 async def _grown(store: Store) -> float:
     plan = LoadPlan(
-        url=store.url, consumes=False, size_bytes=SIZES["4 MiB"], count=STUCK_COUNT, at_once=8
+        by=store.name,
+        url=store.url,
+        consumes=False,
+        size_bytes=SIZES["4 MiB"],
+        count=STUCK_COUNT,
+        at_once=8,
     )
     before = resident_bytes(store.pid)
     with Child("the load", work, plan) as child:

@@ -1,10 +1,11 @@
-"""The two that are compared: a producer of ours, and one Redis, each a process that is measured
-from outside.
+"""Those that are compared: a producer of ours, and one Redis with a list or with a stream, each a
+process that is measured from outside.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError
 from spillover.testbed.producers import ProducerBed
 from spillover.tools.bench.leases.server import looking_at, own_redis
+from spillover.tools.bench.queue.load import PRODUCER
 from spillover.tools.bench.session import Session
 
 BUFFERS = 16
@@ -31,6 +33,13 @@ class Store:
     url: str
     pid: int
     moved: Callable[[], Awaitable[float]]
+
+
+def why_no_rabbitmq() -> str:
+    """Returns why RabbitMQ is not among them."""
+    if shutil.which("rabbitmq-server") is None:
+        return "no rabbitmq-server is installed"
+    return "no AMQP client is among our packages"
 
 
 @asynccontextmanager
@@ -51,12 +60,13 @@ async def our_producer() -> AsyncIterator[Store]:
                 raise RunError("expected the bytes that were sent in the metrics of the producer")
             return float(found[1])
 
-        yield Store("producer", url, bed.pids[name], moved)
+        yield Store(PRODUCER, url, bed.pids[name], moved)
 
 
 @asynccontextmanager
-async def central_redis(session: Session) -> AsyncIterator[Store]:
-    """Redis on a machine of its own: what moves is what it is sent and what it sends."""
+async def central_redis(name: str, session: Session) -> AsyncIterator[Store]:
+    """Redis on a machine of its own, used as the `name` says: what moves is what it is sent and
+    what it sends."""
     with own_redis(session) as place:
         async with looking_at(place.url) as client:
             info = await client.info("server")
@@ -69,4 +79,4 @@ async def central_redis(session: Session) -> AsyncIterator[Store]:
             pid = int(info["process_id"])
             if not psutil.pid_exists(pid):
                 raise RunError("expected a redis-server on this machine")
-            yield Store("Redis list", place.url, pid, moved)
+            yield Store(name, place.url, pid, moved)

@@ -113,7 +113,8 @@ async def _tell(run: Run, ready: asyncio.Barrier, say: Callable[[str], None]) ->
     """How far the schedule is, which goes by the clock whatever becomes of its jobs."""
     await ready.wait()
     name, duration_s = run.workload.name, run.phases[-1].until_s
-    say(f"{name}: {len(run.schedule)} jobs for each side in {duration_s:.0f} s")
+    jobs, replicas = len(run.schedule), len(run.replicas)
+    say(f"{name}: {jobs} jobs for each side in {duration_s:.0f} s, on {replicas} replicas")
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     while (gone_s := loop.time() - began_s) < duration_s:

@@ -58,10 +58,11 @@ def within(jobs: Sequence[Job], from_s: float, until_s: float) -> list[Job]:
 def blocking(jobs: Sequence[Job], replicas: int, from_s: float, until_s: float) -> Blocking:
     """Returns the share that was blocked of those that came then, of all jobs and by type.
 
-    The batches are as many pieces of each replica as make BATCHES: replicas know nothing of each
-    other, and a piece forgets how it began if it is long enough.
+    The batches are as many pieces of each replica as make at least BATCHES: replicas know nothing
+    of each other, and a piece forgets how it began if it is long enough. Of more batches than that,
+    intervals are 2 % too wide at most.
     """
-    pieces = max(1, BATCHES // replicas)
+    pieces = -(-BATCHES // replicas)
     batch_of: dict[ClusterId, int] = {}
     kinds = sorted({job.kind for job in jobs})
     arrived = {name: np.zeros(replicas * pieces) for name in (ALL, *kinds)}

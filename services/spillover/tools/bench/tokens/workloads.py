@@ -25,8 +25,13 @@ from spillover_loadgen import workloads
 SETTLED_S = 60.0
 """Jobs count from then on: pools begin empty, and forget that with a time constant of 15 s at load
 1, where it is longest."""
-REPLICAS_PER_CORE = 4
-"""Six sides with so many of 25 jobs/s each leave half of a core idle, or all would be late."""
+CPU_S_OF_A_JOB = 4.5e-3
+"""What one takes in all processes of all sides together, two of nodes and five of dispatchers, as
+this benchmark tells it (AMD EPYC)."""
+CPU_S_OF_A_JOB_ALONE = 1.1e-3
+"""With the one side of nodes that plays a pool which changes."""
+CPU_SHARE = 0.7
+"""Of all cores: with more, all would be late."""
 REPLICAS_MAX = 32
 REPLICAS_QUICK = 2
 QUICK_S = 3.0
@@ -62,20 +67,25 @@ class Workload:
     """The server that is taken out after the first third, and put back after the second."""
 
     def replicas(self, plan: BenchPlan) -> tuple[ClusterId, ...]:
-        """Returns the names of the replicas."""
-        count = REPLICAS_QUICK
-        while not plan.quick and 2 * count <= min(
-            REPLICAS_MAX, REPLICAS_PER_CORE * (os.cpu_count() or 1)
-        ):
-            count *= 2
+        """Returns the names of the replicas: as many as were asked for, else as keep CPU_SHARE of
+        the cores busy."""
+        count = plan.replicas or REPLICAS_QUICK
+        if plan.replicas is None and not plan.quick:
+            cpu_s = CPU_S_OF_A_JOB if self.out is None else CPU_S_OF_A_JOB_ALONE
+            fit = CPU_SHARE * (os.cpu_count() or 1) / (cpu_s * self.rate_per_s)
+            count = max(REPLICAS_QUICK, min(REPLICAS_MAX, int(fit)))
         return tuple(ClusterId(f"r{number}") for number in range(1, count + 1))
+
+    @property
+    def rate_per_s(self) -> float:
+        """Returns how many jobs come to each replica."""
+        return sum(kind.rate for kind in self.pool.types) / (self.job_ms / 1e3)
 
     def duration_s(self, plan: BenchPlan) -> float:
         """Returns how long a schedule is."""
         if plan.duration_s is not None:
             return plan.duration_s
-        rate_per_s = sum(kind.rate for kind in self.pool.types) / (self.job_ms / 1e3)
-        full_s = SETTLED_S + self.jobs / (rate_per_s * len(self.replicas(plan)))
+        full_s = SETTLED_S + self.jobs / (self.rate_per_s * len(self.replicas(plan)))
         return plan.of(full_s, QUICK_S) * (1 if self.out is None else 3)
 
     def phases(self, plan: BenchPlan) -> tuple[Phase, ...]:
