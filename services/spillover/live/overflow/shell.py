@@ -42,6 +42,7 @@ from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.overflow.room import Room
@@ -108,7 +109,9 @@ class NodeShell:
         self.on_change: list[Callable[[], None]] = []
         self.waiters = Waiters()
         fed = (count(1).__next__, self.feed)
-        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
+        self.relays = Relays(self.feed, self.waiters, self.timers)
+        taken = (*fed, self.waiters, self.relays)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, *taken)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
         driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
@@ -228,6 +231,7 @@ class NodeShell:
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
+            ev.Began: self.relays.began,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
             ev.Recall: self._recall,
