@@ -86,7 +86,9 @@ LONG_FILES = {
     # All that one machine is told, and says.
     "services/spillover/core/overflow/events.py": 480,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
-    "services/spillover/apps/http/connection.py": 635,
+    "services/spillover/apps/http/connection.py": 640,
+    # What one connection carries, and all that can end it.
+    "services/spillover/live/http/connection.py": 430,
     # One producer, and all that comes to it.
     "services/spillover/core/queue/producer.py": 430,
     # Each field, with what it means and why its default is what it is.
