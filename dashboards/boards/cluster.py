@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients
+from spillover.model.signals import clients, passed
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -220,6 +220,27 @@ LOADS = Row(
     ),
 )  # fmt: skip
 
+PASSED = Row(
+    "Do answers pass whole?",
+    graph(
+        "How do those end that have begun?",
+        "Answers per second, those for neighbors too: what is truncated broke off.",
+        Query(total(CLUSTER.rate(passed.PASSED_RESPONSES), "end"), "{{end}}"),
+        unit="reqps", width=8,
+    ),
+    graph(
+        "How long do heads take?", "From the receipt of a client's request to its answer's head.",
+        Query(CLUSTER.quantile(0.5, passed.PASSED_HEAD), "half are faster"),
+        Query(CLUSTER.quantile(0.99, passed.PASSED_HEAD), "99 of 100 are faster"),
+        Query(CLUSTER.mean(passed.PASSED_HEAD), "mean"),
+        unit="s", width=8,
+    ),
+    graph(
+        "How many pass now?", "Answers that have begun and not ended, those for neighbors too.",
+        Query(CLUSTER.of(passed.PASSING), "{{cluster}}"), width=8,
+    ),
+)  # fmt: skip
+
 HOPS = Row(
     "How far do its requests travel?",
     bars(
@@ -288,5 +309,5 @@ BOARD = Board(
     scope=CLUSTER,
     choices=signals.SERVERS,
     chooses_one=True,
-    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, HOPS, SESSIONS, PROCESS),
+    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, PASSED, HOPS, SESSIONS, PROCESS),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -100,6 +101,7 @@ class Federation:
     seed: int | None = 1
     journals: dict = field(default_factory=dict)
     config_redis: str | None = None
+    make_shell: Callable[..., NodeShell] = NodeShell
     nodes: dict = field(default_factory=dict)
 
     scheme = "http"
@@ -151,7 +153,7 @@ class Federation:
     def make(self, cluster, url):
         """What a node consists of, and a client of it."""
         journal = self.journals.get(cluster)
-        shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
+        shell = self.make_shell(self.topology, cluster, seed=self.seed, journal=journal)
         store = None
         if self.config_redis is not None:
             store = ConfigurationStore(self.config_redis, self.topology.name)

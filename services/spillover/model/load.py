@@ -78,3 +78,6 @@ class LoadReport:
     """The stamp of what the sender goes by, as it is told; empty from those that do not tell."""
     clients: int | None = None
     """That have a session at the sender; None from those that do not tell."""
+    passes: bool = False
+    """Requests pass through it to a service as they are: it takes no others, and nobody else takes
+    these."""

@@ -164,6 +164,11 @@ class Cluster:
         return UnlikeServers.of(*parts, self.on_block, self.discipline, self.order)
 
     @property
+    def passes(self) -> bool:
+        """Returns whether requests pass through to a service as they are (decision 0043)."""
+        return all(handler.startswith("proxy:") for handler in self.handlers.values())
+
+    @property
     def handlers(self) -> dict[str, str]:
         """Returns the handlers that run requests here, by the field that says so."""
         if not isinstance(self.servers, tuple):

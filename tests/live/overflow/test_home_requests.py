@@ -10,11 +10,19 @@ import msgspec
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.live.overflow.home_requests import HomeRequests
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a",), msgspec.Raw(b"1"), None)
 FAILED = Answer(Outcome.FAILED, ("a",), None, "it broke")
+
+
+class Clockwork:
+    """Timers that never ring."""
+
+    def at(self, due_s, ring):
+        pass
 
 
 class Door:
@@ -26,7 +34,9 @@ class Door:
         self.refs = iter(range(1, 100))
         self.names = IdempotencyTable(kept_s, 100, 10**6)
         self.waiters = Waiters()
-        self.held = HomeRequests("a", self.names, lambda: next(self.refs), self._feed, self.waiters)
+        fed = (lambda: next(self.refs), self._feed)
+        self.relays = Relays(self._feed, self.waiters, Clockwork())
+        self.held = HomeRequests("a", self.names, *fed, self.waiters, self.relays)
 
     def _feed(self, event):
         self.events.append(event)

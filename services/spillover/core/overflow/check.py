@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from spillover.core.overflow.servers import FifoServers
-from spillover.core.overflow.visit import AWAY, VisitState, count_states
+from spillover.core.overflow.visit import AWAY, RUNNING, VisitState, count_states
 
 if TYPE_CHECKING:
     from spillover.core.overflow.facts import NodeFacts
@@ -21,6 +21,10 @@ def check_node(machine: NodeFacts) -> None:
     running = home[VisitState.RUNNING] + foreign[VisitState.RUNNING]
     waiting = home[VisitState.QUEUED] + foreign[VisitState.QUEUED]
     away = home[VisitState.AWAY] + foreign["handed_on"]
+    answering = [visit for visit in visits.values() if visit.answering]
+    assert all(visit.state in (RUNNING, AWAY) for visit in answering), (
+        "an answer passes from nowhere"
+    )
     settings, carried = machine.settings, machine.carried
     servers.check()
     occupied = running + len(servers.stuck) + servers.cooling

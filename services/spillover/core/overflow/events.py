@@ -7,7 +7,7 @@ comes by again is another visit. Neighbors are named by their handles (`neighbor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
@@ -29,6 +29,16 @@ class Command:
     __slots__ = ()
 
 
+class SoFar(NamedTuple):
+    """What is known of an answer when it begins, as `Answer` has it of all of it: `service_s` is
+    the time to its head."""
+
+    path: tuple[ClusterId, ...]
+    queued_s: float
+    network_s: float
+    service_s: float
+
+
 # --- events -----------------------------------------------------------------------------------
 
 
@@ -43,6 +53,19 @@ class Arrived(Event):
     origin: int = HOME
     load: LoadNow | None = None
     pulled: bool = False
+
+
+@dataclass(slots=True)
+class ResponseBegan(Event):
+    """The head of an answer that passes through is there (decision 0043): of a service here, after
+    `service_s`, or of what is away. Then the neighbor has told what it took `so_far`, without the
+    way there, `leg_s`. The end comes as ever; that of a service which has failed tells an
+    `upstream_status` only if the answer came whole."""
+
+    ref: int
+    service_s: float = 0.0
+    so_far: SoFar | None = None
+    leg_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -342,6 +365,16 @@ class Stop(Command):
     """Stop running, if that can be done. In any case ServiceEnded tells when the server is free."""
 
     ref: int
+
+
+@dataclass(slots=True)
+class Began(Command):
+    """The answer passes on from now on, as it comes. Nothing is decided about the request any more:
+    the Reply tells whether the answer came whole."""
+
+    ref: int
+    origin: int
+    so_far: SoFar
 
 
 @dataclass(slots=True)

@@ -35,6 +35,8 @@ class NodeFacts:
     """Of all groups of types."""
     pulling: Pulling
     """Where there is one group, that of it; its `ends` are of all."""
+    truncated: int
+    """Answers that had begun to pass and broke off: failed, each of them."""
     blocked: dict[str, int]
     """By type: requests that came and found no token; only where servers are unlike."""
 

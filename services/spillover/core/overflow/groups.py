@@ -116,7 +116,7 @@ class Groups:
         self.home_load = HomeLoad(now_s)
         """Of all of them."""
         ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
-        told = (self._own, ids, delays_s, beat_s, self._period_s)
+        told = (self._own, ids, delays_s, beat_s, self._period_s, settings.passes)
         self.only: Group | None = None
         """Where there is one; None where a visit's type says which is its own."""
         self._by_type: dict[str, Group] = {}

@@ -21,6 +21,8 @@ CANCEL_ASKED = "cancel_asked"
 NOT_STARTED = "not_started"
 GIVEN_BACK = "given_back"
 PULLED_BY = "pulled_by"
+BEGAN = "answer_began"
+"""Nothing is decided about it any more."""
 WENT_FIRST = "went_first"
 """Handed on in place of a newer one, of which the policy said so."""
 

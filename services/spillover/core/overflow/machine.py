@@ -7,6 +7,10 @@ a refusal (decided again, that neighbor left out), or not at all (decided again 
 a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply, or a
 neighbor's goes back to it undone, as a Refuse.
 
+Where answers pass through as they come (decision 0043), one that has begun makes its visit
+*answering*: it stays where it is until its end, whatever its deadline, and what breaks it off ends
+it as failed: somebody has read a part of it.
+
 Where work fails more than elsewhere (`health`), or what runs it asks to be left alone, work goes to
 neighbors first, and what a neighbor has sent goes back.
 
@@ -38,6 +42,7 @@ from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Groups
 from spillover.core.overflow.health import Health
 from spillover.core.overflow.history import (
+    BEGAN,
     CANCEL_ASKED,
     GIVEN_BACK,
     LOST_AT,
@@ -73,6 +78,8 @@ NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
 
 BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
 """What may be said against joining the end of the queue, and not against standing first."""
+
+BROKE_OFF = "the answer broke off after it had begun"
 
 REST_S_MIN = 0.05
 """However short the rest is that was asked for: each is told to all neighbors."""
@@ -119,6 +126,7 @@ class NodeMachine(NodeFacts):
         """By operators."""
         self._down = False
         """All servers, whatever is said of single ones."""
+        self.truncated = 0
         self._doubtful: set[int] = set()
         """Visits under way that were lost at a neighbor: they may have run there."""
         self._out: list[ev.Command] = []
@@ -127,6 +135,7 @@ class NodeMachine(NodeFacts):
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
         return {
             ev.Arrived: self._arrived,
+            ev.ResponseBegan: self._response_began,
             ev.ServiceEnded: self._service_ended,
             ev.NotStarted: self._not_started,
             ev.ForwardAnswered: self._forward_answered,
@@ -388,6 +397,8 @@ class NodeMachine(NodeFacts):
             servers.not_done(ref, failed=outcome is FAILED)
             cools_s = servers.service_s - event.service_s if outcome is FAILED else 0.0
             self._free_server(ref, now_s, cools_s)
+            if visit is not None and visit.answering and event.upstream_status is None:
+                self.truncated += outcome is FAILED
         if visit is not None:
             self._finish(visit, event, now_s)
             if not self.health.is_calm or outcome is FAILED:
@@ -404,6 +415,12 @@ class NodeMachine(NodeFacts):
             self._ask_for_work(now_s)
 
     def _not_started(self, event: ev.NotStarted, now_s: float) -> None:
+        known = self.register.visits.get(event.ref)
+        if known is not None and known.answering:
+            broke = f"{BROKE_OFF}: {event.problem}"
+            ended = ev.ServiceEnded(event.ref, FAILED, event.service_s, problem=broke)
+            self._service_ended(ended, now_s)
+            return
         visit = self._visit_of(event.ref)
         pause_s = self.servers.refused_pause_s() if event.refused else 0.0
         busy_s = max(self.servers.service_s, pause_s) if event.refused else 0.0
@@ -484,6 +501,35 @@ class NodeMachine(NodeFacts):
         self.servers.leave(visit)
         visit.queued_s += max(0.0, now_s - visit.since_s)
 
+    # --- an answer begins ---------------------------------------------------------------------
+
+    def _response_began(self, event: ev.ResponseBegan, now_s: float) -> None:
+        """From now on it stays where it is. What was sent is needed no more: it is not kept for as
+        long as the answer takes."""
+        visit = self.register.visits.get(event.ref)
+        if visit is None or visit.answering or visit.state not in (RUNNING, AWAY):
+            return
+        visit.answering = True
+        visit.deadline_s = math.inf
+        request = visit.request
+        self.held.request_bytes -= request.size_bytes
+        request.work, request.size_bytes = None, 0
+        where = visit.target.id if visit.state is AWAY else None
+        self.decider.log.add(Note(now_s, request.id, BEGAN, where))
+        so_far = visit.so_far(event, self.settings.cluster)
+        self._out.append(ev.Began(visit.ref, visit.origin, so_far))
+
+    def _broken_off(self, visit: Visit, now_s: float) -> None:
+        """The link has lost the rest of an answer."""
+        self.decider.log.add(Note(now_s, visit.request.id, LOST_AT, visit.target.id))
+        self.truncated += not visit.cancelling
+        visit.network_s += max(0.0, now_s - visit.since_s)
+        outcome = Outcome.CANCELLED if visit.cancelling else FAILED
+        problem = f"{BROKE_OFF}: cluster {visit.target.id} was lost"
+        self._reply(visit, visit.answer(outcome, self.settings.cluster, problem), now_s)
+        if visit.target.ramp_since_s is not None:
+            self.neighbors.pace(visit.target, now_s)
+
     # --- a forward comes back -----------------------------------------------------------------
 
     def _away(self, ref: int) -> Visit | None:
@@ -513,11 +559,17 @@ class NodeMachine(NodeFacts):
         if (visit := self._away(event.ref)) is not None:
             if event.load is not None:
                 visit.group.neighbors.heard_load(visit.target.handle, event.load, now_s)
+            if visit.answering:
+                self._broken_off(visit, now_s)
+                return
             self._come_back(visit, REFUSED_BY, now_s)
             self._place_again(visit, now_s)
 
     def _forward_lost(self, event: ev.ForwardLost, now_s: float) -> None:
         if (visit := self._away(event.ref)) is None:
+            return
+        if visit.answering:
+            self._broken_off(visit, now_s)
             return
         self._come_back(visit, LOST_AT, now_s)
         lost = f"cluster {visit.target.id} was lost before it answered"
@@ -571,7 +623,7 @@ class NodeMachine(NodeFacts):
     def _cancel_asked(self, event: ev.CancelAsked, now_s: float) -> None:
         if (visit := self.register.visits.get(event.ref)) is None:
             return
-        if visit.state is not AWAY:
+        if visit.state is not AWAY or visit.answering:  # what has begun surely ran
             self._end(visit, Outcome.CANCELLED, now_s)
         elif not visit.cancelling:
             visit.cancelling = True
@@ -684,7 +736,8 @@ class NodeMachine(NodeFacts):
 
     def _woke(self, event: ev.TimerFired, now_s: float) -> None:
         while (ref := self.register.deadlines.pop_due(now_s)) is not None:
-            self._end(self.register.visits[ref], Outcome.EXPIRED, now_s)
+            if not (visit := self.register.visits[ref]).answering:
+                self._end(visit, Outcome.EXPIRED, now_s)
         rested = False
         if self.servers.next_s <= now_s:
             rested = self.servers.wake(now_s)

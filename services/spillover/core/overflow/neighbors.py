@@ -9,7 +9,8 @@ silent for longer than the limit. Unknown is never idle: it is not eligible for 
 left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
 is heard but does not hear us, over a link that is cut one way, accepts nothing.
 
-One that is *parted from* is still heard, and given nothing: as one that does not hear us. One that
+One that is *parted from* is still heard, and given nothing: as one that does not hear us. So is one
+where requests pass through (decision 0043) if they do not here, and the other way round. One that
 joined with a *ramp* is given little at first: at its limit it is not eligible for the moment.
 
 A *degraded* neighbor is given nothing either; where it accepts all the same, it takes one probe for
@@ -81,7 +82,8 @@ class Neighbors:
     """The table of neighbors: at first these, in the order given, with handles from 0 on.
 
     `own` is the cluster itself, `delays_s` are the one-way delays of the links, `beat_s` the
-    period of signs of life, and `period_s` that of reports.
+    period of signs of life, and `period_s` that of reports. Requests pass through the own cluster
+    as they are, if it `passes`.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Neighbors:
         delays_s: Sequence[float],
         beat_s: float,
         period_s: float,
+        passes: bool = False,  # noqa: FBT001, FBT002 - handed on by position
     ) -> None:
         self._own = own
         self._beat_s = beat_s
@@ -102,6 +105,7 @@ class Neighbors:
         """Handles by id."""
         self.ids: tuple[ClusterId, ...] = ()
         """By position."""
+        self._passes = passes
         self.loads_count = True
         """Whether what is told of accepting between reports counts. Set by the machine."""
         self._knowledge: Knowledge | None = None
@@ -360,7 +364,7 @@ class Neighbors:
             assert not row.known or self.next_silence_s < math.inf, "nobody watches for silence"
 
     def _believe(self, neighbor: Neighbor, report: LoadReport) -> None:
-        neighbor.believe(report, self._own in report.hears)
+        neighbor.believe(report, self._own in report.hears and report.passes is self._passes)
         self._knowledge = None
 
     def _forget(self, neighbor: Neighbor) -> None:

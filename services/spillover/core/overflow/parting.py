@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.neighbor import Neighbor
+from spillover.core.overflow.visit import AWAY
 
 PART_S_MIN = 2.0
 """A link stays so long where nothing is left: until then the other end has heard of it too, and
 has begun to give away what waits there if it was removed."""
 
 PART_S_MAX = 60.0
-"""What is not answered by then is given up, as if the neighbor had gone."""
+"""What is not answered by then is given up, as if the neighbor had gone, unless its answer has
+begun to pass."""
 
 
 class Parting:
@@ -51,12 +53,15 @@ class Parting:
             return [*node.neighbors.by_handle]
         if not self._since_s:
             return []
-        senders = {visit.origin for visit in node.register.visits.values()}
-        rows = node.neighbors.by_handle
+        visits, rows = node.register.visits.values(), node.neighbors.by_handle
+        senders = {visit.origin for visit in visits}
+        answering = [visit for visit in visits if visit.answering]
+        held = {visit.origin for visit in answering}
+        held |= {visit.target.handle for visit in answering if visit.state is AWAY}
         return [
             handle
             for handle, since_s in self._since_s.items()
-            if now_s >= since_s + PART_S_MAX
+            if (now_s >= since_s + PART_S_MAX and handle not in held)
             or (handle not in senders and _is_over(rows[handle], now_s - since_s))
         ]
 

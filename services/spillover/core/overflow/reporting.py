@@ -51,6 +51,7 @@ class Gossip:
             departure_s=servers.departure_s,
             residual=servers.residual,
             groups=() if node.groups.only else self._groups(node, now_s),
+            passes=node.settings.passes,
         )
 
     @staticmethod

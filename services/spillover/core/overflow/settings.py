@@ -47,6 +47,8 @@ class NodeSettings:
     pool: UnlikeServers | None = None
     """None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
+    passes: bool = False
+    """Requests pass through to a service as they are, and answers as they come."""
     foreign_limit: int = field(init=False)
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
@@ -75,4 +77,5 @@ class NodeSettings:
             epoch=epoch,
             pool=cluster.pool,
             type_groups=topology.type_groups,
+            passes=cluster.passes,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from spillover.core.overflow.events import HOME, ServiceEnded
+from spillover.core.overflow.events import HOME, ResponseBegan, ServiceEnded, SoFar
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Request
@@ -37,6 +37,7 @@ class Visit:
     """What the machine knows of one visit. Durations add up over decisions taken again."""
 
     __slots__ = (
+        "answering",
         "cancelling",
         "deadline_s",
         "group",
@@ -81,6 +82,8 @@ class Visit:
         """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
+        self.answering = False
+        """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
         self.cancelling = False
         """It is to be cancelled where it is: whatever comes back, it is not placed again."""
 
@@ -93,6 +96,15 @@ class Visit:
         """Returns an answer given here, with what the visit has cost so far."""
         path = (*self.request.path, path_end)
         return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
+
+    def so_far(self, event: ResponseBegan, path_end: ClusterId) -> SoFar:
+        """Returns what it took until its answer began, here or at a neighbor."""
+        there = event.so_far
+        if there is None:
+            path = (*self.request.path, path_end)
+            return SoFar(path, self.queued_s, self.network_s, event.service_s)
+        network_s = self.network_s + event.leg_s + there.network_s
+        return SoFar(there.path, self.queued_s + there.queued_s, network_s, there.service_s)
 
     def answer_of(
         self, event: ServiceEnded, outcome: Outcome, path_end: ClusterId, delivery_s: float

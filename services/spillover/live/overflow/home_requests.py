@@ -19,6 +19,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
+from spillover.live.overflow.relay import Relays, Sink
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.request import Answer, Refusal, Request
@@ -35,8 +36,10 @@ class HomeRequests:
         next_ref: Callable[[], int],
         feed: Callable[[Any], None],
         waiters: Waiters,
+        relays: Relays,
     ) -> None:
         self._cluster = cluster
+        self._relays = relays
         self._waiters = waiters
         self._names = names
         self._next_ref = next_ref
@@ -92,6 +95,22 @@ class HomeRequests:
             return self._refusal
         if entry.lasting and ref not in self._unconfirmed:
             self._names.accept(entry)
+        return entry
+
+    def take_passed(self, request: Request, deadline_s: float, sink: Sink) -> IdempotencyRecord:
+        """Take in a request that passes through, no other of whose name is under way. The sink
+        hears what it comes to, perhaps before this returns. Its answer is not kept."""
+        ref = self._next_ref()
+        if not request.keyed:
+            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+        entry = IdempotencyRecord(request, ref, None, asynchronous=False)
+        if self.closed:
+            sink.settle(ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0))
+            return entry
+        self._names.open(entry)
+        self._entries[ref] = entry
+        self._relays.open(ref, sink)
+        self._feed(ev.Arrived(ref, request, deadline_s))
         return entry
 
     def is_unconfirmed(self, entry: IdempotencyRecord) -> bool:

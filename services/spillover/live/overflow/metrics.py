@@ -18,6 +18,7 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.live.engine.timers import Timers
+from spillover.live.overflow.passed_metrics import PassedMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
@@ -57,6 +58,8 @@ class NodeMetrics(Collector):
             self._system_time, self._queue_wait, self._hops,
         )  # fmt: skip
         self.tokens = token_metrics(machine)
+        self.passed: PassedMetrics | None = None
+        """Where requests pass; set by who makes the relays."""
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
         """Forwards to each neighbor, by its handle, whatever came back."""
@@ -142,6 +145,8 @@ class NodeMetrics(Collector):
         yield from self._shadows(cluster)
         if self.tokens is not None:
             yield from self.tokens.collect(cluster)
+        if self.passed is not None:
+            yield from self.passed.collect(cluster)
         values = {
             signals.QUEUE_LENGTH: machine.queue_length,
             signals.SERVERS: machine.servers.total,

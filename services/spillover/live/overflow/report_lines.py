@@ -68,6 +68,7 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
     groups: BoundedGroups = []
     configuration: BoundedStamp = ""
     clients: Count | None = None
+    passes: bool = False
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
@@ -131,6 +132,7 @@ def encode_report(report: LoadReport, configuration: str = "", clients: int | No
         residual=report.residual,
         configuration=configuration,
         clients=clients,
+        passes=report.passes,
     )
     if report.groups:
         line.groups = [_body_of(group) for group in report.groups]
@@ -185,6 +187,7 @@ def _report_of(message: ReportLine) -> LoadReport:
         groups=tuple(map(_group_of, message.groups)),
         configuration=message.configuration,
         clients=message.clients,
+        passes=message.passes,
     )
 
 

@@ -40,9 +40,12 @@ from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.passed_link import PassedLink
+from spillover.live.overflow.passed_metrics import PassedMetrics
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.report_streams import ReportStreams
 from spillover.live.overflow.request_log import is_logged, log_request
 from spillover.live.overflow.room import Room
@@ -106,17 +109,19 @@ class NodeShell:
         self.links = Links(self.timers, _stream(seed, f"faults/{cluster_id}"), self._make_link)
         self._links, self._emulated = self.links.by_handle, self.links.emulated
         self.configured = Configured()
-        told = (self.configured, self.clients.streams_max)
-        self.streams = ReportStreams(self._emulated, topology.gossip_period_ms / 1e3, *told)
+        period_s, streams_max = topology.gossip_period_ms / 1e3, self.clients.streams_max
+        self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
+        self.waiters = Waiters()
+        self.relays = self._make_relays()
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        self.waiters = Waiters()
         fed = (count(1).__next__, self.feed)
-        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
-        self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
+        told = (self.waiters, self.relays)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
+        self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
         driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
@@ -235,6 +240,7 @@ class NodeShell:
             ev.Accepted: self.room.on_accepted,
             ev.Refuse: self._refuse,
             ev.Start: self.workers.start,
+            ev.Began: self.relays.began,
             ev.Stop: lambda command: self.workers.stop(command.ref),
             ev.Forward: self._forward,
             ev.Recall: self._recall,
@@ -373,17 +379,25 @@ class NodeShell:
             return make_workers(cluster, *told, self._health_changed, self.moving)
         return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
 
+    def _make_relays(self) -> Relays:
+        relays = Relays(self.feed, self.waiters, self.timers)
+        if self.cluster.passes:
+            self.metrics.passed = PassedMetrics(relays)
+        return relays
+
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self._source, f"clusters[{index}].url", "expected a url")
-        return PeerLink(
+        settings = self.machine.settings
+        make = partial(PassedLink, relays=self.relays) if settings.passes else PeerLink
+        return make(
             neighbor=handle,
             cluster=cluster,
             url=url,
             emulated_link=emulated_link,
-            away_max=self.machine.settings.away_limit,
+            away_max=settings.away_limit,
             agreement=self.peers.agreements[handle],
             timers=self.timers,
             clients=self.clients,

@@ -1,0 +1,252 @@
+"""Answers that pass through this node as they come: from a *source*, which writes one, to a *sink*,
+which gets it. One relay for each passed request that is under way, beside the machine.
+
+The machine decides at the head and at the end; in between nothing is decided, and a piece costs a
+call. A sink that cannot get rid of what it has pauses the source. Whoever is paused, or says
+nothing, for too long is broken off, which one sweep looks after for all of them.
+
+What an answer is made of, and how its bytes travel, is known to sources and sinks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from spillover.core.overflow import events as ev
+from spillover.live.engine.timers import Timers
+from spillover.live.overflow.waiters import Told, Waiters
+from spillover.model.passed import Fields, PassedHead
+from spillover.model.request import Answer, Outcome
+
+UNSENT_MAX_BYTES = 65_536
+"""A sink with more than this unsent pauses its source,"""
+
+UNSENT_RESUME_BYTES = 16_384
+"""and lets it go on below this."""
+
+SWEEP_S = 1.0
+
+WHOLE, TRUNCATED, CANCELLED = ENDS = ("whole", "truncated", "cancelled")
+"""What comes of an answer that has begun."""
+
+
+class Flow(Protocol):
+    """What a sink may do about an answer that comes to it."""
+
+    def pause(self) -> None:
+        """Have no more come than what is under way. Does nothing the second time."""
+
+    def resume(self) -> None:
+        """Have it go on. Does nothing where it was not paused."""
+
+
+class Sink(Protocol):
+    """Gets the answer to one passed request: `begin`, pieces, and `end` or `break_off`; or `settle`
+    alone, where nothing has begun. Nothing is called after one of the last three."""
+
+    def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
+        """The answer begins; `so_far` is where it comes from and what it took until now."""
+
+    def piece(self, data: bytes) -> None:
+        """Some of its body, in order."""
+
+    def end(self, trailers: Fields, answer: Answer) -> None:
+        """It is whole, whatever its outcome."""
+
+    def break_off(self, answer: Answer | None) -> None:
+        """It is not, and never will be: whoever reads it must see that. None: the node ends."""
+
+    def settle(self, told: Told) -> None:
+        """The request has come to its end, and there is no answer of a service to pass on."""
+
+
+class Source(Protocol):
+    """Writes one answer: `Relays.begin`, then `Relay.piece` and `Relay.end` if it was whole. In any
+    case it has the machine told of the end after that, as of any request's."""
+
+    def pause(self) -> None:
+        """Read no more for now. What has been read already may still be written."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def close(self, problem: str) -> None:
+        """Give up: close what is read from, and have the end told as a failure for this reason."""
+
+
+class Relay:
+    """One passed request's. Sources call `piece` and `end`; sinks are given it as their Flow."""
+
+    __slots__ = ("_held", "head", "heard", "is_whole", "since_s", "sink", "source", "taken_s",
+                 "trailers", "waits_s")  # fmt: skip
+
+    def __init__(self, sink: Sink, taken_s: float) -> None:
+        self.sink = sink
+        self.taken_s = taken_s
+        self.source: Source | None = None
+        """None before the answer begins."""
+        self.head: PassedHead | None = None
+        self._held: list[bytes] | None = []
+        """Pieces that came before the machine had said that the answer begins; None from then on.
+        It says so at once, unless it is busy with what made the source begin."""
+        self.trailers: Fields = ()
+        self.is_whole = False
+        self.heard = True
+        """Whether anything has come since the last sweep."""
+        self.since_s: float | None = None
+        """Since when the source is paused."""
+        self.waits_s = taken_s
+        """Since when, as far as sweeps have seen, nothing has come."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Returns whether the sink was given the head."""
+        return self._held is None
+
+    def piece(self, data: bytes) -> None:
+        """Some of the body has come."""
+        self.heard = True
+        if self._held is None:
+            self.sink.piece(data)
+        else:
+            self._held.append(data)
+
+    def end(self, trailers: Fields = ()) -> None:
+        """All of it has come. The sink hears of it with the request's end."""
+        self.is_whole, self.trailers = True, trailers
+
+    def pause(self) -> None:
+        if self.since_s is None and self.source is not None:
+            self.since_s = time.monotonic()
+            self.source.pause()
+
+    def resume(self) -> None:
+        if self.since_s is not None and self.source is not None:
+            self.since_s, self.heard = None, True
+            self.source.resume()
+
+    def begin(self, so_far: ev.SoFar) -> None:
+        """The machine says so: from now on pieces pass."""
+        if self.head is None or self._held is None:
+            return
+        self.sink.begin(self.head, so_far, self)
+        held, self._held = self._held, None
+        for data in held:
+            self.sink.piece(data)
+
+
+class Relays:
+    """All of a node's, by ref. `feed` hands events to the machine.
+
+    An answer may be paused for `stall_s`, and say nothing for `idle_s`.
+    """
+
+    def __init__(
+        self,
+        feed: Callable[[Any], None],
+        waiters: Waiters,
+        timers: Timers,
+        *,
+        stall_s: float = 60.0,
+        idle_s: float = 300.0,
+    ) -> None:
+        self._feed = feed
+        self._waiters = waiters
+        self._timers = timers
+        self.stall_s, self.idle_s = stall_s, idle_s
+        self.on_head: Callable[[float], None] = _nothing
+        """Told how many seconds after a client's request the head of its answer came."""
+        self._open: dict[int, Relay] = {}
+        self._begun: dict[int, Relay] = {}
+        """Those of them whose answer has begun: what the sweep looks at."""
+        self._sweeps = False
+        self.ends: Counter[str] = Counter(dict.fromkeys(ENDS, 0))
+        """What has come of answers that had begun."""
+
+    def __len__(self) -> int:
+        """How many passed requests are under way."""
+        return len(self._open)
+
+    @property
+    def begun(self) -> int:
+        """Returns how many answers pass now."""
+        return len(self._begun)
+
+    def open(self, ref: int, sink: Sink) -> None:
+        """A passed request is about to be taken; its sink hears what it comes to."""
+        self._open[ref] = Relay(sink, time.monotonic())
+        self._waiters.wait(ref, lambda told: self._told(ref, told))
+
+    def begin(self, event: ev.ResponseBegan, source: Source, head: PassedHead) -> Relay:
+        """An answer begins, and its pieces follow. Where the request has ended since, they come to
+        nothing, and the source hears from the machine that it is stopped."""
+        relay = self._open.get(event.ref)
+        if relay is None:
+            return Relay(_Nowhere(), 0.0)
+        relay.source, relay.head = source, head
+        self._feed(event)
+        return relay
+
+    def began(self, command: ev.Began) -> None:
+        """Of the machine: an answer has begun."""
+        relay = self._open[command.ref]
+        self._begun[command.ref] = relay
+        now_s = time.monotonic()
+        relay.waits_s = now_s
+        if command.origin == ev.HOME:
+            self.on_head(now_s - relay.taken_s)
+        relay.begin(command.so_far)
+        if not self._sweeps:
+            self._sweeps = True
+            self._timers.at(now_s + SWEEP_S, self._sweep)
+
+    def _told(self, ref: int, told: Told) -> None:
+        """The request has come to its end, or the node does."""
+        relay = self._open.pop(ref)
+        self._begun.pop(ref, None)
+        if not relay.has_begun:
+            relay.sink.settle(told)
+            return
+        answer = told if isinstance(told, Answer) else None
+        if answer is not None and relay.is_whole:
+            self.ends[WHOLE] += 1
+            relay.sink.end(relay.trailers, answer)
+            return
+        was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED
+        self.ends[CANCELLED if was_cancelled else TRUNCATED] += 1
+        relay.sink.break_off(answer)
+
+    def _sweep(self, _: float) -> None:
+        """Break off what has stood still for too long. Looked at all the while a write is blocked,
+        since nothing of it waits here."""
+        now_s = time.monotonic()
+        for relay in list(self._begun.values()):
+            if relay.heard:
+                relay.heard, relay.waits_s = False, now_s
+            if relay.source is None or relay.is_whole:
+                continue
+            if relay.since_s is not None:
+                if now_s - relay.since_s >= self.stall_s:
+                    relay.source.close(f"nobody has read the answer for {self.stall_s:g} s")
+            elif now_s - relay.waits_s >= self.idle_s:
+                relay.source.close(f"nothing more of the answer came for {self.idle_s:g} s")
+        self._sweeps = bool(self._begun)
+        if self._sweeps:
+            self._timers.at(now_s + SWEEP_S, self._sweep)
+
+
+def _nothing(_: float) -> None:
+    """Nobody wants to know."""
+
+
+class _Nowhere:
+    """The sink of what nobody waits for any more."""
+
+    def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None: ...
+    def piece(self, data: bytes) -> None: ...
+    def end(self, trailers: Fields, answer: Answer) -> None: ...
+    def break_off(self, answer: Answer | None) -> None: ...
+    def settle(self, told: Told) -> None: ...
