@@ -5,6 +5,7 @@ federation (decision 0041). Dispatched by `hot_paths`. What is said is in `live.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from functools import partial
 from urllib.parse import parse_qs
@@ -24,6 +25,7 @@ from spillover.model.topology import Topology
 
 LOOK_S = 0.25
 
+ATTEMPT = re.compile("[0-9]{1,9}")
 QUERY_MAX = 8
 """Fields of a query; later versions may say more."""
 
@@ -54,9 +56,9 @@ class SessionPaths:
 
     async def serve(self, exchange: Exchange, send: Send) -> None:
         """GET begins a session, DELETE ends it."""
-        client, moved = _asked(exchange)
+        client, attempt, moved = _asked(exchange)
         if exchange.method == "DELETE":
-            found = self.clients.leave(client, moved=moved)
+            found = self.clients.leave(client, attempt, moved=moved)
             body = b'{"found":true}' if found else b'{"found":false}'
             exchange.answer_raw(200, JSON_LINE, body)
             return
@@ -66,7 +68,7 @@ class SessionPaths:
         ended = asyncio.Event()
         exchange.watch(ended.set)
         self._look_after(LOOK_S)
-        session = self.clients.open(client, partial(_put, exchange, ended), ended.set)
+        session = self.clients.open(client, attempt, partial(_put, exchange, ended), ended.set)
         try:
             await ended.wait()
         finally:
@@ -134,8 +136,9 @@ def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
         exchange.write_piece(line)
 
 
-def _asked(exchange: Exchange) -> tuple[str, bool]:
-    """Returns which client asks, and whether it has moved. Raises Problem."""
+def _asked(exchange: Exchange) -> tuple[str, int | None, bool]:
+    """Returns which client asks, about which of its attempts, and whether it has moved. Raises
+    Problem."""
     try:
         query = parse_qs(exchange.query.decode("ascii"), max_num_fields=QUERY_MAX)
     except ValueError as error:
@@ -144,7 +147,10 @@ def _asked(exchange: Exchange) -> tuple[str, bool]:
     if not is_name(client, NAME_LENGTH_MAX):
         expected = f"expected 1 to {NAME_LENGTH_MAX} printable characters"
         raise Problem("invalid", f"query.client: {expected}")
-    return client, query.get("moved") == ["1"]
+    attempt = query.get("attempt", [""])[0]
+    if attempt and not ATTEMPT.fullmatch(attempt):
+        raise Problem("invalid", "query.attempt: expected a whole number")
+    return client, int(attempt) if attempt else None, query.get("moved") == ["1"]
 
 
 def servers_of(topology: Topology) -> list[Server]:
