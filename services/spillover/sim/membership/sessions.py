@@ -192,7 +192,7 @@ class Sessions:
         """The connection of a session breaks: both ends see that, at different times."""
         if one.is_session:
             self._tell(one, Lost(one.attempt))
-            later_s = self.world.now_s + self._random.random() * 5.0
+            later_s = self.world.now_s + 2.0 * self._way_s + self._random.random() * 5.0
             self.world.at(later_s, self._write, one)
 
     # --- clients ------------------------------------------------------------------------------
