@@ -21,6 +21,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.connection import Body, Connection, OnEnd, OutgoingRequest, Response
 from spillover.live.http.head import Server
+from spillover.live.http.keepalive import keep_alive
 from spillover.live.http.lines import LineSplitter
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.model.errors import NotDelivered
@@ -65,8 +66,8 @@ class HttpClient:
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
     with so much of its body.
 
-    `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
-    given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
+    `user_timeout_s` is how long the other end may be gone without a word before the connection is
+    given up (see `keepalive`). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
     `headers` go with each request.
 
@@ -295,7 +296,7 @@ class HttpClient:
         except (OSError, UnicodeError) as error:
             raise NotDelivered(f"{server.url}: cannot connect: {_in_words(error)}") from error
         if self._user_timeout_s is not None:
-            _set_user_timeout(transport, self._user_timeout_s)
+            keep_alive(transport.get_extra_info("socket"), self._user_timeout_s)
         return connection
 
     def _connected(
@@ -343,13 +344,6 @@ class HttpClient:
             connection.close()
         loop = asyncio.get_running_loop()
         self._sweep = loop.call_later(max(rest_s, SWEEP_PAUSE_S), self._close_expired)
-
-
-def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:
-        opened: socket.socket = transport.get_extra_info("socket")
-        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
 async def _while_heard(exchange: OutgoingRequest, answer: _Awaited, silence_s: float) -> None:
