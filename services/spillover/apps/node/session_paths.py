@@ -36,14 +36,11 @@ class SessionPaths:
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
         topology = shell.topology
+        self._letting_in = LettingIn(*_limits(topology))
         self.clients = Clients(
             shell.cluster.id,
             shell.epoch,
-            LettingIn(
-                topology.client_connects_per_s,
-                topology.client_connects_burst,
-                topology.client_sessions_max,
-            ),
+            self._letting_in,
             shell.timers,
             numbers=self._numbers,
             on_count=shell.streams.tell_clients,
@@ -82,6 +79,7 @@ class SessionPaths:
     def go_by(self, configuration: Configuration) -> None:
         """Clients are told of this one from now on."""
         stamp = configuration.stamp
+        self._letting_in.change(*_limits(configuration.topology))
         servers = servers_of(configuration.topology)
         self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
 
@@ -107,7 +105,8 @@ class SessionPaths:
         if self.clients.closed:
             raise Problem("not_ready", "the node ends")
         if self._shell.machine.draining:
-            raise Problem("draining", "the cluster is draining")
+            # Perhaps it is only late: a cluster that is added again may hear of it after clients.
+            raise Problem("draining", "the cluster is draining", retry_after_s=1.0)
         is_full = self.clients.is_full_for(client)
         wait_s = self.clients.let_in(client)
         if wait_s is None:
@@ -151,6 +150,14 @@ def _asked(exchange: Exchange) -> tuple[str, int | None, bool]:
     if attempt and not ATTEMPT.fullmatch(attempt):
         raise Problem("invalid", "query.attempt: expected a whole number")
     return client, int(attempt) if attempt else None, query.get("moved") == ["1"]
+
+
+def _limits(topology: Topology) -> tuple[float, int, int]:
+    return (
+        topology.client_connects_per_s,
+        topology.client_connects_burst,
+        topology.client_sessions_max,
+    )
 
 
 def servers_of(topology: Topology) -> list[Server]:
