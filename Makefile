@@ -55,7 +55,7 @@ soak: .venv/.complete
 	    tests/e2e/test_overload.py tests/e2e/test_cancellations.py tests/e2e/test_malformed.py \
 	    tests/sim/overflow/test_sweep.py tests/sim/overflow/test_failing.py \
 	    tests/sim/overflow/test_pool_histories.py tests/sim/queue/test_history.py \
-	    tests/sim/membership/test_history.py \
+	    tests/sim/membership/test_history.py tests/sim/membership/test_session_history.py \
 	    tests/e2e/test_lease_redis_random.py $(ARGS)
 
 dashboards: .venv/.complete

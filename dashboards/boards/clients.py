@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from dashboards.board import ALERTS_NOW, Board, Row
 from dashboards.panels import ALARM, WARNING, Query, graph, now
-from dashboards.promql import CLUSTER, FAILED, REFUSED, largest, least, total
+from dashboards.promql import CLUSTER, FAILED, REFUSED, largest, total
 from spillover.model.signals import clients, membership
 from spillover.model.signals import node as signals
 
 AT_A_GLANCE = Row(
     "Are all of one mind, and do clients move?",
     now(
-        "Versions behind", "How far the last cluster is behind the first: 0 when all agree.",
-        f"{largest(CLUSTER.of(membership.VERSION))} - {least(CLUSTER.of(membership.VERSION))}",
-        limits=[(1, WARNING)], width=4,
+        "Configurations", "How many different ones clusters go by: 1 when all agree.",
+        f'count(count_values("id", {CLUSTER.of(membership.ID)}))',
+        limits=[(2, WARNING)], width=4,
     ),
     now(
         "Superseded", "Configurations that lost against another one, in the time shown.",

@@ -76,8 +76,9 @@ def test_what_a_client_is_told(nodes):
             await a.send("POST", "/admin/drain")
             await nodes.until(lambda: len(lines) == 3)
             assert json.loads(lines[2]) == {"within_s": 1.0, "parting": True}
-            status, _, body = await a.send("GET", "/session?client=other")
+            status, headers, body = await a.send("GET", "/session?client=other")
             assert (status, body["reason"]) == (503, "draining")
+            assert headers[b"retry-after"] == b"1"
             _, _, gone = await a.send("DELETE", "/session?client=me&moved=1")
             assert gone == {"found": True}
             await reading
@@ -111,6 +112,15 @@ def test_so_many_a_second_and_so_many_in_all(nodes):
             metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body
             assert b'spillover_client_connects_refused_total{cluster="a"} 2.0' in metrics
             again.cancel()
+            # Another configuration lets in more.
+            more = {"client_sessions_max": 9, "client_connects_per_s": 1e6}
+            await change(a, lambda fields: fields.update(more))
+            others = []
+            other = asyncio.create_task(
+                a.client.stream_lines("/session?client=other", others.append, silence_s=5.0)
+            )
+            await nodes.until(lambda: others)
+            other.cancel()
 
     nodes.run(main)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+import msgspec
 import pytest
 
 from spillover.client import (
@@ -75,6 +76,12 @@ def test_an_answer_has_all_that_its_node_tells(nodes):
     with_client(nodes, check)
 
 
+class Point(msgspec.Struct):
+    """What JSON says as an object."""
+
+    x: float
+
+
 def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nodes, handler):
     async def check(client, federation):
         first = await client.run([1], key="schlüssel 7")
@@ -130,8 +137,10 @@ def test_what_is_wrong_is_told_before_anything_is_sent(nodes):
             with pytest.raises(InputError) as error:
                 await client.run(None, **wrong)
             assert error.value.surely_did_not_run
-        with pytest.raises(InputError, match="payload"):
-            await client.run(object())
+        nan, inf = float("nan"), float("inf")
+        for payload in (object(), nan, {"x": [1.0, inf]}, [None, (-inf,)], Point(nan)):
+            with pytest.raises(InputError, match="payload"):
+                await client.run(payload)
         assert federation["a"].ledger.home["accepted"] == 0
 
     with_client(nodes, check)

@@ -9,7 +9,7 @@ that needs one loads it then.
 from __future__ import annotations
 
 from spillover.client.async_client import AsyncSpillover
-from spillover.client.calls import Stats
+from spillover.client.call import Stats
 from spillover.client.job import AsyncJob, Job
 from spillover.client.mapping import Progress
 from spillover.client.nodes import Nodes

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
 
 from spillover.client import wire
-from spillover.client.calls import Call, Calls, Header, Stats
+from spillover.client.call import Call, Header, Stats
+from spillover.client.calls import Calls
 from spillover.client.job import AsyncJob
 from spillover.client.mapping import OnProgress, Window, length_of, map_async
 from spillover.client.nodes import Nodes
@@ -119,7 +120,7 @@ class AsyncSpillover:
         (the url is wrong) and InputError, all of them SpilloverError.
         """
         call = self._call(payload, (), type, key, deadline_s, priority, at_most_once=at_most_once)
-        return await self._calls.carry(call, partial(_read_answer, call))
+        return await self._calls.carry(call, partial(read_answer, call))
 
     async def submit(
         self,
@@ -295,7 +296,8 @@ def _headers(token: str | None) -> tuple[Header, ...]:
     return (wire.JSON_HEADER, (b"authorization", b"Bearer " + token.encode()))
 
 
-def _read_answer(call: Call, node: str, response: Response) -> Answer:
+def read_answer(call: Call, node: str, response: Response) -> Answer:
+    """As `Read`."""
     return wire.read_answer(node, call.name, response)
 
 

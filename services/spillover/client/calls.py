@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar, cast
 
 from spillover.client import wire
+from spillover.client.call import Call, Header, Stats, may_go_on
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import Attempts, Retries, RetryBudget
+from spillover.client.slots import Slots
 from spillover.client.trust import Trust
+from spillover.live.http.blocking import BODY_MAX_BYTES, BlockingClient
 from spillover.live.http.client import HttpClient
 from spillover.live.http.connection import OutgoingRequest, Response
 from spillover.model.errors import (
@@ -47,74 +49,10 @@ PARTING_S = 5.0
 """For what is called off, all together."""
 FIRST_PARTING_WAIT_S = 0.02
 
-Header = tuple[bytes, bytes]
 T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Read = Callable[[str, Response], T]
 """What an answer of a node means. Raises PeerError for what is none."""
-
-
-class Stats(NamedTuple):
-    """What a client has done so far."""
-
-    requests: int
-    """Runs and submits that were begun."""
-    answered: int
-    """Of them, those that came to an answer, or to an accepted job."""
-    failed: int
-    """Those that ended with an error; they wait no more."""
-    retries: int
-    """How often one of them was sent again, or to another node."""
-    called_off: int
-    """Those that were cancelled at their node, since nobody waited for them any more."""
-    under_way: int
-    """Those that a node has now."""
-
-
-class Call:
-    """A request on its way. `ours` says that the client made up its name: nobody else can find it,
-    so that it ends with whoever waits for it."""
-
-    __slots__ = (
-        "body",
-        "came_to",
-        "exchange",
-        "future",
-        "headers",
-        "may_have_run",
-        "name",
-        "ours",
-        "repeatable",
-        "until_s",
-        "url",
-    )
-
-    def __init__(
-        self,
-        body: bytes,
-        headers: tuple[Header, ...],
-        key: str | None,
-        until_s: float,
-        *,
-        at_most_once: bool = False,
-    ) -> None:
-        self.ours = key is None and not at_most_once
-        self.repeatable = not at_most_once
-        self.name = key if key is not None else secrets.token_hex(12) if self.ours else ""
-        self.body = body
-        self.headers = (*headers, wire.key_header(self.name)) if self.name else headers
-        self.until_s = until_s
-        self.may_have_run = False
-        self.url = ""
-        self.exchange: OutgoingRequest | None = None
-        self.future: asyncio.Future[Response | BaseException] | None = None
-        self.came_to: Response | BaseException | None = None
-        """Of the last attempt. It may come in the moment in which nobody waits for it any more."""
-
-    def settle(self, came_to: Response | BaseException) -> None:
-        """As an exchange's `on_end`."""
-        self.came_to = came_to
-        if self.future is not None and not self.future.done():
-            self.future.set_result(came_to)
 
 
 class Calls:
@@ -135,6 +73,8 @@ class Calls:
         self._connections_max = connections_max
         self._rng = Random()
         self._clients: dict[str, HttpClient] = {}
+        self._blocking: dict[str, BlockingClient] = {}
+        self._slots: Slots | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._under_way: set[Call] = set()
         self._partings: set[asyncio.Task[None]] = set()
@@ -156,8 +96,46 @@ class Calls:
         url = self.nodes.choose(time.monotonic()) or self.nodes.current
         self._budget.earn()
         self._requests += 1
+        return await self._carry_on(url, call, read)
+
+    def carry_here(self, call: Call, read: Read[T], run: Run) -> T:
+        """As `carry`, for a thread that waits. Where nothing is in its way, the first attempt is
+        made here, over a socket that blocks; all that may come after it is `run` in the loop."""
+        if self._loop is None:
+            run(self._begin_once())
+        url = self.nodes.current
+        slots = self._slots
+        is_plain = url.startswith("http://") and len(call.body) <= BODY_MAX_BYTES
+        if self._closed or slots is None or not (is_plain and self.nodes.is_calm and slots.take()):
+            return cast("T", run(self.carry(call, read)))
+        self._budget.earn()
+        self._requests += 1  # one bytecode after another, between which no thread is changed
         try:
-            return await self._carry(url, call, read)
+            came_to = self._send_here(url, call)
+            try:
+                if isinstance(came_to, Response):
+                    result = read(url, came_to)
+                    self._answered += 1
+                    return result
+            except PeerError:
+                pass  # whether it is sent again is decided in the loop
+        except BaseException:  # Ctrl-C
+            if self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(self._abandon, call)
+            raise
+        finally:
+            self._under_way.discard(call)
+            slots.give_back()
+        if isinstance(came_to, Cancelled):
+            raise came_to
+        return cast("T", run(self._carry_on(url, call, read, came_to)))
+
+    async def _carry_on(
+        self, url: str, call: Call, read: Read[T], came_to: Response | BaseException | None = None
+    ) -> T:
+        """`came_to` is what has come of the first attempt, if that was made."""
+        try:
+            return await self._carry(url, call, read, came_to)
         except asyncio.CancelledError:
             self._abandon(call)
             raise
@@ -200,7 +178,13 @@ class Calls:
     def call_off(self, node: str, name: str, exchange: OutgoingRequest | None = None) -> None:
         """Have a request cancelled at its node, without waiting for it."""
         self._called_off += 1
-        task = asyncio.get_running_loop().create_task(self._cancel_there(node, name, exchange))
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[object] = loop.create_future()
+        if exchange is None:
+            answered.set_result(None)
+        else:
+            exchange.on_end = partial(_settle, answered)
+        task = loop.create_task(self._cancel_there(node, name, exchange, answered))
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
 
@@ -208,13 +192,21 @@ class Calls:
         """End what is under way, and let go of all connections."""
         self._closed = True
         for call in list(self._under_way):
+            exchange = call.exchange
             self._abandon(call)
-            message = "the client was closed while it waited for the answer"
-            call.settle(wire.named(Cancelled(message), call.url, call.name or None))
+            call.settle(call.closed_under())
+            if call.future is None and exchange is not None:
+                self._blocking[call.url].interrupt(exchange)
         if self._partings:
             await asyncio.wait(self._partings, timeout=PARTING_S)
         for client in self._clients.values():
             await client.close()
+        for blocking in self._blocking.values():
+            blocking.close()
+
+    async def _begin_once(self) -> None:
+        if self._loop is None:
+            self._begin(asyncio.get_running_loop())
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._closed:
@@ -225,7 +217,7 @@ class Calls:
                 " Spillover, which has a loop of its own"
             )
         self._loop = loop
-        self._slots = asyncio.Semaphore(self._connections_max)
+        self._slots = Slots(self._connections_max, loop)
         self._budget = RetryBudget(self._retries, time.monotonic())
         self.on_begin()
 
@@ -253,10 +245,13 @@ class Calls:
             repeatable=call.repeatable,
         )
 
-    async def _carry(self, url: str, call: Call, read: Read[T]) -> T:
+    async def _carry(
+        self, url: str, call: Call, read: Read[T], came_to: Response | BaseException | None
+    ) -> T:
         attempts: Attempts | None = None
         while True:
-            came_to = await self._send(url, call)
+            if came_to is None:
+                came_to = await self._send(url, call)
             try:
                 if isinstance(came_to, Response):
                     result = read(url, came_to)
@@ -272,15 +267,19 @@ class Calls:
             call.may_have_run = attempts.home is not None
             url = await self._next(attempts, call)
             self._retried += 1
+            came_to = None
 
     async def _send(self, url: str, call: Call) -> Response | BaseException:
         """Returns what came of one attempt. Raises Expired if there was no time for it."""
         slots = self._slots
-        await (self._slot(call) if slots.locked() else slots.acquire())
+        assert slots is not None  # noqa: S101 - it is in the loop
+        if not slots.take():
+            await self._slot(slots, call)
         try:
             left_s = call.until_s - time.monotonic()
             assert self._loop is not None  # noqa: S101 - it is in there
-            call.url, call.future, call.came_to = url, self._loop.create_future(), None
+            future: asyncio.Future[Response | BaseException] = self._loop.create_future()
+            call.begin(url, future)
             call.exchange = self._client(url).send(
                 "POST",
                 wire.PATH,
@@ -290,16 +289,36 @@ class Calls:
                 timeout_s=left_s + GRACE_S,
             )
             self._under_way.add(call)
-            return await call.future
+            return await future
         finally:
             self._under_way.discard(call)
-            slots.release()
+            slots.give_back()
 
-    async def _slot(self, call: Call) -> None:
+    def _send_here(self, url: str, call: Call) -> Response | BaseException:
+        """Returns what came of one attempt, in this thread."""
+        client = self._blocking.get(url)
+        if client is None:
+            client = self._blocking[url] = BlockingClient(
+                url,
+                self._headers,
+                connect_timeout_s=CONNECT_S,
+                idle_s_max=IDLE_S_MAX,
+                body_limit_bytes=ANSWER_LIMIT_BYTES,
+                user_timeout_s=USER_TIMEOUT_S,
+            )
+        left_s = call.until_s - time.monotonic()
+        call.begin(url, None)
+        exchange = call.exchange = client.begin("POST", wire.PATH, call.settle)
+        self._under_way.add(call)
+        headers = (*call.headers, wire.deadline_header(left_s))
+        client.carry(exchange, wire.PATH, headers, call.body, left_s + GRACE_S)
+        return call.came_to or call.closed_under()
+
+    async def _slot(self, slots: Slots, call: Call) -> None:
         """Wait until less than `connections_max` requests are under way. Raises Expired."""
         try:
             async with asyncio.timeout(call.until_s - time.monotonic()):
-                await self._slots.acquire()
+                await slots.wait()
         except TimeoutError:
             message = (
                 f"the deadline passed in this client, where {self._connections_max} requests were"
@@ -320,21 +339,22 @@ class Calls:
         all ends with its connection."""
         exchange = call.exchange
         under_way = exchange is not None and exchange.connection is not None
-        if call.ours and (under_way or call.may_have_run or _may_go_on(call.came_to)):
+        if call.ours and (under_way or call.may_have_run or may_go_on(call.came_to)):
             self.call_off(call.url, call.name, exchange if under_way else None)
         elif exchange is not None:
             exchange.cancel()
         call.exchange = call.came_to = None
         call.may_have_run = False
 
-    async def _cancel_there(self, node: str, name: str, exchange: OutgoingRequest | None) -> None:
+    async def _cancel_there(
+        self,
+        node: str,
+        name: str,
+        exchange: OutgoingRequest | None,
+        answered: asyncio.Future[object],
+    ) -> None:
         """Ask for it until it has ended: a cancel may come to the node before the request does, and
         another cluster may take its time."""
-        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        if exchange is None:
-            answered.set_result(None)
-        else:
-            exchange.on_end = partial(_settle, answered)
         pause_s = FIRST_PARTING_WAIT_S
         try:
             with suppress(PeerError, TimeoutError):
@@ -353,6 +373,7 @@ class Calls:
         return answer.status == 200 or (is_there and answer.status != 202)
 
     async def _ask(self, node: str, method: str, path: str, wait_s: float) -> Response:
+        assert self._slots is not None  # noqa: S101 - it is in the loop
         async with self._slots:
             try:
                 return await self._client(node).request(method, path, timeout_s=wait_s + ASK_S)
@@ -367,13 +388,6 @@ class Calls:
             message = f"the deadline passed without an answer from node {url}. It may have run"
             return wire.named(Expired(message), url, name)
         return wire.without_answer(url, name, came_to)
-
-
-def _may_go_on(came_to: Response | BaseException | None) -> bool:
-    """Returns whether a node may have what came to this, which nobody has looked at."""
-    if isinstance(came_to, Response):
-        return came_to.status == 202
-    return isinstance(came_to, OutcomeUnknown)
 
 
 def _settle(future: asyncio.Future[object], came_to: Response | BaseException) -> None:

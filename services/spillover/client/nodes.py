@@ -44,6 +44,11 @@ class Nodes:
         """The one that is asked while it does not fail."""
         return self._current
 
+    @property
+    def is_calm(self) -> bool:
+        """Returns whether the current one is asked, since none has failed."""
+        return not self._pauses
+
     def replace(self, urls: Sequence[str]) -> None:
         """Take another list. The current one stays if it is in there, else the first is it."""
         if not urls:

@@ -6,12 +6,18 @@ import atexit
 import concurrent.futures
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
 
-from spillover.client.async_client import CONNECTIONS_MAX, DEADLINE_S, AsyncSpillover
-from spillover.client.calls import Stats
+from spillover.client.async_client import (
+    CONNECTIONS_MAX,
+    DEADLINE_S,
+    AsyncSpillover,
+    read_answer,
+)
+from spillover.client.call import Stats
 from spillover.client.job import Job
 from spillover.client.mapping import OnProgress, Window, length_of, map_here
 from spillover.client.nodes import Nodes
@@ -29,9 +35,10 @@ class Spillover:
         with Spillover("http://127.0.0.1:8101") as spillover:
             print(spillover.run({"text": "again and again"}).result)
 
-    It may be called from any number of threads, and from where an event loop runs. Its connections
-    live in one thread, which begins with the first call and ends with `close`. A process that
-    forks makes a new client in the child.
+    It may be called from any number of threads, and from where an event loop runs. Small requests
+    are sent by the thread that calls; what else has to be done is done in a thread of its own,
+    which begins with the first call and ends with `close`. A process that forks makes a new client
+    in the child.
     """
 
     def __init__(
@@ -80,16 +87,12 @@ class Spillover:
         at_most_once: bool = False,
     ) -> Answer:
         """As `AsyncSpillover.run`. Ctrl-C cancels it."""
-        thread = self._loop_thread()
-        running = self._client.run(
-            payload,
-            type=type,
-            key=key,
-            deadline_s=deadline_s,
-            priority=priority,
-            at_most_once=at_most_once,
+        thread, client = self._loop_thread(), self._client
+        thread.check_process()
+        call = client._call(  # noqa: SLF001 - one rule for both
+            payload, (), type, key, deadline_s, priority, at_most_once=at_most_once
         )
-        return thread.run(running)
+        return client._calls.carry_here(call, partial(read_answer, call), thread.run)  # noqa: SLF001
 
     def submit(
         self,

@@ -111,10 +111,28 @@ _ENDED: dict[str, tuple[str, type[PeerError]]] = {
 def encode_payload(payload: object) -> bytes:
     """Returns the body of a request. Raises InputError for what JSON cannot say."""
     try:
-        return b'{"payload":%b}' % _encode(payload)
+        body = b'{"payload":%b}' % _encode(payload)
+        if b"null" in body:  # what is no number would be it, in silence
+            _check_numbers(payload)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         expected = f"expected what can be said in JSON: {error}"
         raise InputError("payload", "", expected) from error
+    return body
+
+
+def _check_numbers(payload: object) -> None:
+    """Raises ValueError for a float that JSON cannot say."""
+    if isinstance(payload, float):
+        if not math.isfinite(payload):
+            raise ValueError(f"{payload} is no number there")
+    elif isinstance(payload, Mapping):
+        for value in payload.values():
+            _check_numbers(value)
+    elif isinstance(payload, (list, tuple, set, frozenset)):
+        for value in payload:
+            _check_numbers(value)
+    elif not isinstance(payload, (str, bytes, int, type(None))):
+        _check_numbers(msgspec.to_builtins(payload))
 
 
 def key_header(key: str) -> tuple[bytes, bytes]:

@@ -114,6 +114,9 @@ def test_what_may_change_is_not_refused() -> None:
         payload_limit_bytes=10,
         result_ttl_s=1.0,
         result_limit=2,
+        client_connects_per_s=3.0,
+        client_connects_burst=2,
+        client_sessions_max=9,
         version=4,
     )
     refuse_fixed(THREE, after, A)

@@ -267,3 +267,33 @@ def test_the_end_leaves_everything():
     ]
     assert client.handle(Lost(attempt), 0.0) == []
     client.check()
+
+
+def test_a_node_that_has_resumed_has_its_client_again_where_no_other_one_takes_it():
+    client, attempt, here = in_session("ab", at="a")
+    client.handle(Parting(attempt, 0.0), 1.0)
+    commands = client.handle(TimerFired(), client.next_deadline())
+    assert asked_in_turn(client, commands, 1.0) == ["b"]
+    commands = client.handle(TimerFired(), client.next_deadline())
+    while connects(commands)[0].server.url != f"http://{here}":
+        commands = client.handle(NotReached(connects(commands)[0].attempt), 2.0)
+    again = connects(commands)[0].attempt
+    commands = client.handle(Connected(again, told("a", "ab")), 2.0)
+    assert Leave(attempt, moved=True) in commands
+    assert math.isinf(client.next_deadline())
+
+
+def test_ranks_that_are_said_again_have_the_surplus_go():
+    """To any other server, and of the others nobody."""
+    to = Counter()
+    for rank in range(20):
+        client, attempt, here = in_session("abc", at="a", version=2)
+        again = told(here, "abc", 2, clients=20, rank=rank, surplus=0.4)
+        client.handle(Announced(attempt, again), 10.0)
+        if math.isfinite(client.next_deadline()):
+            (command,) = client.handle(TimerFired(), client.next_deadline()) or [None]
+            to[command and command.server.url[-1]] += 1
+    assert to == {None: 16, "b": 2, "c": 2}
+    client, attempt, here = in_session("abc", at="a", version=2)
+    assert client.handle(Announced(attempt, told(here, "abc", 2, clients=20, rank=19)), 10.0) == []
+    assert math.isinf(client.next_deadline())

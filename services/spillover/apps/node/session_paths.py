@@ -5,6 +5,7 @@ federation (decision 0041). Dispatched by `hot_paths`. What is said is in `live.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from functools import partial
 from urllib.parse import parse_qs
@@ -24,6 +25,7 @@ from spillover.model.topology import Topology
 
 LOOK_S = 0.25
 
+ATTEMPT = re.compile("[0-9]{1,9}")
 QUERY_MAX = 8
 """Fields of a query; later versions may say more."""
 
@@ -34,14 +36,11 @@ class SessionPaths:
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
         topology = shell.topology
+        self._letting_in = LettingIn(*_limits(topology))
         self.clients = Clients(
             shell.cluster.id,
             shell.epoch,
-            LettingIn(
-                topology.client_connects_per_s,
-                topology.client_connects_burst,
-                topology.client_sessions_max,
-            ),
+            self._letting_in,
             shell.timers,
             numbers=self._numbers,
             on_count=shell.streams.tell_clients,
@@ -54,9 +53,9 @@ class SessionPaths:
 
     async def serve(self, exchange: Exchange, send: Send) -> None:
         """GET begins a session, DELETE ends it."""
-        client, moved = _asked(exchange)
+        client, attempt, moved = _asked(exchange)
         if exchange.method == "DELETE":
-            found = self.clients.leave(client, moved=moved)
+            found = self.clients.leave(client, attempt, moved=moved)
             body = b'{"found":true}' if found else b'{"found":false}'
             exchange.answer_raw(200, JSON_LINE, body)
             return
@@ -66,7 +65,7 @@ class SessionPaths:
         ended = asyncio.Event()
         exchange.watch(ended.set)
         self._look_after(LOOK_S)
-        session = self.clients.open(client, partial(_put, exchange, ended), ended.set)
+        session = self.clients.open(client, attempt, partial(_put, exchange, ended), ended.set)
         try:
             await ended.wait()
         finally:
@@ -80,6 +79,7 @@ class SessionPaths:
     def go_by(self, configuration: Configuration) -> None:
         """Clients are told of this one from now on."""
         stamp = configuration.stamp
+        self._letting_in.change(*_limits(configuration.topology))
         servers = servers_of(configuration.topology)
         self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
 
@@ -105,7 +105,8 @@ class SessionPaths:
         if self.clients.closed:
             raise Problem("not_ready", "the node ends")
         if self._shell.machine.draining:
-            raise Problem("draining", "the cluster is draining")
+            # Perhaps it is only late: a cluster that is added again may hear of it after clients.
+            raise Problem("draining", "the cluster is draining", retry_after_s=1.0)
         is_full = self.clients.is_full_for(client)
         wait_s = self.clients.let_in(client)
         if wait_s is None:
@@ -134,8 +135,9 @@ def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
         exchange.write_piece(line)
 
 
-def _asked(exchange: Exchange) -> tuple[str, bool]:
-    """Returns which client asks, and whether it has moved. Raises Problem."""
+def _asked(exchange: Exchange) -> tuple[str, int | None, bool]:
+    """Returns which client asks, about which of its attempts, and whether it has moved. Raises
+    Problem."""
     try:
         query = parse_qs(exchange.query.decode("ascii"), max_num_fields=QUERY_MAX)
     except ValueError as error:
@@ -144,7 +146,18 @@ def _asked(exchange: Exchange) -> tuple[str, bool]:
     if not is_name(client, NAME_LENGTH_MAX):
         expected = f"expected 1 to {NAME_LENGTH_MAX} printable characters"
         raise Problem("invalid", f"query.client: {expected}")
-    return client, query.get("moved") == ["1"]
+    attempt = query.get("attempt", [""])[0]
+    if attempt and not ATTEMPT.fullmatch(attempt):
+        raise Problem("invalid", "query.attempt: expected a whole number")
+    return client, int(attempt) if attempt else None, query.get("moved") == ["1"]
+
+
+def _limits(topology: Topology) -> tuple[float, int, int]:
+    return (
+        topology.client_connects_per_s,
+        topology.client_connects_burst,
+        topology.client_sessions_max,
+    )
 
 
 def servers_of(topology: Topology) -> list[Server]:

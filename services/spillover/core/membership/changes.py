@@ -24,6 +24,9 @@ CHANGEABLE: Final = (
     "payload_limit_bytes",
     "result_ttl_s",
     "result_limit",
+    "client_connects_per_s",
+    "client_connects_burst",
+    "client_sessions_max",
 )
 """Fields of a topology that may change while nodes run, besides its clusters and links."""
 

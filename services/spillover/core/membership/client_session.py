@@ -237,10 +237,15 @@ class ClientSession:
         if not told.can_be_meant:
             self.refused += 1
             return
-        if self._stamp is not None and told.stamp <= self._stamp:
+        is_repeated = ranked and told.stamp == self._stamp and told.surplus > 0.0
+        if self._stamp is not None and told.stamp <= self._stamp and not is_repeated:
             return
         self._stamp = told.stamp
-        if self._news is None and {one.id for one in told.servers} == set(self._keys(told)):
+        if (
+            not is_repeated
+            and self._news is None
+            and {one.id for one in told.servers} == set(self._keys(told))
+        ):
             self.servers = told.servers
             return
         self._news = told, ranked
@@ -364,13 +369,15 @@ class ClientSession:
         return self._line[0] if self._line and math.isfinite(self._again_s) else None
 
     def _known(self) -> list[Server]:
-        """Returns all servers that were ever told, but for what is in use."""
+        """Returns all servers that were ever told, but for what is in use: unless that has asked
+        to go, and perhaps takes clients again."""
         urls = {server.url.rstrip("/") for server in self.servers}
         given = [server for server in self._given if server.url not in urls]
         own = self.in_use
         everyone = (*self.servers, *given)
-        others = [one for one in everyone if own is None or not self._is_same(one, own)]
-        return others or list(everyone)
+        if own is None or self._parting:
+            return list(everyone)
+        return [one for one in everyone if not self._is_same(one, own)] or list(everyone)
 
     def _may_stay(self) -> bool:
         own = self.in_use

@@ -7,11 +7,15 @@ class LettingIn:
     """`rate_per_s` a second, `burst` at once, `most` in all."""
 
     def __init__(self, rate_per_s: float, burst: int, most: int) -> None:
+        self.change(rate_per_s, burst, most)
+        self._tokens = float(burst)
+        self._at_s: float | None = None
+
+    def change(self, rate_per_s: float, burst: int, most: int) -> None:
+        """Others from now on."""
         self._rate_per_s = rate_per_s
         self._burst = burst
         self.most = most
-        self._tokens = float(burst)
-        self._at_s: float | None = None
 
     def ask(self, now_s: float) -> float | None:
         """Returns None if one more may come now, which counts; else when to ask again, in seconds

@@ -29,10 +29,18 @@ class LoopThread:
 
     def begin(self, main: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Have it run there, and return the future of what it returns."""
-        if os.getpid() != self._process:  # threads do not follow a fork: the wait would be for ever
+        try:
+            self.check_process()
+        except RuntimeError:
             main.close()
-            raise RuntimeError(f"{self._thread.name}: expected to be made anew after a fork")
+            raise
         return asyncio.run_coroutine_threadsafe(main, self._loop)
+
+    def check_process(self) -> None:
+        """Raises RuntimeError after a fork, which threads do not follow: to wait would be for
+        ever."""
+        if os.getpid() != self._process:
+            raise RuntimeError(f"{self._thread.name}: expected to be made anew after a fork")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run it there, and return what it returns. Ctrl-C ends the wait, and what runs."""

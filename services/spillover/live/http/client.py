@@ -51,8 +51,8 @@ class HttpClient:
     body of each answer, but not for streams. Given `excerpt_bytes`, an answer that is not 2xx ends
     with so much of its body.
 
-    `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
-    given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
+    `user_timeout_s` is how long the other end may be gone without a word before the connection is
+    given up (see `keepalive`). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
     `headers` go with each request.
 

@@ -15,6 +15,7 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
 from spillover.live.http.head import Server
+from spillover.live.http.keepalive import keep_alive
 from spillover.live.http.securing import Retired, Securing, Unproven
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures
@@ -80,7 +81,7 @@ class Opening:
             **options,
         )
         if self._user_timeout_s is not None:
-            _set_user_timeout(transport, self._user_timeout_s)
+            keep_alive(transport.get_extra_info("socket"), self._user_timeout_s)
         if self._securing is not None:
             self._securing.opened(connection, transport)
         return connection
@@ -120,13 +121,6 @@ class Opening:
         # Others have nothing to do with TLS; uvloop raises the second where a handshake takes long.
         if self._securing is not None and isinstance(error, ssl.SSLError | ConnectionAbortedError):
             self._securing.failed(failures.reason_of(error))
-
-
-def _set_user_timeout(transport: asyncio.Transport, user_timeout_s: float) -> None:
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None:
-        opened: socket.socket = transport.get_extra_info("socket")
-        opened.setsockopt(socket.IPPROTO_TCP, option, int(user_timeout_s * 1e3))
 
 
 def _in_words(error: OSError | UnicodeError) -> str:

@@ -5,11 +5,13 @@ timer stands behind a session.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spillover.core.membership.letting_in import LettingIn
+from spillover.core.membership.node_clients import NodeClients
 from spillover.core.membership.session_events import Server
 from spillover.live.engine.timers import Timers
 from spillover.live.membership.session_wire import (
@@ -19,7 +21,6 @@ from spillover.live.membership.session_wire import (
     encode_head,
     encode_parting,
 )
-from spillover.policy.membership import surplus_of
 
 PARTING_S = 1.0
 """Within this time the clients of a node that drains or ends go elsewhere: soon, since it takes
@@ -31,6 +32,7 @@ class Session:
     """One client here. `put` writes a line to it, `end` ends the response."""
 
     client: str
+    attempt: int | None
     put: Callable[[bytes], None]
     end: Callable[[], None]
 
@@ -51,45 +53,50 @@ class Clients:
     ) -> None:
         self._cluster = cluster
         self._epoch = epoch
-        self._letting_in = letting_in
+        self._clients = NodeClients[Session](cluster, letting_in)
         self._timers = timers
         self._numbers = numbers
         self._on_count = on_count
-        self._sessions: dict[str, Session] = {}
-        self._stamp = (0, "", 0)
-        self._servers: tuple[Server, ...] = ()
         self._head = b""
         self.closed = False
         self._is_timed = False
-        self.moves = 0
-        """Clients that have left for another server."""
-        self.refused = 0
-        """Connects that were put off."""
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._clients)
+
+    @property
+    def moves(self) -> int:
+        """Returns how many clients have left for another server."""
+        return self._clients.moves
+
+    @property
+    def refused(self) -> int:
+        """Returns how many connects were put off."""
+        return self._clients.refused
 
     def is_full_for(self, client: str) -> bool:
-        """Returns whether there is no place for it. One that has a session here, perhaps without
-        knowing it, takes that one's place."""
-        return len(self._sessions) >= self._letting_in.most and client not in self._sessions
+        """Returns whether there is no place for it."""
+        return self._clients.is_full_for(client)
 
     def let_in(self, client: str) -> float | None:
         """Returns None if this client may have a session now; else when to ask again, in
         seconds."""
-        full = self.is_full_for(client)
-        wait_s = SIGN_OF_LIFE_S if full else self._letting_in.ask(time.monotonic())
-        self.refused += wait_s is not None
-        return wait_s
+        return self._clients.let_in(client, time.monotonic(), SIGN_OF_LIFE_S)
 
-    def open(self, client: str, put: Callable[[bytes], None], end: Callable[[], None]) -> Session:
+    def open(
+        self,
+        client: str,
+        attempt: int | None,
+        put: Callable[[bytes], None],
+        end: Callable[[], None],
+    ) -> Session:
         """Have a session for a client that was let in, and say where it is. It is the last to have
         come."""
-        old = self._sessions.pop(client, None)
+        session = Session(client, attempt, put, end)
+        old = self._clients.put_in(client, session)
         if old is not None:
             old.end()
-        session = self._sessions[client] = Session(client, put, end)
-        count = len(self._sessions)
+        count = len(self._clients)
         put(encode_announcement(self._head, count, count - 1, 0.0))
         self._on_count(count)
         if not self._is_timed:
@@ -99,49 +106,54 @@ class Clients:
 
     def drop(self, session: Session) -> None:
         """Its client has gone, or its response has ended."""
-        if self._sessions.get(session.client) is session:
-            del self._sessions[session.client]
-            self._on_count(len(self._sessions))
+        if self._clients.drop(session.client, session):
+            self._on_count(len(self._clients))
 
-    def leave(self, client: str, *, moved: bool) -> bool:
+    def leave(self, client: str, attempt: int | None, *, moved: bool) -> bool:
         """A client says that it goes; returns whether it was here."""
-        session = self._sessions.get(client)
+        session = self._clients.leave(client, attempt, moved=moved)
         if session is None:
             return False
-        self.moves += moved
-        self.drop(session)
+        self._on_count(len(self._clients))
         session.end()
         return True
 
     def announce(self, version: int, by: str, servers: Sequence[Server], by_epoch: int = 0) -> None:
-        """The federation has another configuration: tell all clients, at one instant, so that their
-        ranks are of one order. Of whom the node has too many is seen among the servers before."""
-        before = {server.id for server in self._servers}
-        self._stamp, self._servers = (version, by, by_epoch), tuple(servers)
-        self._head = encode_head(self._cluster, self._epoch, self._stamp, self._servers)
-        count = len(self._sessions)
-        numbers = [number for name, number in self._numbers().items() if name in before]
-        surplus = surplus_of(count, count + sum(numbers), 1 + len(numbers)) if numbers else 0.0
-        for rank, session in enumerate(list(self._sessions.values())):
+        """The federation has another configuration: tell all clients, at one instant."""
+        stamp = (version, by, by_epoch)
+        surplus = self._clients.go_by(stamp, servers, self._numbers(), time.monotonic())
+        self._head = encode_head(self._cluster, self._epoch, stamp, servers)
+        if self._clients.repeat_s < math.inf:
+            self._timers.at(self._clients.repeat_s, self._repeat)
+        self._tell(surplus)
+
+    def _repeat(self, due_s: float) -> None:
+        surplus = self._clients.repeat(self._numbers(), due_s)
+        if surplus is not None and not self.closed:
+            self._tell(surplus)
+
+    def _tell(self, surplus: float) -> None:
+        count = len(self._clients)
+        for rank, session in enumerate(self._clients.sessions):
             session.put(encode_announcement(self._head, count, rank, surplus))
 
     def part(self) -> None:
         """The node takes nothing more: its clients are to go elsewhere. Where the configuration
         has told them already that this is no server any more, they know when and where to."""
-        if self._cluster in {server.id for server in self._servers}:
+        if self._clients.is_server:
             line = encode_parting(PARTING_S)
-            for session in list(self._sessions.values()):
+            for session in self._clients.sessions:
                 session.put(line)
 
     def close(self) -> None:
         """End all sessions: the node ends."""
         self.closed = True
-        for session in list(self._sessions.values()):
+        for session in self._clients.sessions:
             session.end()
 
     def _give_signs_of_life(self, due_s: float) -> None:
-        self._is_timed = bool(self._sessions) and not self.closed
+        self._is_timed = len(self._clients) > 0 and not self.closed
         if self._is_timed:
-            for session in list(self._sessions.values()):
+            for session in self._clients.sessions:
                 session.put(SIGN_OF_LIFE)
             self._timers.at(due_s + SIGN_OF_LIFE_S, self._give_signs_of_life)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -22,7 +23,8 @@ class ConfigurationMetrics(Collector):
         self.superseded = 0
 
     def collect(self) -> Iterator[Metric]:
-        version = self._machine.current.stamp.version
-        yield from gauges(signals.VERSION, self._cluster, [((), version)])
+        stamp = self._machine.current.stamp
+        yield from gauges(signals.VERSION, self._cluster, [((), stamp.version)])
+        yield from gauges(signals.ID, self._cluster, [((), crc32(stamp.told.encode()))])
         yield counter(signals.CHANGES, self._cluster, [((), self.changes)])
         yield counter(signals.SUPERSEDED, self._cluster, [((), self.superseded)])

@@ -146,14 +146,17 @@ class SessionShell:
             return
         self._heard.discard(command.attempt)
         self.moves += command.moved
-        farewell = self._loop.create_task(self._say_goodbye(server, task, moved=command.moved))
+        path = f"{self._path_of(command.attempt)}{'&moved=1' if command.moved else ''}"
+        farewell = self._loop.create_task(self._say_goodbye(server, task, path))
         self._farewells.add(farewell)
         farewell.add_done_callback(self._farewells.discard)
 
-    async def _say_goodbye(self, server: Server, task: asyncio.Task[None], *, moved: bool) -> None:
+    def _path_of(self, attempt: int) -> str:
+        return f"{self._path}&attempt={attempt}"
+
+    async def _say_goodbye(self, server: Server, task: asyncio.Task[None], path: str) -> None:
         """The word first, the stream then: else it would look like a loss."""
         with suppress(PeerError):
-            path = f"{self._path}&moved=1" if moved else self._path
             await self._client_of(server.url).request("DELETE", path, timeout_s=LEAVE_S)
         task.cancel()
 
@@ -165,8 +168,9 @@ class SessionShell:
         end: Event = Lost(attempt)
         try:
             hear = partial(self._hear, attempt)
+            path = self._path_of(attempt)
             await self._client_of(url).stream_lines(
-                self._path, hear, line_limit_bytes=LINE_LIMIT_BYTES, silence_s=SILENCE_S
+                path, hear, line_limit_bytes=LINE_LIMIT_BYTES, silence_s=SILENCE_S
             )
         except StreamRefused as refused:
             if refused.status in NOT_LET_IN:

@@ -76,6 +76,9 @@ class ConfigurationShell:
         }
         self._driver = Driver[ev.Event, ev.Command](self.machine, timers, interpreters, fail)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._said: set[str] = set()
+        """Neighbors of which was told that they gave none, until they do: they are asked again
+        every second."""
         self._proposals = 0
         self._answers: dict[int, asyncio.Future[Stamp]] = {}
         if store is not None:
@@ -119,6 +122,9 @@ class ConfigurationShell:
         self._tell_superseded(command.lost.stamp)
 
     def _taken(self, command: ev.Taken) -> None:
+        if self._store is None:
+            how = "config get at all sites' files, or --config-redis"
+            _log.warning(Message("only running nodes remember the configuration", keep_it_by=how))
         answer = self._answers.pop(command.ref)
         if not answer.done():
             answer.set_result(command.stamp)
@@ -146,9 +152,12 @@ class ConfigurationShell:
             there = decode_configuration(said, f"cluster {neighbor}", self._federation)
         except (PeerError, InputError) as error:
             told = {"neighbor": neighbor, "reason": str(error)}
-            _log.info(Message("no configuration", **told))
+            level = logging.DEBUG if neighbor in self._said else logging.INFO
+            self._said.add(neighbor)
+            _log.log(level, Message("no configuration", **told))
             self._driver.feed(ev.NotReceived(neighbor))
         else:
+            self._said.discard(neighbor)
             self._driver.feed(ev.Received(there, neighbor))
 
     async def _put(self, command: ev.Store) -> None:

@@ -7,6 +7,11 @@ from spillover.model.signals.signal import Signal
 VERSION = Signal(
     "spillover_configuration_version", "gauge", "Version of the configuration that the node goes by"
 )
+ID = Signal(
+    "spillover_configuration_id",
+    "gauge",
+    "A number made of the configuration's version and of who took it: the same where all go by one",
+)
 CHANGES = Signal(
     "spillover_configuration_changes_total", "counter", "Configurations that the node went over to"
 )

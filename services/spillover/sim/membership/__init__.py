@@ -1,2 +1,3 @@
-"""Membership in virtual time: clients that follow lists of servers (`rebalancing`), and clusters
-whose configuration changes while they run (`history`)."""
+"""Membership in virtual time: clients that follow lists of servers, all at once (`rebalancing`) or
+as their machines do (`sessions`, `session_history`, `following`), and clusters whose configuration
+changes while they run (`history`)."""

@@ -30,7 +30,7 @@ from spillover.tools.bench.session import Session
 from spillover.tools.report.page import write_report
 from spillover_loadgen.clients_driver import ClientsLoad, client_name
 
-SERVERS, CLIENTS, WAIT_S, SIMULATED = (9, 5), (1000, 60), (5.0, 0.5), (40, 10)
+SERVERS, CLIENTS, WAIT_S, SIMULATED = (9, 5), (1000, 60), (5.0, 0.5), (8, 10)
 """In full and quick."""
 RATE_PER_S = 20.0
 SERVICE_MS = 5.0

@@ -38,7 +38,7 @@ def report_page(
         facts={
             "again": "spillover bench membership --report FILE",
             "seed": str(plan.seed),
-            "simulated": "medians of what spillover sim rebalance says, with other seeds",
+            "simulated": "medians of the same machines in virtual time, with other seeds",
             **made_with(),
         },
     )

@@ -9,7 +9,8 @@ from random import Random
 
 from spillover.core.membership.choosing import Chooser
 from spillover.core.membership.list_change import change_between
-from spillover.sim.membership.rebalancing import Step, rebalance
+from spillover.sim.membership.following import follow
+from spillover.sim.membership.rebalancing import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class Simulated:
 
 
 def simulate(rule: Rule, clients: int, lists: Sequence[Sequence[str]], runs: int) -> Simulated:
-    """Returns what `sim rebalance` says, with the seeds from 1."""
+    """Returns what the machines of clients do in virtual time, with the seeds from 1."""
     by_run = [
-        rebalance(
+        follow(
             clients,
             lists,
             rule=rule.rule,

@@ -1,0 +1,93 @@
+"""A request on its way, and what a client counts. What carries it is in `calls`."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import NamedTuple
+
+from spillover.client import wire
+from spillover.live.http.connection import OutgoingRequest, Response
+from spillover.model.errors import Cancelled, OutcomeUnknown, PeerError
+
+Header = tuple[bytes, bytes]
+
+
+class Stats(NamedTuple):
+    """What a client has done so far."""
+
+    requests: int
+    """Runs and submits that were begun."""
+    answered: int
+    """Of them, those that came to an answer, or to an accepted job."""
+    failed: int
+    """Those that ended with an error; they wait no more."""
+    retries: int
+    """How often one of them was sent again, or to another node."""
+    called_off: int
+    """Those that were cancelled at their node, since nobody waited for them any more."""
+    under_way: int
+    """Those that a node has now."""
+
+
+class Call:
+    """A request on its way. `ours` says that the client made up its name: nobody else can find it,
+    so that it ends with whoever waits for it."""
+
+    __slots__ = (
+        "body",
+        "came_to",
+        "exchange",
+        "future",
+        "headers",
+        "may_have_run",
+        "name",
+        "ours",
+        "repeatable",
+        "until_s",
+        "url",
+    )
+
+    def __init__(
+        self,
+        body: bytes,
+        headers: tuple[Header, ...],
+        key: str | None,
+        until_s: float,
+        *,
+        at_most_once: bool = False,
+    ) -> None:
+        self.ours = key is None and not at_most_once
+        self.repeatable = not at_most_once
+        self.name = key if key is not None else secrets.token_hex(12) if self.ours else ""
+        self.body = body
+        self.headers = (*headers, wire.key_header(self.name)) if self.name else headers
+        self.until_s = until_s
+        self.may_have_run = False
+        self.url = ""
+        self.exchange: OutgoingRequest | None = None
+        self.future: asyncio.Future[Response | BaseException] | None = None
+        self.came_to: Response | BaseException | None = None
+        """Of the last attempt. It may come in the moment in which nobody waits for it any more."""
+
+    def begin(self, url: str, future: asyncio.Future[Response | BaseException] | None) -> None:
+        """Another attempt, there; a thread that waits needs no future."""
+        self.url, self.future, self.came_to = url, future, None
+
+    def settle(self, came_to: Response | BaseException) -> None:
+        """As an exchange's `on_end`."""
+        self.came_to = came_to
+        if self.future is not None and not self.future.done():
+            self.future.set_result(came_to)
+
+    def closed_under(self) -> PeerError:
+        """Returns what it comes to where its client is closed."""
+        message = "the client was closed while it waited for the answer"
+        return wire.named(Cancelled(message), self.url, self.name or None)
+
+
+def may_go_on(came_to: Response | BaseException | None) -> bool:
+    """Returns whether a node may have what came to this, which nobody has looked at."""
+    if isinstance(came_to, Response):
+        return came_to.status == 202
+    return isinstance(came_to, OutcomeUnknown)

@@ -1,0 +1,143 @@
+"""The clients of one node: who is let in, in which order they came, and what they are told. Pure.
+
+A session is whatever the shell has of a client. Writing lines, and signs of life, are the shell's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from spillover.core.membership.client_session import CHANGE_WAIT_S
+from spillover.core.membership.letting_in import LettingIn
+from spillover.core.membership.session_events import Announcement, Server
+from spillover.policy.membership import surplus_of
+
+REPEAT_AFTER_S = CHANGE_WAIT_S + 3.0
+"""A change that comes while clients wait to act on the one before finds some who have acted and
+some who have not, and their ranks are of one order, not of two: it leaves the spread of coins. So
+the node says its ranks once more, when all have acted, and the surplus goes."""
+
+
+class Session(Protocol):
+    """What the shell has of a client."""
+
+    @property
+    def attempt(self) -> int | None:
+        """Which of the client's attempts at a session it is, if the client said so."""
+
+
+S = TypeVar("S", bound=Session)
+
+
+class NodeClients(Generic[S]):
+    """Of the node of this cluster."""
+
+    def __init__(self, cluster: str, letting_in: LettingIn) -> None:
+        self._cluster = cluster
+        self._letting_in = letting_in
+        self._sessions: dict[str, S] = {}
+        """By client, in the order in which they came."""
+        self.stamp = (0, "", 0)
+        self.servers: tuple[Server, ...] = ()
+        self._told_s = -math.inf
+        self.repeat_s = math.inf
+        """When to `repeat` what was told last."""
+        self.moves = 0
+        """Clients that have left for another server."""
+        self.refused = 0
+        """Connects that were put off."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def sessions(self) -> list[S]:
+        """Returns them by rank."""
+        return list(self._sessions.values())
+
+    @property
+    def is_server(self) -> bool:
+        """Returns whether clients have been told that they can be here."""
+        return any(server.id == self._cluster for server in self.servers)
+
+    def is_full_for(self, client: str) -> bool:
+        """Returns whether there is no place for it. One that has a session here, perhaps without
+        knowing it, takes that one's place."""
+        return len(self._sessions) >= self._letting_in.most and client not in self._sessions
+
+    def let_in(self, client: str, now_s: float, full_wait_s: float) -> float | None:
+        """Returns None if this client may have a session now; else when to ask again, in
+        seconds: after `full_wait_s` where there is no place."""
+        full = self.is_full_for(client)
+        wait_s = full_wait_s if full else self._letting_in.ask(now_s)
+        self.refused += wait_s is not None
+        return wait_s
+
+    def put_in(self, client: str, session: S) -> S | None:
+        """A client that was let in is the last to have come. Returns the session that it had here
+        before, which is over."""
+        old = self._sessions.pop(client, None)
+        self._sessions[client] = session
+        return old
+
+    def drop(self, client: str, session: S) -> bool:
+        """It has ended; returns whether it was still the client's."""
+        is_there = self._sessions.get(client) is session
+        if is_there:
+            del self._sessions[client]
+        return is_there
+
+    def leave(self, client: str, attempt: int | None, *, moved: bool) -> S | None:
+        """A client says that it goes; returns its session here. Where it says which one it means,
+        the goodbye to one session does not end a later one."""
+        session = self._sessions.get(client)
+        if session is None or attempt not in (None, session.attempt):
+            return None
+        del self._sessions[client]
+        self.moves += moved
+        return session
+
+    def go_by(
+        self,
+        stamp: tuple[int, str, int],
+        servers: Sequence[Server],
+        numbers: Mapping[str, int],
+        now_s: float,
+    ) -> float:
+        """The federation has another configuration. Returns the surplus to tell all clients of, at
+        one instant, so that their ranks are of one order; of whom the node has too many is seen
+        among the servers before. `numbers` are the clients of neighbors."""
+        surplus, _ = self._surplus(numbers)
+        is_overlapping = now_s < self._told_s + CHANGE_WAIT_S or self.repeat_s < math.inf
+        self._told_s = now_s
+        self.repeat_s = now_s + REPEAT_AFTER_S if is_overlapping else math.inf
+        self.stamp, self.servers = stamp, tuple(servers)
+        return surplus
+
+    def repeat(self, numbers: Mapping[str, int], now_s: float) -> float | None:
+        """Returns the surplus to tell all clients of once more, after changes that have overlapped;
+        None if it is not the time, or there is nothing to repair."""
+        if now_s < self.repeat_s:
+            return None
+        self.repeat_s = math.inf
+        surplus, of_all = self._surplus(numbers)
+        # Clients have half of it go, since nodes see a part of the federation. This one sees all.
+        return min(1.0, 2.0 * surplus if of_all else surplus) or None
+
+    def _surplus(self, numbers: Mapping[str, int]) -> tuple[float, bool]:
+        """Returns the share of its clients that the node has too many, and whether that is of all
+        servers."""
+        listed = {server.id for server in self.servers} - {self._cluster}
+        others = [number for name, number in numbers.items() if name in listed]
+        if not others:
+            return 0.0, False
+        count = len(self._sessions)
+        surplus = surplus_of(count, count + sum(others), 1 + len(others))
+        return surplus, len(others) == len(listed)
+
+    def told(self, rank: int, surplus: float) -> Announcement:
+        """Returns what the client of this rank is told."""
+        count = len(self._sessions)
+        return Announcement(self._cluster, *self.stamp, self.servers, count, rank, surplus)

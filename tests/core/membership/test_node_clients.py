@@ -1,0 +1,59 @@
+"""The clients of one node: when it says its ranks again, and whose goodbye ends what."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from spillover.core.membership.letting_in import LettingIn
+from spillover.core.membership.node_clients import REPEAT_AFTER_S, NodeClients
+from support.client_sessions import servers
+
+
+def node(clients=0):
+    found = NodeClients("a", LettingIn(100.0, 50, 1000))
+    found.go_by((0, "", 0), servers("abc"), {}, -math.inf)
+    for number in range(clients):
+        found.put_in(f"c{number}", SimpleNamespace(attempt=1))
+    return found
+
+
+def test_a_goodbye_ends_the_session_that_it_means():
+    clients = node()
+    first, second = SimpleNamespace(attempt=1), SimpleNamespace(attempt=4)
+    clients.put_in("me", first)
+    assert clients.put_in("me", second) is first
+    assert clients.leave("me", 1, moved=True) is None
+    assert clients.leave("me", 4, moved=True) is second
+    assert (len(clients), clients.moves) == (0, 1)
+    clients.put_in("me", first)
+    assert clients.leave("me", None, moved=False) is first  # from before clients said which one
+
+
+def test_changes_that_overlap_have_ranks_said_once_more():
+    clients = node(100)
+    numbers = {"b": 70, "c": 70}
+    clients.go_by((1, "a", 0), servers("abc"), numbers, 10.0)
+    assert math.isinf(clients.repeat_s)
+    clients.go_by((2, "a", 0), servers("abc"), numbers, 14.0)
+    assert clients.repeat_s == 14.0 + REPEAT_AFTER_S
+    assert clients.repeat(numbers, 15.0) is None
+    # All of the surplus, of which clients have half go: this node knows of all.
+    assert clients.repeat(numbers, clients.repeat_s) == pytest.approx(2 * 0.2)
+    assert math.isinf(clients.repeat_s)
+
+
+def test_of_a_part_of_the_federation_half_goes():
+    clients = node(100)
+    clients.go_by((1, "a", 0), servers("abc"), {}, 10.0)
+    clients.go_by((2, "a", 0), servers("abc"), {}, 11.0)
+    assert clients.repeat({"b": 60}, clients.repeat_s) == pytest.approx(0.2)
+
+
+def test_what_is_even_is_left_alone():
+    clients = node(100)
+    clients.go_by((1, "a", 0), servers("abc"), {}, 10.0)
+    clients.go_by((2, "a", 0), servers("abc"), {}, 11.0)
+    assert clients.repeat({"b": 99, "c": 99}, clients.repeat_s) is None
