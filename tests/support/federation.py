@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import uvloop
 
+from spillover.apps.http.access import Access
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import LAST_WORDS_S, close_node
@@ -100,6 +101,7 @@ class Federation:
     seed: int | None = 1
     journals: dict = field(default_factory=dict)
     config_redis: str | None = None
+    access: Access | None = None
     nodes: dict = field(default_factory=dict)
 
     def __getitem__(self, cluster):
@@ -143,7 +145,7 @@ class Federation:
         store = None
         if self.config_redis is not None:
             store = ConfigurationStore(self.config_redis, self.topology.name)
-        server = HttpServer(create_app(shell, store=store))
+        server = HttpServer(create_app(shell, store=store, access=self.access))
         running = asyncio.create_task(shell.run())
         serving = asyncio.create_task(server.serve(sockets=[self.sockets[cluster]]))
         await server.ready.wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spillover.cli.node_calls import NodeCalls
-from spillover.cli.parsing import node_url
+from spillover.cli.parsing import add_token_file, api_token, node_url
 from spillover.core.membership.changes import differences, filled, refuse_fixed
 from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import load_topology, read_topology, short_text
@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
+    add_token_file(parser)
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    told = asyncio.run(_ask(options.url))
+    told = asyncio.run(_ask(options.url, api_token(options)))
     if options.json:
         print(json.dumps(told))
         return 0
@@ -79,7 +80,8 @@ def _get(options: argparse.Namespace) -> int:
 def _set(options: argparse.Namespace) -> int:
     topology = load_topology(options.file)
     if_version = topology.version if options.if_version is None else options.if_version
-    told = asyncio.run(_put(options.url, if_version, _text(options.file, topology)))
+    text = _text(options.file, topology)
+    told = asyncio.run(_put(options.url, api_token(options), if_version, text))
     if options.json:
         print(json.dumps(told))
     else:
@@ -89,7 +91,7 @@ def _set(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     after = load_topology(options.file)
-    state, told = asyncio.run(_ask_both(options.url))
+    state, told = asyncio.run(_ask_both(options.url, api_token(options)))
     before = read_topology(told["topology"], options.url, after.name)
     after = filled(before, after)
     lines = differences(before, after)
@@ -108,19 +110,19 @@ def _diff(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(url: str) -> dict[str, Any]:
-    async with NodeCalls(url) as node:
+async def _ask(url: str, token: str | None) -> dict[str, Any]:
+    async with NodeCalls(url, token) as node:
         return await node.call("GET", CONFIG, _is_config)
 
 
-async def _ask_both(url: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    async with NodeCalls(url) as node:
+async def _ask_both(url: str, token: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    async with NodeCalls(url, token) as node:
         return await node.state(), await node.call("GET", CONFIG, _is_config)
 
 
-async def _put(url: str, if_version: int, text: str) -> dict[str, Any]:
+async def _put(url: str, token: str | None, if_version: int, text: str) -> dict[str, Any]:
     body = json.dumps({"if_version": if_version, "topology": text}).encode()
-    async with NodeCalls(url) as node:
+    async with NodeCalls(url, token) as node:
         return await node.call("PUT", CONFIG, _is_config, body)
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from spillover.cli.node_calls import NodeCalls, is_state
-from spillover.cli.parsing import node_url
+from spillover.cli.parsing import add_token_file, api_token, node_url
 from spillover.cli.producers import is_producer
 from spillover.model.errors import RunError
 from spillover_loadgen.option_types import above_zero
@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="the final state on stdout, as one JSON object"
     )
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _drain(options: argparse.Namespace) -> dict[str, Any]:
     """The state at the end of the wait."""
-    async with NodeCalls(options.url) as node:
+    async with NodeCalls(options.url, api_token(options)) as node:
         state = await node.call("POST", "/admin/drain", _is_state)
         if options.no_wait:
             return state

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
-from spillover.cli.parsing import add_allow_origin, add_log_format, address
+from spillover.apps.node.token_files import TokenFiles
+from spillover.cli.parsing import add_allow_origin, add_log_format, add_tokens, address
 from spillover.inputs.topology_file import load_topology
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.process.logs import configure_logs
@@ -48,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_end_options(parser)
     add_allow_origin(parser)
+    add_tokens(parser)
     add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
@@ -103,11 +105,18 @@ def run(options: argparse.Namespace) -> int:
     if bind is None:
         expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
         raise InputError("--bind", "", expected)
-    serving = serve_node(
+    serving = _serve(topology, options, bind)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+    return 0
+
+
+async def _serve(topology: Topology, options: argparse.Namespace, bind: tuple[str, int]) -> None:
+    await serve_node(
         topology,
         options.cluster,
         bind=bind,
-        peer_bind=options.peer_bind or _address_of(cluster.peer_url),
+        peer_bind=options.peer_bind or _address_of(topology.cluster(options.cluster).peer_url),
         seed=options.seed,
         source=options.topology,
         drain_timeout_s=options.drain_timeout_s,
@@ -116,10 +125,8 @@ def run(options: argparse.Namespace) -> int:
         end_with_stdin=options.end_with_stdin,
         allowed_origins=frozenset(options.allow_origin),
         store=_store(options.config_redis, topology),
+        token_files=TokenFiles(options.tokens) if options.tokens else None,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serving)
-    return 0
 
 
 def _store(url: str | None, topology: Topology) -> ConfigurationStore | None:

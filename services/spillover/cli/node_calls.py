@@ -15,10 +15,11 @@ ANSWER_WITHIN_S = 3.0
 
 class NodeCalls:
     """Calls of the node at `url`, to be used with `async with`. What cannot be asked is a RunError
-    that says so; so is an answer that no node gives."""
+    that says so; so is an answer that no node gives. `token` is the secret of an API token."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
+        self._headers = () if token is None else ((b"authorization", f"Bearer {token}".encode()),)
         self._client = HttpClient(url)
 
     async def __aenter__(self) -> Self:
@@ -38,7 +39,7 @@ class NodeCalls:
         tells is a Refused."""
         try:
             response = await self._client.request(
-                method, path, body=body, timeout_s=ANSWER_WITHIN_S
+                method, path, headers=self._headers, body=body, timeout_s=ANSWER_WITHIN_S
             )
             told = json.loads(response.body)
         except (PeerError, ValueError, RecursionError):

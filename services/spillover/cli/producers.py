@@ -73,10 +73,10 @@ def producers_table(producers: dict[str, Any]) -> Table:
     return table
 
 
-async def explain_there(url: str, name: str) -> dict[str, Any] | None:
+async def explain_there(url: str, name: str, token: str | None) -> dict[str, Any] | None:
     """Returns what the producer at `url` tells of an object or a probe; None if a node is there.
     Raises RunError if it knows nothing of it."""
-    async with NodeCalls(url) as calls:
+    async with NodeCalls(url, token) as calls:
         state = await calls.call("GET", "/state", lambda _: True)
         if not is_producer(state):
             return None

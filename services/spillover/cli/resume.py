@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from spillover.cli.node_calls import NodeCalls, is_state
-from spillover.cli.parsing import node_url
+from spillover.cli.parsing import add_token_file, api_token, node_url
 from spillover.cli.producers import is_producer
 
 
@@ -19,11 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="its state on stdout, as one JSON object"
     )
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    state = asyncio.run(_resume(options.url))
+    state = asyncio.run(_resume(options.url, api_token(options)))
     if options.json:
         print(json.dumps(state), flush=True)
     told_to = sys.stderr if options.json else sys.stdout
@@ -35,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _resume(url: str) -> dict[str, Any]:
-    async with NodeCalls(url) as node:
+async def _resume(url: str, token: str | None) -> dict[str, Any]:
+    async with NodeCalls(url, token) as node:
         return await node.call("POST", "/admin/resume", _is_state)
 
 

@@ -40,7 +40,8 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        shown = self._bed.shown
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False, headers=shown) as client:
             try:
                 while True:
                     await asyncio.sleep(LOOK_S)
@@ -98,7 +99,7 @@ class Following:
         bed = self._bed
         node = bed.nodes[cluster]
         until_s = time.monotonic() + bed.drain_timeout_s
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False, headers=bed.shown) as client:
             while node.process.returncode is None and time.monotonic() < until_s:
                 state = await told(client, f"{node.url}/state")
                 if _is_left(state):

@@ -66,6 +66,7 @@ class HttpConnection(asyncio.Protocol):
     """
 
     peer: Any = None
+    shown: Any = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None

@@ -56,6 +56,8 @@ class Line(Protocol):
     resets the connection before anything else comes: who has read all of it closes in order."""
     peer: Any
     """Who is at the other end, once the app has settled that; None before."""
+    shown: Any
+    """The API token that was shown last, for `access`; None before."""
 
     @property
     def body_s(self) -> float:

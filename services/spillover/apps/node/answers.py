@@ -16,6 +16,7 @@ from spillover.core.overflow.events import Refuse
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import NOTHING
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.ids import name_of, told_inside
 from spillover.model.request import Answer, Outcome, Refusal
 
 JSON_LINE = b"content-type: application/json\r\n"
@@ -153,20 +154,19 @@ def node_ended(name: str, *, has_not_run: bool) -> Problem:
     return Problem("outcome_unknown", detail, id=name)
 
 
-def answer_internal_error(shell: NodeShell, exchange: Exchange, name: str | None) -> None:
-    """Called where the exception is handled; with the story of the request if it was known by a
-    name."""
-    story = [] if name is None else shell.story(name)
+def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str | None) -> None:
+    """Called where the exception is handled; with the story of the request if it was known."""
+    story = [] if request_id is None else shell.story(request_id)
     _log.exception(
         Message(
             "internal error",
-            request_id=name,
+            request_id=None if request_id is None else told_inside(request_id),
             method=exchange.method,
             path=exchange.path,
             story=story or None,
         )
     )
-    internal = Problem("internal", BUG, id=name)
+    internal = Problem("internal", BUG, id=None if request_id is None else name_of(request_id))
     if story:
         internal.more["story"] = story
     exchange.refuse(internal)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import signal
 import socket
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from spillover import __version__
+from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
+from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.token_files import TokenFiles
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -47,33 +53,34 @@ async def serve_node(
     end_with_stdin: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
+    token_files: TokenFiles | None = None,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
     whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
-    a `store`, a configuration is taken only if that takes it. Raises InputError if an address
-    cannot be bound, and what NodeShell raises, naming `source`.
+    a `store`, a configuration is taken only if that takes it. With `token_files` it lets in
+    only who has an API token. Raises InputError if an address cannot be bound, and what NodeShell
+    raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(bind_socket(*bind))]
         if peer_bind is not None:
             listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
         shell = NodeShell(topology, cluster_id, seed=seed, source=source)
-        _say_who_starts(shell, listening, source)
+        _say_who_starts(shell, listening, source, has_tokens=token_files is not None)
         stop, end = _ends(end_with_stdin=end_with_stdin)
-        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
-        apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
-        servers = [HttpServer(app) for app in apps]
-        _watch_files(shell, servers)
-        running = asyncio.create_task(shell.run())
-        serving = asyncio.gather(
-            *(server.serve([one]) for server, one in zip(servers, listening, strict=True))
+        access = _watched(shell, token_files)
+        app = create_app(
+            shell, testbed=testbed, allowed_origins=allowed_origins, store=store, access=access
         )
+        servers = _servers(shell, app, has_own_peer_door=peer_bind is not None)
+        running = asyncio.create_task(shell.run())
+        serves = [one.serve([door]) for one, door in zip(servers, listening, strict=True)]
+        serving = asyncio.gather(*serves)
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
-            _log.info(Message("node listens"))
             _settle_memory()
             await _first(stop.wait(), end.wait(), running, serving)
             if not end.is_set():
@@ -84,8 +91,26 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
+def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
+    """Who is let in, by files that are read again until the node ends."""
+    if token_files is None:
+        return None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_files.look_now)
+    watching = asyncio.create_task(token_files.watch(), name="API tokens")
+    shell.on_close.append(partial(_cancel, watching))
+    return token_files.access
+
+
+def _servers(shell: NodeShell, app: HotPaths, *, has_own_peer_door: bool) -> list[HttpServer]:
+    apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(app)] if has_own_peer_door else [app]
+    servers = [HttpServer(one) for one in apps]
+    _watch_files(shell, servers)
+    return servers
+
+
 def _settle_memory() -> None:
-    """What is there now stays: the collector need not look at it again."""
+    """What is there now, once the node listens, stays: the collector need not look at it again."""
+    _log.info(Message("node listens"))
     keep_freed_memory()
     gc.collect()
     gc.freeze()
@@ -137,8 +162,14 @@ def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
     return stop, end
 
 
-def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
-    """The first line of a node's log."""
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def _say_who_starts(
+    shell: NodeShell, sockets: Sequence[socket.socket], source: str | None, *, has_tokens: bool
+) -> None:
+    """The first lines of a node's log."""
     public, peer = sockets[0], sockets[1] if len(sockets) > 1 else None
     _log.info(
         Message(
@@ -151,6 +182,21 @@ def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: 
             version=__version__,
         )
     )
+    _warn_if_open(shell, public, has_tokens=has_tokens)
+
+
+def _warn_if_open(shell: NodeShell, public: socket.socket, *, has_tokens: bool) -> None:
+    """Where others than this machine can reach the node: what they can do that they should not."""
+    address = ipaddress.ip_address(public.getsockname()[0].partition("%")[0])
+    if address.is_loopback:
+        return
+    is_secret = urlsplit(shell.cluster.url or "").scheme == "https"
+    if not has_tokens:
+        words = "whoever reaches this node may use and operate it: it has no API tokens (--tokens)"
+        _log.warning(Message(words, address=url_of(public), tls=is_secret))
+    elif not is_secret:
+        words = "API tokens are sent in the clear, unless something before this node speaks TLS"
+        _log.warning(Message(words, address=url_of(public), tls=is_secret))
 
 
 def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:

@@ -19,6 +19,7 @@ from spillover.live.membership.client_metrics import ClientMetrics
 from spillover.live.membership.clients import Clients
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.configuration import Configuration
+from spillover.model.ids import request_id_of
 from spillover.model.request import NAME_LENGTH_MAX, is_name
 from spillover.model.topology import Topology
 
@@ -52,9 +53,10 @@ class SessionPaths:
         shell.on_close.append(self.clients.close)
         shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
 
-    async def serve(self, exchange: Exchange, send: Send) -> None:
-        """GET begins a session, DELETE ends it."""
-        client, moved = _asked(exchange)
+    async def serve(self, exchange: Exchange, send: Send, tenant: str) -> None:
+        """GET begins a session, DELETE ends it. The names of each tenant's clients are its own."""
+        name, moved = _asked(exchange)
+        client = request_id_of(tenant, name)
         if exchange.method == "DELETE":
             found = self.clients.leave(client, moved=moved)
             body = b'{"found":true}' if found else b'{"found":false}'

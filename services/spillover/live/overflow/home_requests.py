@@ -63,9 +63,9 @@ class HomeRequests:
         self._names.expire(time.monotonic())
         return self._names.unfetched
 
-    def find(self, name: str) -> IdempotencyRecord | None:
-        """Returns the entry of this name, if it is under way or its answer is still kept."""
-        return self._names.find(name, time.monotonic())
+    def find(self, request_id: str) -> IdempotencyRecord | None:
+        """Returns the entry of this id, if it is under way or its answer is still kept."""
+        return self._names.find(request_id, time.monotonic())
 
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
@@ -76,7 +76,8 @@ class HomeRequests:
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
         if not request.keyed:
-            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+            made = f"{self._cluster}-{self._random.getrandbits(64):016x}"
+            request.id = RequestId(request.id + made)  # behind its tenant
         mark = fingerprint(request) if request.keyed else None
         entry = IdempotencyRecord(request, ref, mark, asynchronous=asynchronous)
         self._names.open(entry)

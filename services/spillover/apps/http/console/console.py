@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from spillover.apps.http.access import may_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.console.assets import (
     ASKED_AGAIN,
@@ -27,12 +28,15 @@ from spillover.apps.http.console.broadcast import LISTENERS_MAX, Broadcast, TooM
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem, as_response
+from spillover.model.access import Role
 
 PATH = "/console"
 EVENTS_PATH = "/console/events"
 
 UNREAD_S = 15.0
 """Whoever has not read what was sent so long ago is cut off."""
+
+NO_OPERATOR = "The API token that was given here has not got the role operate."
 
 RETRY_MS = 1000
 RETRY_AFTER_S = 10
@@ -101,6 +105,8 @@ class Console:
     def _hello(self, request: Request) -> bytes:
         """What the page hears first. Who may operate depends on how it came."""
         why_not = self._operators.why_not(_client(request), request.headers)
+        if not may_in(request.scope, Role.OPERATE):
+            why_not = NO_OPERATOR
         told = {**self._about, "actions": list(self._actions), "why_not": why_not}
         return b"retry: %d\nevent: hello\ndata: %b\n\n" % (RETRY_MS, json.dumps(told).encode())
 

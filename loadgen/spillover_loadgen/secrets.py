@@ -1,0 +1,41 @@
+"""Where secrets come from: a file, or the environment, never the command line. What they are for is
+not known here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from spillover.model.errors import InputError
+
+TOKEN_VARIABLE = "SPILLOVER_TOKEN"  # noqa: S105 - a name
+"""Of the environment, which others cannot read."""
+
+SECRET_LENGTH_MAX = 500
+
+
+def read_secret(path: str | None) -> str | None:
+    """Returns the API token's secret that the file holds, else that of the environment; None
+    without either. No message shows it. Raises InputError."""
+    if path is None:
+        source, text = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, "")
+    else:
+        source = f"--token-file {path}" if path.isprintable() else "--token-file"
+        text = _read(source, path)
+    secret = text.strip()
+    if path is None and not secret:
+        return None
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise InputError(source, "", "expected the secret of an API token, one word and no more")
+    if len(secret) > SECRET_LENGTH_MAX:
+        raise InputError(source, "", f"expected at most {SECRET_LENGTH_MAX} characters, got more")
+    return secret
+
+
+def _read(source: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(SECRET_LENGTH_MAX + 100).decode("latin-1")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no such file"
+        raise InputError(source, "", f"expected a readable file, got: {why}") from None
