@@ -13,6 +13,7 @@ import msgspec
 from spillover.apps.http.exchange import NO_ROOM, Exchange
 from spillover.apps.http.problems import BUG, Problem
 from spillover.core.overflow.events import Refuse
+from spillover.core.overflow.quotas import Excess
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import NOTHING
 from spillover.live.process.logs import Message, OncePerPeriod
@@ -82,6 +83,7 @@ _REFUSALS = {
         "deadline_exceeded",
         "it would wait in the queue beyond its deadline, and no neighbor takes the request",
     ),
+    Refusal.RATE_LIMITED: ("rate_limited", "the tenant's quota is used up at this cluster"),
     Refusal.BLOCKED: ("blocked", "no server that fits the request has a place for it now"),
     Refusal.UNKNOWN_TYPE: ("unknown_type", "no cluster in reach serves its type"),
 }
@@ -141,6 +143,14 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
         more = ", ..." if len(settled.types) > TYPES_MAX else ""
         problem.detail = f"type: expected one that is served: {', '.join(named)}{more}"
         problem.more["types"] = named
+    return problem
+
+
+def rate_limited(name: str, excess: Excess) -> Problem:
+    """Returns why a tenant may not make this request now."""
+    detail = f"the tenant's quota is used up at this cluster ({excess.limit})"
+    problem = Problem("rate_limited", detail, name or None, excess.retry_after_s)
+    problem.more["limit"] = excess.limit
     return problem
 
 

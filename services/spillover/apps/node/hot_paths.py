@@ -26,6 +26,7 @@ from spillover.apps.node.answers import (
     encode,
     node_ended,
     problem_of,
+    rate_limited,
 )
 from spillover.apps.node.doors import Doors
 from spillover.apps.node.intake import Headers, read_headers, read_request
@@ -237,6 +238,8 @@ class HotPaths:
             if not entry.may_run_again:
                 self._replay(exchange, entry, preferences, deadline_s)
                 return
+        if tenant:
+            self._check_quota(request, tenant)
         respond_async = preferences.respond_async
         taken = home_requests.take(request, deadline_s, asynchronous=respond_async)
         if not isinstance(taken, IdempotencyRecord):
@@ -249,6 +252,13 @@ class HotPaths:
             self._waiters.wait(taken.ref, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
+
+    def _check_quota(self, request: Request, tenant: str) -> None:
+        quotas = self._home_requests.quotas
+        excess = None if quotas is None else quotas.ask(tenant, self._shell.now_s)
+        if excess is not None:
+            self._shell.metrics.home_refused(Refusal.RATE_LIMITED)
+            raise rate_limited(name_of(request.id), excess)
 
     def _replay(
         self,

@@ -26,6 +26,7 @@ from spillover.apps.node.token_files import TokenFiles
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
@@ -96,6 +97,7 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
     if token_files is None:
         return None
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_files.look_now)
+    token_files.on_change = Tenants(shell, token_files.tokens).go_by
     watching = asyncio.create_task(token_files.watch(), name="API tokens")
     shell.on_close.append(partial(_cancel, watching))
     return token_files.access

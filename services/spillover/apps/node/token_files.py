@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from spillover.apps.http.access import Access, ApiTokens
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class TokenFiles:
-    """All that `paths` hold together; `on_change` is called when it has changed. Raises
+    """All that `paths` hold together; `on_change` is told when that has changed. Raises
     InputError."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -33,6 +33,7 @@ class TokenFiles:
         self._told = ""
         """What was last said to be wrong."""
         self._asked = asyncio.Event()
+        self.on_change: Callable[[Sequence[ApiToken]], None] | None = None
 
     async def watch(self) -> None:
         """Look for changes until cancelled."""
@@ -63,6 +64,8 @@ class TokenFiles:
         if changed is not None:
             self._texts, self.tokens = changed
             self.access.tokens = ApiTokens(self.tokens)
+            if self.on_change is not None:
+                self.on_change(self.tokens)
             _log.info(Message("API tokens have changed", api_tokens=len(self.tokens)))
 
     def _changed(self) -> tuple[dict[str, str], tuple[ApiToken, ...]] | None:

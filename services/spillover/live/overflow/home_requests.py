@@ -18,8 +18,9 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
+from spillover.core.overflow.quotas import Quotas
 from spillover.live.overflow.waiters import Waiters
-from spillover.model.ids import ClusterId, RequestId
+from spillover.model.ids import ClusterId, RequestId, tenant_of
 from spillover.model.request import Answer, Refusal, Request
 
 
@@ -38,6 +39,8 @@ class HomeRequests:
         self._cluster = cluster
         self._waiters = waiters
         self._names = names
+        self.quotas: Quotas | None = None
+        """What tenants may use; None where there are none."""
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
@@ -83,6 +86,8 @@ class HomeRequests:
         self._names.open(entry)
         self._entries[ref] = entry
         self._refusal = None
+        if self.quotas is not None:
+            self.quotas.take(ref, tenant_of(request.id))
         self._feed(ev.Arrived(ref, request, deadline_s))
         if self._refusal is not None:
             return self._refusal
@@ -132,6 +137,8 @@ class HomeRequests:
         """At once, or after its acceptance could not be confirmed."""
         ref = command.ref
         entry = self._entries.pop(ref)
+        if self.quotas is not None:
+            self.quotas.end(ref)
         self._names.withdraw(entry)
         self._unconfirmed.pop(ref, None)
         self._refusal = command
@@ -141,6 +148,8 @@ class HomeRequests:
 
     def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)
+        if self.quotas is not None:
+            self.quotas.end(ref)
         self._names.settle(entry, answer, time.monotonic())
         self._waiters.tell(ref, answer)
         if not entry.fetched:

@@ -110,7 +110,8 @@ class NodeShell:
         fed = (count(1).__next__, self.feed)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, self.waiters)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
-        driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
+        self.interpreters = self._interpreters(confirm)
+        driven = (self.machine, self.timers, self.interpreters, self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
             self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)
