@@ -9,9 +9,10 @@ import sys
 from typing import Any
 
 from spillover.cli.node_calls import NodeCalls, is_state
-from spillover.cli.parsing import add_token_file, api_token, node_url
+from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
 from spillover.model.errors import RunError
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.option_types import above_zero
 
 LOOK_EVERY_S = 0.1
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _drain(options: argparse.Namespace) -> dict[str, Any]:
     """The state at the end of the wait."""
-    async with NodeCalls(options.url, api_token(options)) as node:
+    async with NodeCalls(options.url, token_headers(options)) as node:
         state = await node.call("POST", "/admin/drain", _is_state)
         if options.no_wait:
             return state

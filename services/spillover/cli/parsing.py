@@ -17,7 +17,6 @@ from spillover.model.addresses import is_plain_url
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
 from spillover_loadgen.option_types import above_zero, did_you_mean_url, whole_number
-from spillover_loadgen.secrets import TOKEN_VARIABLE, read_secret
 
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Of the environment."""
@@ -127,22 +126,6 @@ def add_tokens(parser: argparse.ArgumentParser) -> None:
         help="let in only who shows an API token of this YAML file (`spillover token new` makes "
         "them); may be repeated; read again each 10 s and on SIGHUP (default: everybody is let in)",
     )
-
-
-def add_token_file(parser: argparse.ArgumentParser) -> None:
-    """Of the commands that ask nodes."""
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help=f"what to show a node that wants an API token: the secret, in a file (default: what "
-        f"{TOKEN_VARIABLE} says; never an option, since `ps` shows these to everybody)",
-    )
-
-
-def api_token(options: argparse.Namespace) -> str | None:
-    """Returns the secret that is given, else that of the environment; None without either. Raises
-    InputError."""
-    return read_secret(options.token_file)
 
 
 def node_url(text: str) -> str:

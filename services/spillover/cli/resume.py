@@ -8,9 +8,10 @@ import json
 import sys
 from typing import Any
 
-from spillover.cli.node_calls import NodeCalls, is_state
-from spillover.cli.parsing import add_token_file, api_token, node_url
+from spillover.cli.node_calls import Headers, NodeCalls, is_state
+from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
+from spillover_loadgen.api_token import add_token_file, token_headers
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    state = asyncio.run(_resume(options.url, api_token(options)))
+    state = asyncio.run(_resume(options.url, token_headers(options)))
     if options.json:
         print(json.dumps(state), flush=True)
     told_to = sys.stderr if options.json else sys.stdout
@@ -36,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _resume(url: str, token: str | None) -> dict[str, Any]:
-    async with NodeCalls(url, token) as node:
+async def _resume(url: str, headers: Headers) -> dict[str, Any]:
+    async with NodeCalls(url, headers) as node:
         return await node.call("POST", "/admin/resume", _is_state)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import NodeCalls, Refused, is_state
-from spillover.cli.parsing import add_token_file, api_token, node_url
+from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
+from spillover.cli.parsing import node_url
 from spillover.cli.producers import ask_producers, producers_table, says_no_such_path
 from spillover.policy.overflow.choosers import BY_LOAD
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.terminal import open_console, show_table
 
 TITLES = ("cluster", "busy", "N", "P", "R", "forwards", "policy", "neighbors", "state")
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    federation = asyncio.run(_ask(options.url, api_token(options)))
+    federation = asyncio.run(_ask(options.url, token_headers(options)))
     if options.json:
         json.dump(federation, sys.stdout)
         print()
@@ -48,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(url: str, token: str | None) -> dict[str, Any]:
-    async with NodeCalls(url, token) as node:
+async def _ask(url: str, headers: Headers) -> dict[str, Any]:
+    async with NodeCalls(url, headers) as node:
         try:
             return await node.call("GET", "/federation", _is_federation)
         except Refused as refused:

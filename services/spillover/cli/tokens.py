@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from spillover.cli.node_calls import NodeCalls
-from spillover.cli.parsing import add_token_file, api_token, node_url, whole_number_in
+from spillover.cli.parsing import node_url, whole_number_in
 from spillover.model.errors import RunError
 from spillover.model.unlike_servers import TOKENS_MAX
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.option_types import named
 from spillover_loadgen.terminal import open_console, table_of
 
@@ -63,7 +64,7 @@ async def _ask(options: argparse.Namespace) -> dict[str, Any]:
     if options.out or options.back:
         told = [(server, "out") for server in options.out]
         change["servers"] = dict([*told, *((server, "in") for server in options.back)])
-    async with NodeCalls(options.url, api_token(options)) as node:
+    async with NodeCalls(options.url, token_headers(options)) as node:
         if change:
             body = json.dumps(change).encode()
             return await node.call("PUT", "/admin/tokens", _is_pool, body)

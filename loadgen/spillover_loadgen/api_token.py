@@ -3,10 +3,15 @@ not known here."""
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from spillover.model.errors import InputError
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 TOKEN_VARIABLE = "SPILLOVER_TOKEN"  # noqa: S105 - a name
 """Of the environment, which others cannot read."""
@@ -39,3 +44,19 @@ def _read(source: str, path: str) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no such file"
         raise InputError(source, "", f"expected a readable file, got: {why}") from None
+
+
+def add_token_file(parser: argparse.ArgumentParser) -> None:
+    """Of the commands that call nodes."""
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="what to show a node that wants an API token: the secret, in a file (default: what "
+        f"{TOKEN_VARIABLE} says; never an option, since `ps` shows these to everybody)",
+    )
+
+
+def token_headers(options: argparse.Namespace) -> Headers:
+    """Returns the headers of requests that show it; none if there is none. Raises InputError."""
+    secret = read_secret(options.token_file)
+    return () if secret is None else ((b"authorization", f"Bearer {secret}".encode()),)
