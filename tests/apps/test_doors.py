@@ -167,11 +167,27 @@ def test_the_scheme_may_be_written_in_any_way(nodes):
 
 def test_other_api_tokens_count_at_once_also_on_connections_that_are_open(nodes):
     async def check(node):
-        access = node.server.config.app._doors._access
+        access = node.server.config.app._doors.access
         assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 200
         access.tokens = type(access.tokens)([])
         assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 401
         assert (await node.send("GET", "/requests/x", headers=shown_by("other")))[0] == 401
+
+    with_node(nodes, check)
+
+
+def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes):
+    async def check(node):
+        access = node.server.config.app._doors.access
+        async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
+            headers = dict(shown_by("reader"))
+            async with client.stream("GET", "/console/events", headers=headers) as response:
+                events = response.aiter_lines()
+                assert "event: hello" in [await anext(events), await anext(events)]
+                access.tokens = type(access.tokens)([])
+                async for _ in events:
+                    pass
+            assert (await client.get("/console/events", headers=headers)).status_code == 401
 
     with_node(nodes, check)
 

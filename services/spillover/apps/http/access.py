@@ -7,7 +7,7 @@ service's own business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ from spillover.model.access import ApiToken, Role
 
 API_TOKEN = "spillover.api_token"  # noqa: S105 - a name
 """Where the scope of a request that goes on to an app has the ApiToken that it showed."""
+
+STILL_LET_IN = "spillover.still_let_in"
+"""Where it has what tells whether that API token still counts, for answers that last."""
 
 SECRET_LENGTH_MAX = 512
 
@@ -59,6 +62,10 @@ class Access:
     def __init__(self, tokens: ApiTokens) -> None:
         self.tokens = tokens
 
+    def still_knows(self, token: ApiToken) -> bool:
+        """Returns whether it is one of those, as it was."""
+        return self.tokens.by_digest.get(token.sha256) == token
+
     def token_of(self, exchange: Exchange) -> ApiToken:
         """Returns the API token that a request shows. Raises Problem `unauthenticated`."""
         header = None
@@ -83,6 +90,13 @@ class Access:
             raise Problem("unauthenticated", detail, headers=[_WRONG])
         line.shown = Shown(header, self.tokens, token)
         return token
+
+
+def still_let_in(scope: Mapping[str, Any]) -> bool:
+    """Returns whether whoever makes a request would be let in now; so is everybody without API
+    tokens."""
+    asks: Callable[[], bool] | None = scope.get(STILL_LET_IN)
+    return asks is None or asks()
 
 
 def tenant_in(scope: Mapping[str, Any]) -> str:

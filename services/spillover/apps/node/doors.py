@@ -79,14 +79,14 @@ class Doors:
     """The doors of one node that has API tokens."""
 
     def __init__(self, access: Access, audit: Audit) -> None:
-        self._access = access
+        self.access = access
         self._audit = audit
 
     def submitter(self, exchange: Exchange) -> ApiToken:
         """Returns who asks for a request to be run, or for one of its own. Raises Problem
         `unauthenticated` or `forbidden`. On the way of every request."""
         try:
-            token = self._access.token_of(exchange)
+            token = self.access.token_of(exchange)
         except Problem as problem:
             self._turned_away(exchange, None, problem)
             raise
@@ -103,7 +103,7 @@ class Doors:
         if isinstance(need, Open):
             return None
         try:
-            token = self._access.token_of(exchange)
+            token = self.access.token_of(exchange)
         except Problem as problem:
             self._turned_away(exchange, None, problem)
             raise

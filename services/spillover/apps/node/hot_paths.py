@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from spillover.apps.http.access import API_TOKEN
+from spillover.apps.http.access import API_TOKEN, STILL_LET_IN
 from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
 from spillover.apps.http.problems import Problem
@@ -154,6 +154,7 @@ class HotPaths:
             if token is None:
                 return send
             scope[API_TOKEN] = token
+            scope[STILL_LET_IN] = partial(doors.access.still_knows, token)
             return doors.audited(exchange, token, send)
         return None
 

@@ -9,12 +9,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from spillover.apps.http.access import may_in
+from spillover.apps.http.access import may_in, still_let_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.console.assets import (
     ASKED_AGAIN,
@@ -91,7 +92,7 @@ class Console:
         return HTMLResponse(page(self._title), headers=headers)
 
     async def _listen(self, request: Request) -> Response:
-        return _Stream(self.broadcast, self._hello(request))
+        return _Stream(self.broadcast, self._hello(request), partial(still_let_in, request.scope))
 
     async def _act(self, action: str, request: Request) -> Response:
         if action not in self._actions:
@@ -140,12 +141,15 @@ def _client(request: Request) -> str | None:
 class _Stream(Response):
     """Server-sent events to one listener, if there is a place."""
 
-    def __init__(self, broadcast: Broadcast, hello: bytes) -> None:
+    def __init__(
+        self, broadcast: Broadcast, hello: bytes, still_let_in: Callable[[], bool]
+    ) -> None:
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
         super().__init__(headers={**headers, "x-accel-buffering": "no", **SAFE_HEADERS})
         del self.headers["content-length"]  # nobody knows it yet
         self._broadcast = broadcast
         self._hello = hello
+        self._still_let_in = still_let_in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -176,6 +180,8 @@ class _Stream(Response):
             await send(start)
             await _send(send, self._hello)
             async for event in self._broadcast.events():
+                if not self._still_let_in():
+                    break
                 await _send(send, event)
             await _send(send, b"", more=False)
             return True
