@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients, passed
+from spillover.model.signals import clients, passed, tenants
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -139,6 +139,31 @@ CLIENTS = Row(
         Query(CLUSTER.quantile(0.99, signals.SYSTEM_TIME), "99 of 100 are faster"),
         Query(CLUSTER.mean(signals.SYSTEM_TIME), "mean"),
         unit="s", width=8,
+    ),
+)  # fmt: skip
+
+TENANTS = Row(
+    "Where it has API tokens: what do its tenants use?",
+    graph(
+        "How much has each under way?", "Requests of its clients by tenant: queued and running.",
+        Query(
+            f"{total(CLUSTER.of(tenants.TENANT_QUEUED), 'tenant')} + "
+            f"{total(CLUSTER.of(tenants.TENANT_RUNNING), 'tenant')}",
+            "{{tenant}}",
+        ),
+        stacked=True, width=8,
+    ),
+    graph(
+        "How much does each ask for?", "Requests per second by tenant that quotas let through.",
+        Query(total(CLUSTER.rate(tenants.TENANT_REQUESTS), "tenant"), "{{tenant}}"),
+        unit="reqps", stacked=True, width=8,
+    ),
+    graph(
+        "Whose quota is used up?", "Requests per second that quotas refused, by tenant and limit.",
+        Query(
+            total(CLUSTER.rate(tenants.TENANT_LIMITED), "tenant", "limit"), "{{tenant}}: {{limit}}"
+        ),
+        unit="reqps", width=8,
     ),
 )  # fmt: skip
 
@@ -309,5 +334,8 @@ BOARD = Board(
     scope=CLUSTER,
     choices=signals.SERVERS,
     chooses_one=True,
-    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, PASSED, HOPS, SESSIONS, PROCESS),
+    rows=(
+        *(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, TENANTS, NEIGHBORS, LOADS),
+        *(PASSED, HOPS, SESSIONS, PROCESS),
+    ),
 )

@@ -31,6 +31,7 @@ from spillover_loadgen import (
     queue_driver,
     results,
 )
+from spillover_loadgen.api_token import Headers, add_token_file, token_headers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.parsing import OneLineParser
 from spillover_loadgen.queue_record import Put, QueueRecord
@@ -111,6 +112,7 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
         "--deadline-ms", type=above_zero, metavar="MS", help="deadline of each request"
     )
     add_ca_file(run)
+    add_token_file(run)
     run.add_argument("--out", metavar="FILE", help="write one JSON line for each request")
     run.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
@@ -126,12 +128,13 @@ def _targets(options: argparse.Namespace, kind: str = "cluster") -> dict[Cluster
 
 def _run(options: argparse.Namespace) -> int:
     targets = _targets(options)
+    headers = token_headers(options)
     schedule, duration_s = read_schedule(options, list(targets))
     with ExitStack() as stack:
         out = stack.enter_context(_open_out(options.out)) if options.out else None
         if not options.no_check:
-            asyncio.run(check_targets(targets))
-        records, interrupted = _measure(schedule, targets, options)
+            asyncio.run(check_targets(targets, headers=headers))
+        records, interrupted = _measure(schedule, targets, options, headers)
         result = results.summary(
             records,
             cluster_ids=targets,
@@ -175,14 +178,14 @@ def _queue(options: argparse.Namespace) -> int:
 
 
 def _clients(options: argparse.Namespace) -> int:
-    load = clients_command.load_of(options)
+    load, headers = clients_command.load_of(options), token_headers(options)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
 
         async def measure() -> dict[str, Any]:
             stop = asyncio.Event()
             _stop_on_signals(stop)
-            result = await clients_driver.run(load, stop)
+            result = await clients_driver.run(load, stop, headers=headers)
             return {**result, "interrupted": stop.is_set()}
 
         result = runner.run(measure())
@@ -199,7 +202,10 @@ def _clients(options: argparse.Namespace) -> int:
 
 
 def _measure(
-    schedule: Schedule, targets: dict[ClusterId, str], options: argparse.Namespace
+    schedule: Schedule,
+    targets: dict[ClusterId, str],
+    options: argparse.Namespace,
+    headers: Headers,
 ) -> tuple[list[Record], bool]:
     """The records of the run, and whether a signal has ended it early."""
     _raise_file_limit()
@@ -217,6 +223,7 @@ def _measure(
                 seed=options.seed,
                 keyed=not options.no_keys,
                 deadline_ms=options.deadline_ms,
+                headers=headers,
                 progress=progress,
                 stop=stop,
             )

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from spillover.model.errors import InputError
+from spillover_loadgen.api_token import add_token_file
 from spillover_loadgen.clients_driver import RULES, ClientsLoad
 from spillover_loadgen.option_types import above_zero, at_least_zero, whole_number
 from spillover_loadgen.targets import node_url
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of each request, for the handlers sleep and spin",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="of all draws")
+    add_token_file(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from spillover.live.http.client import HttpClient
 from spillover.live.membership.session_shell import RULES, SessionShell, session_of
 from spillover.model.errors import NotDelivered, PeerError
+from spillover_loadgen.api_token import Headers
 
 __all__ = ["RULES", "ClientsLoad", "client_name", "run"]
 
@@ -59,8 +60,11 @@ class ClientsLoad:
 class Crowd:
     """All clients of a run."""
 
-    def __init__(self, load: ClientsLoad, on_look: OnLook = lambda _: None) -> None:
+    def __init__(
+        self, load: ClientsLoad, on_look: OnLook = lambda _: None, headers: Headers = ()
+    ) -> None:
         self._load = load
+        self._headers = headers
         self._on_look = on_look
         self._random = Random(f"{load.seed}/requests")
         self._nodes: dict[str, HttpClient] = {}
@@ -126,7 +130,9 @@ class Crowd:
     def _node(self, url: str) -> HttpClient:
         client = self._nodes.get(url)
         if client is None:
-            client = self._nodes[url] = HttpClient(url, connections_max=60_000, idle_s_max=4.0)
+            client = self._nodes[url] = HttpClient(
+                url, connections_max=60_000, idle_s_max=4.0, headers=self._headers
+            )
         return client
 
     def _changed(self, number: int) -> None:
@@ -228,11 +234,14 @@ class Crowd:
 
 
 async def run(
-    load: ClientsLoad, stop: asyncio.Event, on_look: OnLook = lambda _: None
+    load: ClientsLoad,
+    stop: asyncio.Event,
+    on_look: OnLook = lambda _: None,
+    headers: Headers = (),
 ) -> dict[str, Any]:
     """Have the clients for as long as asked, or until `stop`; returns the result. `on_look` is told
-    every LOOK_S where the clients are, and what has been counted."""
-    return await Crowd(load, on_look).run(stop)
+    every LOOK_S where the clients are, and what has been counted. `headers` go with all calls."""
+    return await Crowd(load, on_look, headers).run(stop)
 
 
 def client_name(run_id: str, number: int) -> str:

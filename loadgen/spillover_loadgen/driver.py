@@ -18,6 +18,7 @@ from spillover.live.http.client import HttpClient, Response
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival, Schedule
+from spillover_loadgen.api_token import Headers
 from spillover_loadgen.record import REASON_CHARACTERS_MAX, Outcome, Record, read_answer
 
 LEAD_S = 0.1
@@ -50,6 +51,7 @@ async def run(
     keyed: bool = True,
     deadline_ms: float | None = None,
     in_flight_max: int = 50_000,
+    headers: Headers = (),
     run_id: str | None = None,
     on_record: OnRecord | None = None,
     progress: OnProgress | None = None,
@@ -60,20 +62,19 @@ async def run(
     Idempotency keys are `<seed>-<run_id>-<index>`; `run_id` is a new one unless given, since a
     key that an earlier run used would get that run's answer. A request with an id of its own
     has no key. `on_record` is called as each request ends, `progress` with the numbers sent,
-    done and in total. Setting `stop` ends the sending; what is not answered within
-    `STOP_GRACE_S` after it is recorded as unknown.
+    done and in total. `headers` go with each request. Setting `stop` ends the sending; what is not
+    answered within `STOP_GRACE_S` after it is recorded as unknown.
 
     Raises InputError if an arrival's cluster is not among the targets.
     """
-    missing = {arrival.cluster for arrival in schedule} - targets.keys()
-    if missing:
-        raise InputError("--target", "", f"expected a URL for each of {', '.join(sorted(missing))}")
+    _check_targets(schedule, targets)
     clients = {
         cluster: HttpClient(
             url,
             connections_max=in_flight_max,
             idle_s_max=IDLE_S_MAX,
             connect_timeout_s=CONNECT_TIMEOUT_S,
+            headers=headers,
         )
         for cluster, url in targets.items()
     }
@@ -91,6 +92,12 @@ async def run(
         return await _carry_out(sending, progress, stop or asyncio.Event())
     finally:
         await asyncio.gather(*(client.close() for client in clients.values()))
+
+
+def _check_targets(schedule: Schedule, targets: Mapping[ClusterId, str]) -> None:
+    missing = {arrival.cluster for arrival in schedule} - targets.keys()
+    if missing:
+        raise InputError("--target", "", f"expected a URL for each of {', '.join(sorted(missing))}")
 
 
 async def _warm(client: HttpClient) -> None:

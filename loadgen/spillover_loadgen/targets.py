@@ -12,11 +12,15 @@ from collections.abc import Mapping
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import InputError, PeerError
 from spillover.model.ids import ClusterId
+from spillover_loadgen.api_token import Headers
 from spillover_loadgen.option_types import did_you_mean_url
 
 OPTION = "--target"
 ANSWER_WITHIN_S = 5.0
 THEM = {"cluster": "Spillover node", "producer": "producer of a queue"}
+FORBIDDEN, UNAUTHENTICATED = "forbidden", "unauthenticated"
+"""What nodes with API tokens say: this one makes requests and may not look; none is known there."""
+
 BODY_LIMIT_BYTES = 4 * 1024 * 1024
 
 
@@ -46,19 +50,27 @@ def _named_url(text: str, form: str) -> tuple[ClusterId, str]:
     return ClusterId(cluster), node_url(url)
 
 
-async def check_targets(targets: Mapping[ClusterId, str], kind: str = "cluster") -> None:
+async def check_targets(
+    targets: Mapping[ClusterId, str], kind: str = "cluster", *, headers: Headers = ()
+) -> None:
     """Ask each who it is. Raises InputError for the first, in their order, that does not answer, or
-    is not the cluster, or the `producer`, that it is called."""
-    asked = (_check(kind, name, url) for name, url in targets.items())
+    is not the cluster, or the `producer`, that it is called. `headers` go along;
+    whoever makes requests and may not look is let through."""
+    asked = (_check(kind, name, url, headers) for name, url in targets.items())
     for problem in await asyncio.gather(*asked):
         if problem is not None:
             raise InputError(OPTION, "", problem)
 
 
-async def _check(kind: str, name: ClusterId, url: str) -> str | None:
+async def _check(kind: str, name: ClusterId, url: str, headers: Headers) -> str | None:
     """What is wrong with it."""
     expected = f"expected {kind} {name} at {url}"
-    client = HttpClient(url, body_limit_bytes=BODY_LIMIT_BYTES, connect_timeout_s=ANSWER_WITHIN_S)
+    client = HttpClient(
+        url,
+        headers=headers,
+        body_limit_bytes=BODY_LIMIT_BYTES,
+        connect_timeout_s=ANSWER_WITHIN_S,
+    )
     try:
         response = await client.request("GET", "/state", timeout_s=ANSWER_WITHIN_S)
         told = json.loads(response.body)
@@ -68,6 +80,10 @@ async def _check(kind: str, name: ClusterId, url: str) -> str | None:
         told = None
     finally:
         await client.close()
+    if isinstance(told, dict) and told.get("reason") == FORBIDDEN and headers:
+        return None
+    if isinstance(told, dict) and told.get("reason") == UNAUTHENTICATED:
+        return f"{expected}, got: {told.get('detail')} (--token-file)"
     found = told.get(kind) if isinstance(told, dict) else None
     if not isinstance(found, str):
         return f"{expected}, found no {THEM[kind]} there"

@@ -23,6 +23,8 @@ REASONS = {
     "back after minutes must not hold up the end for so long.",
     "--allow-origin": "Any page that somebody's browser shows could otherwise make a node in their "
     "network work.",
+    "--tokens": "On one's own machine nobody needs to say who they are. Elsewhere a node without "
+    "them warns when it starts.",
     "--log-format": "A person reads the first logs. Choose `json` where logs are collected.",
     "--log-requests": "A line for each request costs more than the request itself on a busy node. "
     "`/explain` tells about single requests without it.",

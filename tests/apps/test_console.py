@@ -14,7 +14,12 @@ import pytest
 
 from spillover.apps.http.console import assets as files
 from spillover.apps.http.console import broadcast, console
-from spillover.apps.http.console.operators import FOREIGN_NAME, OVER_THE_NETWORK, Operators
+from spillover.apps.http.console.operators import (
+    FOREIGN_NAME,
+    OTHER_SITE,
+    OVER_THE_NETWORK,
+    Operators,
+)
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.live.process.listening import bind_socket
@@ -386,6 +391,17 @@ def test_where_the_page_operates(client, host, more, testbed, why_not):
     """On the machine itself, or in a testbed; never under a name that is not the service's."""
     rule = Operators(testbed=testbed, own_names=frozenset({"own.example"}))
     assert rule.why_not(client, {"host": host, **more}) == why_not
+
+
+def test_with_api_tokens_it_does_not_matter_where_an_operator_is():
+    """But for names and sites, by which others would operate through an operator's browser."""
+    rule = Operators(own_names=frozenset({"own.example"}), has_tokens=True)
+    assert rule.why_not("192.0.2.7", {"host": "own.example", "via": "1.1 proxy"}) is None
+    assert rule.why_not("127.0.0.1", {"host": "evil.example"}) == FOREIGN_NAME
+    here = {"host": "own.example", "origin": "http://own.example"}
+    assert rule.why_not_now("192.0.2.7", here) is None
+    for more in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert rule.why_not_now("127.0.0.1", {**here, **more}) == OTHER_SITE
 
 
 def test_the_page_says_why_it_does_not_operate(nodes):

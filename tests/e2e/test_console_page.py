@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from support.commands import free_ports
-from support.console_page import cluster, fact, has_no_sideways_scroll, tile
+from support.console_page import cluster, fact, give_secret, has_no_sideways_scroll, tile
 from support.queue_service import Producer
 
 pytestmark = pytest.mark.threes
@@ -259,6 +259,40 @@ def test_drain_and_resume(three, up, ask, until, opened, expect):
         cluster(page, "b").click()
         expect(page.locator("[data-action=drain]")).to_be_hidden()
         expect(page.locator("#cluster a")).to_have_attribute("href", f"{urls['b']}/console")
+
+
+def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
+    three, up, spillover, opened, expect, tmp_path
+):
+    """No address and no storage that outlives the tab has it; who may not operate is told so."""
+    secrets = {}
+    for role in ("read", "operate"):
+        new = ("token", "new", "--json", "--append", str(tmp_path / "tokens.yaml"), "--role", role)
+        secrets[role] = spillover(*new, "--name", role).result()["secret"]
+    bed, urls = up(three, "--tokens", str(tmp_path / "tokens.yaml"))
+    asked = []
+    with opened(urls["a"], secret=secrets["read"]) as page:
+        page.on("request", lambda request: asked.append(request.url))
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(cluster(page, "c")).to_be_visible()
+        expect(page.locator("#why-not")).to_contain_text("has not got the role operate")
+        page.reload()  # it is still there
+        expect(page.locator("#connection")).to_have_text("live")
+        kept = page.evaluate("[Object.values(sessionStorage), Object.values(localStorage)]")
+        assert secrets["read"] in kept[0]
+        assert secrets["read"] not in str(kept[1]) + page.evaluate("document.cookie")
+        page.get_by_role("button", name="forget API token").click()
+        expect(page.locator("#access")).to_contain_text("wants an API token with the role read")
+        give_secret(page, "guessed")
+        expect(page.locator("#access")).to_contain_text("This one does not do")
+        expect(page.locator("#connection")).to_have_text("closed")
+        give_secret(page, secrets["operate"])
+        page.locator("[data-action=drain]").click()
+        page.locator("[data-sure=drain]").click()
+        expect(page.locator("#cluster .badge")).to_have_text("drained")
+    assert asked
+    assert not [url for url in asked if any(secret in url for secret in secrets.values())]
+    assert bed.end() == 0
 
 
 def test_it_fits_a_phone_and_both_themes(up, opened, expect):

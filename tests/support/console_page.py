@@ -34,7 +34,7 @@ def opened(chromium):
     from playwright.sync_api import expect
 
     @contextmanager
-    def open_it(url, *, width=1280, height=900, **options):
+    def open_it(url, *, width=1280, height=900, secret=None, **options):
         options = {"viewport": {"width": width, "height": height}, **options}
         context = chromium.new_context(**options)
         context.set_default_timeout(LIMIT_MS)
@@ -44,6 +44,8 @@ def opened(chromium):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text))
         page.goto(f"{url}/console")
+        if secret is not None:
+            give_secret(page, secret)
         page.locator("#view > *").first.wait_for()
         yield page
         context.close()
@@ -51,6 +53,12 @@ def opened(chromium):
         assert not [said for said in unusual if "net::ERR" not in said], unusual
 
     return open_it
+
+
+def give_secret(page, secret):
+    """Type the secret of an API token where the page asks for it."""
+    page.get_by_label("API token").fill(secret)
+    page.get_by_role("button", name="Show").click()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import uvloop
 
+from spillover.apps.http.access import Access
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
 from spillover.apps.node.server import LAST_WORDS_S, close_node
@@ -102,6 +103,7 @@ class Federation:
     journals: dict = field(default_factory=dict)
     config_redis: str | None = None
     make_shell: Callable[..., NodeShell] = NodeShell
+    access: Access | None = None
     nodes: dict = field(default_factory=dict)
 
     scheme = "http"
@@ -157,7 +159,11 @@ class Federation:
         store = None
         if self.config_redis is not None:
             store = ConfigurationStore(self.config_redis, self.topology.name)
-        return shell, HttpServer(create_app(shell, store=store)), HttpClient(url)
+        return (
+            shell,
+            HttpServer(create_app(shell, store=store, access=self.access)),
+            HttpClient(url),
+        )
 
     async def stop(self, cluster):
         await self.nodes.pop(cluster).close()

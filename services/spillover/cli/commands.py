@@ -50,6 +50,7 @@ COMMANDS = {
     "config": Command("spillover.cli.config", "read or change what a running federation goes by"),
     "drain": Command("spillover.cli.drain", "take a node out of service, its queue with it"),
     "resume": Command("spillover.cli.resume", "put a drained node back into service"),
+    "token": Command("spillover.cli.token", "make API tokens, for who may use and operate nodes"),
     "tokens": Command("spillover.cli.tokens", "show or change a pool of unlike servers"),
     "explain": Command("spillover.cli.explain", "tell why a request went where it went"),
     "tls": Command("spillover.cli.tls", "make and check certificates for nodes"),

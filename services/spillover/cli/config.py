@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spillover.cli.node_calls import NodeCalls
+from spillover.cli.node_calls import Headers, NodeCalls
 from spillover.cli.parsing import node_url
 from spillover.core.membership.changes import differences, filled, refuse_fixed
 from spillover.inputs.builtin import BUILTIN_NAMES
@@ -18,6 +18,7 @@ from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.option_types import whole_number
 from spillover_loadgen.trusting import add_ca_file
 
@@ -53,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
     add_ca_file(parser)
+    add_token_file(parser)
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    told = asyncio.run(_ask(options.url))
+    told = asyncio.run(_ask(options.url, token_headers(options)))
     if options.json:
         print(json.dumps(told))
         return 0
@@ -81,7 +83,8 @@ def _get(options: argparse.Namespace) -> int:
 def _set(options: argparse.Namespace) -> int:
     topology = load_topology(options.file)
     if_version = topology.version if options.if_version is None else options.if_version
-    told = asyncio.run(_put(options.url, if_version, _text(options.file, topology)))
+    text = _text(options.file, topology)
+    told = asyncio.run(_put(options.url, token_headers(options), if_version, text))
     if options.json:
         print(json.dumps(told))
     else:
@@ -91,7 +94,7 @@ def _set(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     after = load_topology(options.file)
-    state, told = asyncio.run(_ask_both(options.url))
+    state, told = asyncio.run(_ask_both(options.url, token_headers(options)))
     before = read_topology(told["topology"], options.url, after.name)
     after = filled(before, after)
     lines = differences(before, after)
@@ -110,19 +113,19 @@ def _diff(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(url: str) -> dict[str, Any]:
-    async with NodeCalls(url) as node:
+async def _ask(url: str, headers: Headers) -> dict[str, Any]:
+    async with NodeCalls(url, headers) as node:
         return await node.call("GET", CONFIG, _is_config)
 
 
-async def _ask_both(url: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    async with NodeCalls(url) as node:
+async def _ask_both(url: str, headers: Headers) -> tuple[dict[str, Any], dict[str, Any]]:
+    async with NodeCalls(url, headers) as node:
         return await node.state(), await node.call("GET", CONFIG, _is_config)
 
 
-async def _put(url: str, if_version: int, text: str) -> dict[str, Any]:
+async def _put(url: str, headers: Headers, if_version: int, text: str) -> dict[str, Any]:
     body = json.dumps({"if_version": if_version, "topology": text}).encode()
-    async with NodeCalls(url) as node:
+    async with NodeCalls(url, headers) as node:
         return await node.call("PUT", CONFIG, _is_config, body)
 
 

@@ -12,6 +12,7 @@ from spillover.cli.node_calls import NodeCalls, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
 from spillover.model.errors import RunError
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.option_types import above_zero
 from spillover_loadgen.trusting import add_ca_file
 
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="the final state on stdout, as one JSON object"
     )
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _drain(options: argparse.Namespace) -> dict[str, Any]:
     """The state at the end of the wait."""
-    async with NodeCalls(options.url) as node:
+    async with NodeCalls(options.url, token_headers(options)) as node:
         state = await node.call("POST", "/admin/drain", _is_state)
         if options.no_wait:
             return state

@@ -13,10 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import NodeCalls, Refused, is_state
+from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import explain_there, explained
 from spillover.model.errors import InputError, RunError
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.terminal import open_console, table_of
 from spillover_loadgen.trusting import add_ca_file
 
@@ -53,16 +54,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the request's name")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_ca_file(parser)
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    told = asyncio.run(explain_there(options.url, options.id))
+    headers = token_headers(options)
+    told = asyncio.run(explain_there(options.url, options.id, headers))
     if told is not None:
         shown = json.dumps(told) if options.json else explained(told).plain
         print(shown, flush=True)
         return 0
-    clusters = asyncio.run(_follow(options.url, options.id))
+    clusters = asyncio.run(_follow(options.url, options.id, headers))
     if options.json:
         print(json.dumps({"id": options.id, "clusters": clusters}), flush=True)
     else:
@@ -75,11 +78,11 @@ def run(options: argparse.Namespace) -> int:
 # --- asking --------------------------------------------------------------------------------------
 
 
-async def _follow(url: str, request_id: str) -> dict[str, Any]:
+async def _follow(url: str, request_id: str, headers: Headers) -> dict[str, Any]:
     """What each cluster tells, in the order in which the request may have come by. One that cannot
     be asked, or has forgotten, has a `problem` instead of decisions. Raises RunError if the first
     one does not know the request."""
-    first, found, onward = await _ask(url, request_id)
+    first, found, onward = await _ask(url, request_id, headers)
     if "problem" in found:
         raise RunError(f"cluster {first} knows of no request {request_id!r}")
     clusters = {first: found}
@@ -89,7 +92,7 @@ async def _follow(url: str, request_id: str) -> dict[str, Any]:
         try:
             if next_url is None:
                 raise RunError(UNREACHABLE)  # noqa: TRY301 - as if it had been asked
-            _, clusters[cluster], further = await _ask(next_url, request_id)
+            _, clusters[cluster], further = await _ask(next_url, request_id, headers)
         except (InputError, RunError):
             clusters[cluster] = _without(request_id, cluster, UNREACHABLE)
             continue
@@ -97,9 +100,11 @@ async def _follow(url: str, request_id: str) -> dict[str, Any]:
     return clusters
 
 
-async def _ask(url: str, request_id: str) -> tuple[str, dict[str, Any], dict[str, str | None]]:
+async def _ask(
+    url: str, request_id: str, headers: Headers
+) -> tuple[str, dict[str, Any], dict[str, str | None]]:
     """(the cluster there, what it tells, the urls of the neighbors it handed the request to)."""
-    async with NodeCalls(url) as node:
+    async with NodeCalls(url, headers) as node:
         state = await node.call("GET", "/state", is_state)
         cluster: str = state["cluster"]
         try:

@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import uvloop
 
 from spillover.apps.node.server import serve_node
+from spillover.apps.node.token_files import TokenFiles
 from spillover.cli.parsing import (
     add_allow_origin,
     add_config_redis,
     add_log_format,
+    add_tokens,
     address,
     config_redis,
 )
@@ -77,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_tls_options(parser)
     _add_end_options(parser)
     add_allow_origin(parser)
+    add_tokens(parser)
     add_log_format(parser)
     parser.add_argument(
         "--log-requests", action="store_true", help="log a line for each request that has ended"
@@ -147,6 +150,7 @@ def run(options: argparse.Namespace) -> int:
         allowed_origins=frozenset(options.allow_origin),
         store=_store(config_redis(options), topology),
         credentials=_credentials(options, topology, cluster),
+        token_files=TokenFiles(options.tokens) if options.tokens else None,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)

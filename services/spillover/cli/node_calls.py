@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError, RunError
+from spillover_loadgen.api_token import Headers as Headers  # noqa: PLC0414 - of those who call
 
 ANSWER_WITHIN_S = 3.0
 """For any one call: a node answers in milliseconds, about the federation in a second."""
@@ -15,11 +16,11 @@ ANSWER_WITHIN_S = 3.0
 
 class NodeCalls:
     """Calls of the node at `url`, to be used with `async with`. What cannot be asked is a RunError
-    that says so; so is an answer that no node gives."""
+    that says so; so is an answer that no node gives. `headers` go with each."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, headers: Headers = ()) -> None:
         self.url = url
-        self._client = HttpClient(url)
+        self._client = HttpClient(url, headers=headers)
 
     async def __aenter__(self) -> Self:
         return self

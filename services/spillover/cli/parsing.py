@@ -191,6 +191,18 @@ def add_allow_origin(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tokens(parser: argparse.ArgumentParser) -> None:
+    """Of the commands that start nodes."""
+    parser.add_argument(
+        "--tokens",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="let in only who shows an API token of this YAML file (`spillover token new` makes "
+        "them); may be repeated; read again each 10 s and on SIGHUP (default: everybody is let in)",
+    )
+
+
 def node_url(text: str) -> str:
     """http://HOST[:PORT] or https://HOST[:PORT], without a path."""
     bare = text.removesuffix("/")

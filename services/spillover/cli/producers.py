@@ -9,7 +9,7 @@ from urllib.parse import quote
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import NodeCalls, Refused
+from spillover.cli.node_calls import Headers, NodeCalls, Refused
 from spillover.model.errors import InputError, RunError
 
 TITLES = (
@@ -73,10 +73,10 @@ def producers_table(producers: dict[str, Any]) -> Table:
     return table
 
 
-async def explain_there(url: str, name: str) -> dict[str, Any] | None:
+async def explain_there(url: str, name: str, headers: Headers) -> dict[str, Any] | None:
     """Returns what the producer at `url` tells of an object or a probe; None if a node is there.
     Raises RunError if it knows nothing of it."""
-    async with NodeCalls(url) as calls:
+    async with NodeCalls(url, headers) as calls:
         state = await calls.call("GET", "/state", lambda _: True)
         if not is_producer(state):
             return None

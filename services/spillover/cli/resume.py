@@ -8,9 +8,10 @@ import json
 import sys
 from typing import Any
 
-from spillover.cli.node_calls import NodeCalls, is_state
+from spillover.cli.node_calls import Headers, NodeCalls, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import is_producer
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.trusting import add_ca_file
 
 
@@ -21,11 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="its state on stdout, as one JSON object"
     )
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    state = asyncio.run(_resume(options.url))
+    state = asyncio.run(_resume(options.url, token_headers(options)))
     if options.json:
         print(json.dumps(state), flush=True)
     told_to = sys.stderr if options.json else sys.stdout
@@ -37,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _resume(url: str) -> dict[str, Any]:
-    async with NodeCalls(url) as node:
+async def _resume(url: str, headers: Headers) -> dict[str, Any]:
+    async with NodeCalls(url, headers) as node:
         return await node.call("POST", "/admin/resume", _is_state)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from spillover.cli.node_calls import NodeCalls, Refused, is_state
+from spillover.cli.node_calls import Headers, NodeCalls, Refused, is_state
 from spillover.cli.parsing import node_url
 from spillover.cli.producers import ask_producers, producers_table, says_no_such_path
 from spillover.policy.overflow.choosers import BY_LOAD
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.terminal import open_console, show_table
 from spillover_loadgen.trusting import add_ca_file
 
@@ -34,11 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", type=node_url, metavar="URL", help="any node, http://HOST:PORT")
     add_ca_file(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    federation = asyncio.run(_ask(options.url))
+    federation = asyncio.run(_ask(options.url, token_headers(options)))
     if options.json:
         json.dump(federation, sys.stdout)
         print()
@@ -49,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(url: str) -> dict[str, Any]:
-    async with NodeCalls(url) as node:
+async def _ask(url: str, headers: Headers) -> dict[str, Any]:
+    async with NodeCalls(url, headers) as node:
         try:
             return await node.call("GET", "/federation", _is_federation)
         except Refused as refused:

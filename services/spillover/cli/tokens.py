@@ -17,6 +17,7 @@ from spillover.cli.node_calls import NodeCalls
 from spillover.cli.parsing import node_url, whole_number_in
 from spillover.model.errors import InputError, RunError
 from spillover.model.unlike_servers import TOKENS_MAX
+from spillover_loadgen.api_token import add_token_file, token_headers
 from spillover_loadgen.option_types import named
 from spillover_loadgen.terminal import open_console, table_of
 from spillover_loadgen.trusting import add_ca_file
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="give it requests again, one more after the other",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the pool as one JSON object")
+    add_token_file(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -73,7 +75,7 @@ async def _ask(options: argparse.Namespace) -> dict[str, Any]:
     if options.out or options.back:
         told = [(server, "out") for server in options.out]
         change["servers"] = dict([*told, *((server, "in") for server in options.back)])
-    async with NodeCalls(options.url) as node:
+    async with NodeCalls(options.url, token_headers(options)) as node:
         if change:
             body = json.dumps(change).encode()
             return await node.call("PUT", "/admin/tokens", _is_pool, body)

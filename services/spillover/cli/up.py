@@ -18,8 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from spillover.cli import up_queue
-from spillover.cli.parsing import add_allow_origin, add_config_redis, config_redis, whole_number_in
+from spillover.cli.parsing import (
+    add_allow_origin,
+    add_config_redis,
+    add_tokens,
+    config_redis,
+    whole_number_in,
+)
 from spillover.cli.typed_lines import typed_lines
+from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.errors import InputError, RunError
@@ -91,6 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="DIR", help="with --queue: keep objects there (default: in memory only)"
     )
     add_allow_origin(parser)
+    add_tokens(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
     if options.store is not None:
         raise InputError("--store", "", "expected --queue N beside it: clusters have no store")
     topology = load_topology(options.topology)
+    load_api_tokens(options.tokens)  # what is wrong is said here, and not by each node
     if options.policy is not None:
         topology = topology.with_policy(options.policy)
     if options.shadow is not None:
@@ -151,6 +160,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
         first_port=options.port or FIRST_PORT,
         config_redis=config_redis(options),
         certify=_certify if options.tls else None,
+        tokens=options.tokens,
     )
     stop = asyncio.Event()
     _on_signals(stop, bed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -45,7 +46,8 @@ class AsyncSpillover:
     a node has to do with costs a token of a budget (`Retries`), so that clients do not make an
     overload worse.
 
-    `token` is shown to the nodes. No more than `connections_max` requests are under way at a time
+    `token` is the secret of an API token to show the nodes (default: what SPILLOVER_TOKEN says in
+    the environment, if anything). No more than `connections_max` requests are under way at a time
     (and no more than half of the files that the process may open); others wait here.
 
     With `follow` the client has a session at one node from its first request on. It learns there
@@ -74,7 +76,7 @@ class AsyncSpillover:
             raise InputError("connections_max", "", f"expected at least 1, got {connections_max!r}")
         self._nodes = Nodes(checked_urls(nodes), Random())
         at_most = max(min(connections_max, _files_at_hand() // 2), 1)
-        headers = _headers(token)
+        headers = _headers(os.environ.get(TOKEN_VARIABLE) or None if token is None else token)
         trust = Trust(ca_file)
         self._calls = Calls(self._nodes, headers, retries or Retries(), at_most, trust)
         self._following = Following(self._nodes, headers[1:], trust) if follow else None
@@ -286,6 +288,9 @@ def checked_urls(nodes: str | Sequence[str]) -> list[str]:
     if not given:
         raise InputError("nodes", "", "expected the url of at least one node")
     return [Server(url).url for url in given]
+
+
+TOKEN_VARIABLE = "SPILLOVER_TOKEN"  # noqa: S105 - a name
 
 
 def _headers(token: str | None) -> tuple[Header, ...]:

@@ -92,8 +92,9 @@ _decode_said = msgspec.json.Decoder(_Said).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _BLAMED = {
-    "unauthenticated": "This client shows no token that is known there; give it `token=`.",
-    "forbidden": "The token's roles do not allow it.",
+    "unauthenticated": "This client shows no API token that is known there; give it `token=`, or "
+    "set SPILLOVER_TOKEN.",
+    "forbidden": "The roles of its API token do not allow it.",
     "conflict": "Use another key for another payload.",
     "too_large": "Send less, or have payload_limit_bytes raised.",
     "unknown_type": "Use a type that is served.",

@@ -48,8 +48,8 @@ def read_mapping(
     For messages: `missing` is the whole one when there is no such file, `wanted` what the file
     shall hold. Raises InputError.
     """
-    source = shown_path(path)
-    return mapping_of(_read(source, path, missing, limit_bytes), source, wanted)
+    text = read_text(path, missing=missing, limit_bytes=limit_bytes)
+    return mapping_of(text, shown_path(path), wanted)
 
 
 def mapping_of(text: str, source: str, wanted: str = "a mapping of fields") -> dict[Any, Any]:
@@ -75,7 +75,9 @@ def _beside(path: str) -> str:
     return "" if found is None else f"; did you mean {shown_path(str(beside[found]))}?"
 
 
-def _read(source: str, path: str, missing: str, limit_bytes: int) -> str:
+def read_text(path: str, *, missing: str, limit_bytes: int) -> str:
+    """Returns what the file says, as `read_mapping` reads it. Raises InputError."""
+    source = shown_path(path)
     try:
         with Path(path).open("rb") as file:
             content = file.read(limit_bytes + 1)

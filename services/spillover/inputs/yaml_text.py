@@ -81,6 +81,13 @@ def parse_yaml(text: str) -> object:
         ) from error
 
 
+def lines_of_entries(text: str) -> list[int]:
+    """Returns on which line each entry of a list begins, of text that `parse_yaml` reads as one."""
+    listed = yaml.compose(text, Loader=_StrictLoader)
+    assert isinstance(listed, yaml.SequenceNode)  # noqa: S101 - as it was read
+    return [entry.start_mark.line + 1 for entry in listed.value]
+
+
 def _one_line(error: yaml.MarkedYAMLError) -> str:
     problem = " ".join(str(error.problem or error.context).split())
     if not isinstance(error, _RefusedError):

@@ -57,6 +57,8 @@ class Refusal(StrEnum):
     """It would wait in the queue beyond its deadline."""
     BLOCKED = "blocked"
     """No token that it may take is free, and the cluster has nothing wait for one."""
+    RATE_LIMITED = "rate_limited"
+    """Its tenant uses as much as it may."""
     UNKNOWN_TYPE = "unknown_type"
     """Neither this cluster nor a neighbor serves its type."""
 

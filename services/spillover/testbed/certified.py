@@ -54,7 +54,7 @@ class Certified:
         own = self._certify(self._directory, topology, cluster)
         return {variable: str(own / name) for name, variable in VARIABLES.items()}
 
-    def client(self) -> httpx.AsyncClient:
-        """Returns what asks the nodes."""
+    def client(self, headers: dict[str, str]) -> httpx.AsyncClient:
+        """Returns what asks the nodes, with these headers."""
         trusted = True if self.ca_file is None else trusting_context(str(self.ca_file))
-        return httpx.AsyncClient(timeout=2.0, trust_env=False, verify=trusted)
+        return httpx.AsyncClient(timeout=2.0, trust_env=False, headers=headers, verify=trusted)

@@ -40,7 +40,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        async with self._bed.certified.client() as client:
+        async with self._bed.certified.client(self._bed.shown) as client:
             try:
                 while True:
                     await asyncio.sleep(LOOK_S)
@@ -98,7 +98,7 @@ class Following:
         bed = self._bed
         node = bed.nodes[cluster]
         until_s = time.monotonic() + bed.drain_timeout_s
-        async with bed.certified.client() as client:
+        async with bed.certified.client(bed.shown) as client:
             while node.process.returncode is None and time.monotonic() < until_s:
                 state = await told(client, f"{node.url}/state")
                 if _is_left(state):

@@ -29,6 +29,7 @@ from spillover.model.topology import Topology
 from spillover.testbed.asking import answers, is_ready
 from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.last_words import last_words, tail_of
+from spillover.testbed.own_token import make_own_token
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
 from spillover.testbed.revival import Revival
@@ -116,6 +117,7 @@ class Testbed:
         first_port: int = FIRST_PORT,
         config_redis: str | None = None,
         certify: Certify | None = None,
+        tokens: Sequence[str] = (),
     ) -> None:
         self.topology = topology
         self.directory: Path | None = None
@@ -139,6 +141,7 @@ class Testbed:
         self._first_port = first_port
         self._config_redis = config_redis
         self.certified = Certified(certify)
+        self._tokens, self.shown = tokens, dict[str, str]()  # the latter is told to nodes
         self._numbers: dict[ClusterId, int] = {}
         """Of the files of their logs."""
         self._let_go: set[ClusterId] = set()
@@ -178,6 +181,9 @@ class Testbed:
             self.certified.keep_in(self.directory)
             file = self.directory / TOPOLOGY_FILE
             self.use(self.topology)
+            if self._tokens:
+                own = make_own_token(self.directory)
+                self._tokens, self.shown = [*self._tokens, str(own.file)], own.shown
             for cluster in self.topology.cluster_ids:
                 self.nodes[cluster] = await self._spawn(cluster, file)
             await self._all_ready()
@@ -284,6 +290,8 @@ class Testbed:
         if self._config_redis is not None:
             command += ["--config-redis"]
             environment[REDIS_VARIABLE] = self._config_redis  # `ps` shows options
+        for tokens in self._tokens:
+            command += ["--tokens", tokens]
         for origin in self._allowed_origins:
             command += ["--allow-origin", origin]
         if self._seed is not None:
@@ -304,7 +312,7 @@ class Testbed:
     async def _all_ready(self) -> None:
         limit_s = time.monotonic() + READY_WITHIN_S
         waiting = dict(self.nodes)
-        async with self.certified.client() as client:
+        async with self.certified.client(self.shown) as client:
             while waiting:
                 for node in self.nodes.values():
                     self._check_alive(node)
@@ -374,7 +382,7 @@ class Testbed:
         """Once it answers; not if it ends before."""
         if self._on_return is None:
             return
-        async with self.certified.client() as client:
+        async with self.certified.client(self.shown) as client:
             while node.process.returncode is None:
                 if await answers(client, node.url, node.cluster):
                     self._on_return(node)

@@ -14,6 +14,7 @@ from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.foreign_requests import ForeignRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
+from spillover.model.ids import request_id_of
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 DONE = Answer(Outcome.DONE, ("a", "b"), None, None)
@@ -183,5 +184,16 @@ def test_an_answer_that_nobody_waits_for_any_more_harms_nobody(with_desk):
         assert len(desk.held) == 0
         assert desk.held.ref_of("x") is None
         assert desk.held.settled.is_set()
+
+    with_desk(check)
+
+
+def test_requests_of_one_name_are_kept_apart_by_their_tenants(with_desk):
+    async def check(desk):
+        ids = [request_id_of(tenant, "order-7") for tenant in ("shop", "bank", "")]
+        refs = [desk.take(one)[0] for one in ids]
+        assert [desk.held.ref_of(one) for one in ids] == refs
+        desk.waiters.tell(refs[0], DONE)
+        assert [desk.held.ref_of(one, 0) for one in ids] == [None, *refs[1:]]
 
     with_desk(check)

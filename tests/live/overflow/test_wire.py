@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES
 from spillover.live.overflow import report_lines, wire
+from spillover.model.ids import request_id_of
 from spillover.model.load import LoadReport
 from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import CLUSTER_ID
@@ -270,3 +271,29 @@ def test_no_bytes_confuse_the_decoders(message):
             decode(message)
         except wire.MalformedMessage:
             continue
+
+
+@pytest.mark.parametrize("tenant", ["", "shop"])
+def test_whose_request_it_is_goes_along(tenant):
+    """As a field of its own, which older nodes ignore; without tenants nothing is said."""
+    request = Request(request_id_of(tenant, "order-7"), True, msgspec.Raw(b"1"), ("a",))
+    (message,) = wire.encode_forward(request, wire.UNSAID, 1.0)
+    told = json.loads(message)
+    assert told["id"] == "order-7"
+    assert told.get("tenant", "") == tenant
+    assert ("tenant" in told) == bool(tenant)
+    assert wire.decode_forward(message).request.id == request.id
+    cancel = wire.encode_cancel(request.id, wire.UNSAID)
+    assert ("tenant" in json.loads(cancel)) == bool(tenant)
+    assert wire.decode_cancel(cancel) == (None, request.id)
+
+
+@pytest.mark.parametrize("tenant", ["a\0b", "a/b", "x" * 65, " ", 7])
+def test_what_no_tenant_is_called_is_malformed(tenant):
+    for decode, message in (
+        (wire.decode_cancel, {"id": "x"}),
+        (wire.decode_forward, {"id": "x", "path": ["a"], "remaining_ms": 1, "payload": 1}),
+    ):
+        decode(json.dumps(message).encode())
+        with pytest.raises(wire.MalformedMessage, match="tenant"):
+            decode(json.dumps({**message, "tenant": tenant}).encode())

@@ -69,6 +69,7 @@ class HttpConnection(asyncio.Protocol):
     peer: Any = None
     certificate: PeerCertificate | None = None
     on_flow: Callable[[bool], None] | None = None
+    shown: Any = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None

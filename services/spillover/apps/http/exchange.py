@@ -61,6 +61,8 @@ class Line(Protocol):
     """Who is at the other end, once the app has settled that; None before."""
     certificate: PeerCertificate | None
     """That it has shown; None without one, or if that holds no more."""
+    shown: Any
+    """The API token that was shown last, for `access`; None before."""
 
     @property
     def body_s(self) -> float:

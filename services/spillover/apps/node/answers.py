@@ -13,9 +13,11 @@ import msgspec
 from spillover.apps.http.exchange import NO_ROOM, Exchange
 from spillover.apps.http.problems import BUG, Problem
 from spillover.core.overflow.events import Refuse
+from spillover.core.overflow.quotas import Excess
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import NOTHING
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.ids import name_of, told_inside
 from spillover.model.request import Answer, Outcome, Refusal
 
 JSON_LINE = b"content-type: application/json\r\n"
@@ -81,6 +83,7 @@ _REFUSALS = {
         "deadline_exceeded",
         "it would wait in the queue beyond its deadline, and no neighbor takes the request",
     ),
+    Refusal.RATE_LIMITED: ("rate_limited", "the tenant's quota is used up at this cluster"),
     Refusal.BLOCKED: ("blocked", "no server that fits the request has a place for it now"),
     Refusal.UNKNOWN_TYPE: ("unknown_type", "no cluster in reach serves its type"),
 }
@@ -143,6 +146,14 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
     return problem
 
 
+def rate_limited(name: str, excess: Excess) -> Problem:
+    """Returns why a tenant may not make this request now."""
+    detail = f"the tenant's quota is used up at this cluster ({excess.limit})"
+    problem = Problem("rate_limited", detail, name or None, excess.retry_after_s)
+    problem.more["limit"] = excess.limit
+    return problem
+
+
 def node_ended(name: str, *, has_not_run: bool) -> Problem:
     """For whoever still waits when the node ends. A neighbor may decide a keyed request again, and
     any that has surely not run: it takes this for a refusal."""
@@ -153,20 +164,19 @@ def node_ended(name: str, *, has_not_run: bool) -> Problem:
     return Problem("outcome_unknown", detail, id=name)
 
 
-def answer_internal_error(shell: NodeShell, exchange: Exchange, name: str | None) -> None:
-    """Called where the exception is handled; with the story of the request if it was known by a
-    name."""
-    story = [] if name is None else shell.story(name)
+def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str | None) -> None:
+    """Called where the exception is handled; with the story of the request if it was known."""
+    story = [] if request_id is None else shell.story(request_id)
     _log.exception(
         Message(
             "internal error",
-            request_id=name,
+            request_id=None if request_id is None else told_inside(request_id),
             method=exchange.method,
             path=exchange.path,
             story=story or None,
         )
     )
-    internal = Problem("internal", BUG, id=name)
+    internal = Problem("internal", BUG, id=None if request_id is None else name_of(request_id))
     if story:
         internal.more["story"] = story
     exchange.refuse(internal)

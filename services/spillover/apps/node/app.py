@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 
+from spillover.apps.http.access import Access, tenant_in
+from spillover.apps.http.audit import Audit
 from spillover.apps.http.cold import complete, new_app
+from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.json_body import read_json
 from spillover.apps.http.openapi import describe, described_body, problems
 from spillover.apps.http.problems import Problem
@@ -15,6 +19,7 @@ from spillover.apps.node.admin_routes import add_admin_routes, guard_of
 from spillover.apps.node.config_routes import add_config_routes
 from spillover.apps.node.configuration import NodeConfiguration
 from spillover.apps.node.console_view import node_console
+from spillover.apps.node.doors import Doors
 from spillover.apps.node.federation import (
     QUERY_LIMIT_BYTES,
     Federation,
@@ -38,6 +43,7 @@ from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import request_id_of
 
 
 def create_app(
@@ -46,10 +52,11 @@ def create_app(
     testbed: bool = False,
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
+    access: Access | None = None,
 ) -> HotPaths:
     """Returns the whole service of a node: hot paths in front, FastAPI behind. In a `testbed`
     operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`. With
-    a `store` that has to take a configuration first.
+    a `store` that has to take a configuration first. With `access` it is for who has API tokens.
     """
     app = new_app(f"Spillover node {shell.cluster.id}", shell.metrics.registry)
     sessions = SessionPaths(shell)
@@ -62,11 +69,13 @@ def create_app(
     add_admin_routes(app, shell, site, testbed=testbed)
     configuration = NodeConfiguration(shell, store, on_change=sessions.go_by)
     add_config_routes(app, shell, configuration, guard_of(site))
-    console = node_console(shell, federation, site.own_names, testbed=testbed)
+    doors = None if access is None else Doors(access, Audit(lambda: shell.now_s))
+    operators = Operators(testbed, site.own_names, has_tokens=access is not None)
+    console = node_console(shell, federation, operators)
     shell.on_close.append(console.close)
     complete(app, console, REQUESTS)
-    describe(app, tell_hot_paths)
-    return HotPaths(app, shell, Pages(site), sessions)
+    describe(app, partial(tell_hot_paths, has_tokens=access is not None))
+    return HotPaths(app, shell, Pages(site), sessions, doors)
 
 
 def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
@@ -76,9 +85,9 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
         return node_state(shell, shell.now_s)
 
     @app.get("/explain/{request_id:path}", responses=problems("unknown_request", "invalid"))
-    async def explain(request_id: str) -> Explanation:
+    async def explain(request_id: str, request: Request) -> Explanation:
         """Returns why this request was started, kept, handed on or refused here."""
-        found = explanation(shell, request_id)
+        found = explanation(shell, request_id_of(tenant_in(request.scope), request_id))
         if found is None:
             raise Problem("unknown_request", "no decision about it is remembered here", request_id)
         return found

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import ssl
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -47,21 +46,20 @@ def watching(
     servers: Sequence[HttpServer],
     look_s: float | None = None,
 ) -> Iterator[None]:
-    """Look at the files until this ends, now and then and whenever SIGHUP comes, and let go of what
-    holds no more. Their metrics are told along with the node's."""
+    """Look at the files until this ends, now and then, and let go of what holds no more. Their
+    metrics are told along with the node's."""
     from spillover.live.tls.metrics import TlsMetrics  # noqa: PLC0415 - needs the extra `tls`
     from spillover.live.tls.rotation import LOOK_S  # noqa: PLC0415
 
     credentials.on_look.append(partial(_distrust, shell, servers))
     shell.metrics.registry.register(TlsMetrics(shell.cluster.id, credentials))
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(credentials.watch(look_s or LOOK_S), name="certificates")
+    task = asyncio.get_running_loop().create_task(
+        credentials.watch(look_s or LOOK_S), name="certificates"
+    )
     task.add_done_callback(partial(_fail, shell))
-    loop.add_signal_handler(signal.SIGHUP, credentials.wake)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGHUP)
         task.cancel()
 
 

@@ -20,6 +20,7 @@ from spillover.apps.node.views import NeighborState, NodeState, Unreachable
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.events import Drain, Resume
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import tenant_of
 
 PERIOD_S = 0.2
 POOL_ROWS_MAX = 24
@@ -28,14 +29,15 @@ POOL_ROWS_MAX = 24
 CONFIGURATION_SHOWN = {"version", "by", "superseded", "removed"}
 """Other versions of a node may say more of theirs."""
 
+NOT_SHOWN = ""
+"""In place of the names of tenants' requests: all who may look at the page see the same."""
+
 DECISIONS_MAX = 30
 """In one update. Beyond 150 a second the page misses some."""
 
 
-def node_console(
-    shell: NodeShell, federation: Federation, own_names: frozenset[str], *, testbed: bool
-) -> Console:
-    """Returns the console of one node, to be mounted on its app; `own_names` as in `sites.Site`."""
+def node_console(shell: NodeShell, federation: Federation, operators: Operators) -> Console:
+    """Returns the console of one node, to be mounted on its app."""
 
     async def look() -> bytes:
         return await _update(shell, federation)
@@ -46,12 +48,12 @@ def node_console(
             "name": shell.cluster.id,
             "topology": shell.topology.name,
             "version": __version__,
-            "testbed": testbed,
+            "testbed": operators.testbed,
         },
         look,
         period_s=PERIOD_S,
         actions={"drain": lambda: shell.feed(Drain()), "resume": lambda: shell.feed(Resume())},
-        operators=Operators(testbed=testbed, own_names=own_names),
+        operators=operators,
     )
 
 
@@ -152,7 +154,7 @@ def _decisions(shell: NodeShell) -> list[dict[str, Any]]:
 
 def _decision(decision: Decision) -> dict[str, Any]:
     return {
-        "id": decision.request_id,
+        "id": NOT_SHOWN if tenant_of(decision.request_id) else decision.request_id,
         "at_ms": round(decision.at_s * 1e3, 3),
         "outcome": decision.outcome,
         "neighbor": decision.neighbor,

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
+from spillover.apps.http.access import API_TOKEN, STILL_LET_IN
 from spillover.apps.http.asgi import AsgiApp, Receive, Scope, Send
 from spillover.apps.http.exchange import EXCHANGE, ClientGone, Exchange, too_large
 from spillover.apps.http.problems import Problem
@@ -25,7 +26,9 @@ from spillover.apps.node.answers import (
     encode,
     node_ended,
     problem_of,
+    rate_limited,
 )
+from spillover.apps.node.doors import Doors
 from spillover.apps.node.intake import Headers, read_headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
@@ -46,6 +49,7 @@ from spillover.live.overflow.protocol import (
 )
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
+from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Refusal, Request
 
 HotPath: TypeAlias = Callable[[Exchange, Send], Awaitable[None]]
@@ -61,10 +65,18 @@ class HotPaths:
     """
 
     def __init__(
-        self, app: AsgiApp, shell: NodeShell, pages: Pages, sessions: SessionPaths
+        self,
+        app: AsgiApp,
+        shell: NodeShell,
+        pages: Pages,
+        sessions: SessionPaths,
+        doors: Doors | None = None,
     ) -> None:
         self._app = app
         self._pages = pages
+        self._sessions = sessions
+        self._doors = doors
+        """None: there are no API tokens, and so no tenants."""
         self._shell = shell
         self._home_requests = shell.home_requests
         self._waiters = shell.waiters
@@ -85,7 +97,7 @@ class HotPaths:
             self._routes[calls.reports] = ("GET",), peers.reports
         self._routes[FIRST] = ("GET",), peers.hello
         self._routes[PASS] = ("POST",), peers.passed
-        self._routes[SESSION] = ("GET", "DELETE"), sessions.serve
+        self._routes[SESSION] = ("GET", "DELETE"), self._serve_session
 
     def _go_by(self) -> None:
         """The topology has changed."""
@@ -97,15 +109,14 @@ class HotPaths:
         exchange: Exchange = scope[EXCHANGE]
         if exchange.is_of_page and not self._admit(exchange):
             return
+        if self._doors is not None:
+            answered_by = self._let_in(exchange, scope, send, self._doors)
+            if answered_by is None:
+                return
+            send = answered_by
         route = self._routes.get(scope["path"]) or self._lookup_route(scope)
         if route is None:
-            if scope["path"].startswith(PEER_PREFIX):
-                if is_of_another_version(scope["path"]):
-                    exchange.refuse(self._peers.other_version(exchange))
-                    return
-                headers = dict(exchange.headers)
-                scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
-            await self._app(scope, receive, send)
+            await self._go_on(exchange, scope, receive, send)
             return
         methods, answer = route
         try:
@@ -118,6 +129,16 @@ class HotPaths:
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._internal_error(exchange, None)
 
+    async def _go_on(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is not hot is the app's."""
+        if scope["path"].startswith(PEER_PREFIX):
+            if is_of_another_version(scope["path"]):
+                exchange.refuse(self._peers.other_version(exchange))
+                return
+            headers = dict(exchange.headers)
+            scope[PEER_OF] = partial(peer_of, self._shell.peers, exchange, headers)
+        await self._app(scope, receive, send)
+
     def _admit(self, exchange: Exchange) -> bool:
         """See `Pages.admit`."""
         try:
@@ -128,19 +149,37 @@ class HotPaths:
             self._internal_error(exchange, None)
         return False
 
+    def _let_in(self, exchange: Exchange, scope: Scope, send: Send, doors: Doors) -> Send | None:
+        """What to answer through, with who asks in the scope; None if that was answered with a
+        problem."""
+        try:
+            token = doors.enter(exchange)
+        except Problem as problem:
+            exchange.refuse(problem)
+        except Exception:  # noqa: BLE001 - as above
+            self._internal_error(exchange, None)
+        else:
+            if token is None:
+                return send
+            scope[API_TOKEN] = token
+            scope[STILL_LET_IN] = partial(doors.access.still_knows, token)
+            return doors.audited(exchange, token, send)
+        return None
+
     def direct(self, exchange: Exchange) -> None:
         """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
         or later. Of no page."""
         received_s = exchange.begun_s or self._shell.now_s
         try:
+            tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
             if exchange.method == "GET":
-                self._lookups.serve(exchange)
+                self._lookups.serve(exchange, tenant)
                 return
             headers = read_headers(exchange.headers)
             exchange.headers.clear()  # read, and a third of what a queued request would keep
             limit_bytes = self._payload_limit_bytes
             if exchange.size_bytes <= limit_bytes:
-                self._serve(exchange, headers, exchange.take(), received_s)
+                self._serve(exchange, headers, exchange.take(), received_s, tenant)
             else:
                 exchange.refuse(too_large(limit_bytes, whole=True, name=headers.key))
         except Problem as problem:
@@ -151,6 +190,7 @@ class HotPaths:
     async def _post_request(self, exchange: Exchange, _: Send) -> None:
         """The same, of a request that comes in pieces."""
         received_s = exchange.begun_s or self._shell.now_s
+        tenant = self._tenant(exchange)
         headers = read_headers(exchange.headers)
         timeout_s = received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s
         try:
@@ -160,7 +200,7 @@ class HotPaths:
             if problem.reason == "queue_full":  # refused like those that are full when they come
                 self._shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise
-        self._serve(exchange, headers, body, received_s)
+        self._serve(exchange, headers, body, received_s, tenant)
         await exchange.answered()
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
@@ -173,23 +213,32 @@ class HotPaths:
         return (*LOOKUP_METHODS, "DELETE"), self._get_request
 
     async def _get_request(self, exchange: Exchange, _: Send) -> None:
-        self._lookups.serve(exchange)
+        self._lookups.serve(exchange, self._tenant(exchange))
         await exchange.answered()
+
+    async def _serve_session(self, exchange: Exchange, send: Send) -> None:
+        await self._sessions.serve(exchange, send, self._tenant(exchange))
+
+    def _tenant(self, exchange: Exchange) -> str:
+        """Of a request that was let in."""
+        return "" if self._doors is None else self._doors.submitter(exchange).tenant
 
     def _deadline_ms(self, headers: Headers) -> float:
         given = headers.deadline_ms
         return self._default_deadline_ms if given is None else given
 
-    def _serve(self, exchange: Exchange, headers: Headers, body: bytes, received_s: float) -> None:
+    def _serve(
+        self, exchange: Exchange, headers: Headers, body: bytes, received_s: float, tenant: str
+    ) -> None:
         """Take the request, or find it under its name. Raises Problem where that is refused."""
         try:
-            request = read_request(headers, body)
+            request = read_request(headers, body, tenant)
         except Problem as problem:
             problem.id = problem.id or headers.key
             raise
         unfit = self._problem_with(request.work)
         if unfit is not None:
-            raise Problem("invalid", unfit, id=request.id or None)
+            raise Problem("invalid", unfit, id=name_of(request.id) or None)
         deadline_s = received_s + self._deadline_ms(headers) / 1e3
         home_requests, preferences = self._home_requests, headers.preferences
         entry = home_requests.find(request.id) if request.keyed else None
@@ -198,10 +247,12 @@ class HotPaths:
             if not entry.may_run_again:
                 self._replay(exchange, entry, preferences, deadline_s)
                 return
+        if tenant:
+            self._check_quota(request, tenant)
         respond_async = preferences.respond_async
         taken = home_requests.take(request, deadline_s, asynchronous=respond_async)
         if not isinstance(taken, IdempotencyRecord):
-            raise problem_of(request.id, taken)
+            raise problem_of(name_of(request.id), taken)
         if respond_async:
             self._wait_or_accept(exchange, taken, preferences, b"")
         elif taken.answer is not None:
@@ -210,6 +261,13 @@ class HotPaths:
             self._waiters.wait(taken.ref, partial(self._answer, exchange, taken, b""))
             if not request.keyed:  # keyed work goes on when its client leaves
                 exchange.watch(partial(home_requests.abandon, taken))
+
+    def _check_quota(self, request: Request, tenant: str) -> None:
+        quotas = self._home_requests.quotas
+        excess = None if quotas is None else quotas.ask(tenant, self._shell.now_s)
+        if excess is not None:
+            self._shell.metrics.home_refused(Refusal.RATE_LIMITED)
+            raise rate_limited(name_of(request.id), excess)
 
     def _replay(
         self,
@@ -277,7 +335,7 @@ class HotPaths:
             else:
                 exchange.refuse(problem_of(name, told))
         except Exception:  # noqa: BLE001 - see above
-            self._internal_error(exchange, name)
+            self._internal_error(exchange, entry.id)
 
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
@@ -298,8 +356,8 @@ class HotPaths:
         if not isinstance(told, Answer):
             self._answer(exchange, entry, b"", told)
 
-    def _internal_error(self, exchange: Exchange, name: str | None) -> None:
-        answer_internal_error(self._shell, exchange, name)
+    def _internal_error(self, exchange: Exchange, request_id: str | None) -> None:
+        answer_internal_error(self._shell, exchange, request_id)
 
 
 def _check_same(entry: IdempotencyRecord, request: Request) -> None:

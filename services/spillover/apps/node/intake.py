@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.preferences import MILLISECONDS, Preferences, read_preferences
 from spillover.live.overflow.wire import DEADLINE_MS_MAX
-from spillover.model.ids import RequestId
+from spillover.model.ids import request_id_of
 from spillover.model.nearest import nearest
 from spillover.model.request import (
     NAME_LENGTH_MAX,
@@ -141,8 +141,8 @@ _decode = msgspec.json.Decoder(RequestBody).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def read_request(headers: Headers, body: bytes) -> Request:
-    """Returns the request; keyed if it came with a name, else its id is still empty.
+def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
+    """Returns the request of a tenant; keyed if it came with a name, else that is still empty.
 
     Raises Problem `invalid`, one line that names the field.
     """
@@ -169,7 +169,7 @@ def read_request(headers: Headers, body: bytes) -> Request:
             )
         type_ = given
     return Request(  # by position: by name takes three times as long
-        RequestId(name or ""),
+        request_id_of(tenant, name or ""),
         name is not None,
         parsed.payload,
         (),

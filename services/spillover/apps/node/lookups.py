@@ -28,6 +28,7 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
+from spillover.model.ids import request_id_of
 from spillover.model.request import Answer
 
 UNKNOWN = "no request of this name is known here, or no longer"
@@ -53,19 +54,20 @@ class Lookups:
         self._shell = shell
         self._encoded = EncodedOnce(asyncio.get_running_loop())
 
-    def serve(self, exchange: Exchange) -> None:
-        """Answer now or later. Raises Problem."""
+    def serve(self, exchange: Exchange, tenant: str) -> None:
+        """Answer now or later, of what is this tenant's. Raises Problem."""
         name = exchange.path.removeprefix(LOOKUP_PREFIX)
         if not name:
             expected = "POST /requests, or GET or DELETE /requests/{id}"
             detail = f"{exchange.method} {exchange.path}: expected {expected}"
             raise Problem("not_found", detail)
         wait = _Wait() if exchange.method == "HEAD" else _read_wait(exchange)
-        entry = self._shell.home_requests.find(name)
+        request_id = request_id_of(tenant, name)
+        entry = self._shell.home_requests.find(request_id)
         if entry is not None:
             self._serve_entry(exchange, entry, wait)
             return
-        visit = self._shell.visit_of(name)
+        visit = self._shell.visit_of(request_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, name)
         self._serve_visit(exchange, visit, wait)
@@ -118,7 +120,7 @@ class Lookups:
             shown = ended_view(entry, problem)
             exchange.answer_raw(200, JSON_LINE + lines, msgspec.json.encode(shown))
         except Exception:  # noqa: BLE001 - see above
-            answer_internal_error(self._shell, exchange, entry.name)
+            answer_internal_error(self._shell, exchange, entry.id)
 
     def _tell_entry(self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes) -> None:
         try:
@@ -131,7 +133,7 @@ class Lookups:
                 body = self._encoded.body(entry.answer, encode)
             exchange.answer_raw(200, JSON_LINE + lines, body)
         except Exception:  # noqa: BLE001 - see above
-            answer_internal_error(self._shell, exchange, entry.name)
+            answer_internal_error(self._shell, exchange, entry.id)
 
     def _tell_visit(self, exchange: Exchange, visit: Visit, lines: bytes, told: Told) -> None:
         """None, or that it goes back to its neighbor: how it stands now."""

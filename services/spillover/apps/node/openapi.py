@@ -12,12 +12,16 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from spillover.apps.http.openapi import SCHEMAS, problems, reference
+from spillover.apps.node.doors import needs_of
 from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.protocol import FIRST, SPOKEN
+from spillover.model.access import TENANT, Role
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
+
+TENANT_PATTERN = f"^({TENANT.pattern})?$"
 
 Body: TypeAlias = type[BaseModel]
 
@@ -85,6 +89,7 @@ class ForwardView(BaseModel):
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
     priority: int = Field(0, ge=0, le=9)
     traceparent: str | None = None
+    tenant: str = Field("", pattern=TENANT_PATTERN, description="Whose request it is")
 
 
 class ForwardAnswerView(BaseModel):
@@ -103,6 +108,7 @@ class CancelView(BaseModel):
     """Who calls no longer wants the request of this id, which it has handed on."""
 
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    tenant: str = Field("", pattern=TENANT_PATTERN, description="Whose request it is")
 
 
 class CancelAnswerView(BaseModel):
@@ -159,7 +165,15 @@ REQUEST_PROBLEMS = (
         "invalid",
     ),
     *("blocked", "unknown_type"),
-    *("queue_full", "draining", "no_servers", "handler_failed", "outcome_unknown", "internal"),
+    *(
+        "queue_full",
+        "rate_limited",
+        "draining",
+        "no_servers",
+        "handler_failed",
+        "outcome_unknown",
+        "internal",
+    ),
     "handler_rejected",
 )
 
@@ -295,16 +309,40 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
 }
 
 
-def tell_hot_paths(schema: dict[str, Any]) -> None:
-    """Have a description tell of the hot paths besides what FastAPI knows, and of what types do not
-    say."""
+def tell_hot_paths(schema: dict[str, Any], *, has_tokens: bool = False) -> None:
+    """Have a description tell of the hot paths besides what FastAPI knows, of what types do not
+    say, and who is let in where the node `has_tokens`."""
     for path, operations in HOT_PATHS.items():
         described = {method: _described(one) for method, one in operations.items()}
         schema["paths"].setdefault(path, {}).update(described)
         for operation in operations.values():
             for model in _bodies(operation):
                 schema["components"]["schemas"].update(_schemas(model))
+    if has_tokens:
+        _tell_access(schema)
     tell(schema)
+
+
+def _tell_access(schema: dict[str, Any]) -> None:
+    """Which API token each door needs."""
+    scheme = {"type": "http", "scheme": "bearer", "description": "An API token"}
+    schema["components"]["securitySchemes"] = {"api_token": scheme}
+    for path, operations in schema["paths"].items():
+        needs = needs_of(path) or {}
+        for method, operation in operations.items():
+            need = needs.get(method.upper())
+            if not isinstance(need, Role):
+                continue
+            operation["security"] = [{"api_token": []}]
+            told = operation.get("description", "")
+            operation["description"] = f"{told}\n\nFor API tokens with the role {need}.".strip()
+            responses = operation["responses"]
+            for status, problem in problems("unauthenticated", "forbidden").items():
+                known = responses.get(str(status))
+                both = problem["description"]
+                if known is not None:
+                    both = f"{known['description']} or {both}"
+                responses[str(status)] = {**problem, **(known or {}), "description": both}
 
 
 def _described(operation: Operation) -> dict[str, Any]:

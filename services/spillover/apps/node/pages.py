@@ -24,8 +24,8 @@ PREFLIGHT_S = 600
 
 _ALLOWED_METHODS = "GET, HEAD, POST, DELETE"
 _ALLOWED_HEADERS = (
-    "content-type, idempotency-key, prefer, spillover-deadline-ms, spillover-priority, "
-    "spillover-type, traceparent, tracestate"
+    "authorization, content-type, idempotency-key, prefer, spillover-deadline-ms, "
+    "spillover-priority, spillover-type, traceparent, tracestate"
 )
 _SHOWN_HEADERS = (
     "location, preference-applied, retry-after, spillover-replayed, spillover-request-id"

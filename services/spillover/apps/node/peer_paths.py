@@ -24,6 +24,7 @@ from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
 from spillover.live.overflow.report_streams import ReportStream
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import name_of
 from spillover.model.request import Answer, Refusal, Request
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -88,7 +89,7 @@ class PeerPaths:
         # Its home may have another handler: refused, it is decided again there.
         unfit = shell.workers.problem_with(request.work)
         if unfit is not None:
-            raise Problem("invalid", unfit, id=request.id)
+            raise Problem("invalid", unfit, id=name_of(request.id))
         deadline_s = received_s + remaining_s
         ref, future = shell.foreign_requests.take(request, deadline_s, origin, load, pulled)
         exchange.watch(partial(shell.foreign_requests.abandon, ref))
@@ -99,9 +100,9 @@ class PeerPaths:
                 exchange.break_off()
                 return
             has_not_run = shell.surely_never_ran(ref)
-            raise node_ended(request.id, has_not_run=has_not_run) from None
+            raise node_ended(name_of(request.id), has_not_run=has_not_run) from None
         if not isinstance(settled, Answer):
-            raise _refusal(request.id, settled)
+            raise _refusal(name_of(request.id), settled)
         stay = wire.Stay(
             held_s=shell.now_s - received_s,
             reading_s=read_s - received_s,
@@ -230,13 +231,15 @@ class PeerPaths:
         """A way that no node of this topology sends a request may have no end."""
         if request.path[-1] != sender:
             ends = f"expected it to end with {sender}, got {request.path[-1]}"
-            raise Problem("invalid", f"path: {ends}", id=request.id)
+            raise Problem("invalid", f"path: {ends}", id=name_of(request.id))
         own, hops_max = self._shell.cluster.id, self._shell.topology.max_hops
         if own in request.path:
-            raise Problem("invalid", f"path: it was at cluster {own} before", id=request.id)
+            raise Problem(
+                "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
+            )
         if request.hops > hops_max:
             expected = f"expected at most {hops_max} hops, got {request.hops}"
-            raise Problem("invalid", f"path: {expected}", id=request.id)
+            raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:
         """Returns the refusal of a call of a version that is not spoken here."""
@@ -276,12 +279,12 @@ async def _read(exchange: Exchange, limit_bytes: int) -> bytes:
         raise
 
 
-def _refusal(request_id: str, refuse: Refuse) -> Problem:
+def _refusal(name: str, refuse: Refuse) -> Problem:
     """What a neighbor is told that has to decide again: never that the deadline has passed, which
     would be an answer."""
     if refuse.reason is Refusal.TOO_LATE:
         refuse.reason = Refusal.QUEUE_FULL
-    problem = problem_of(request_id, refuse)
+    problem = problem_of(name, refuse)
     if refuse.load is not None:
         problem.headers.append((wire.LOAD, wire.encode_load(refuse.load)))
     return problem

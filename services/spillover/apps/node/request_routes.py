@@ -9,6 +9,7 @@ import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from spillover.apps.http.access import tenant_in
 from spillover.apps.http.openapi import problems
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.lookups import UNKNOWN
@@ -19,6 +20,7 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.visit import Visit
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import FutureWaiter
+from spillover.model.ids import request_id_of
 from spillover.model.request import Answer
 
 CONFIRM_S = 1.0
@@ -43,13 +45,14 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
     accepted = {"model": RequestStateView, "description": "Not confirmed yet"}
 
     @app.delete("/requests/{request_id:path}", responses={**told, 202: accepted})
-    async def delete_request(request_id: str) -> Response:
+    async def delete_request(request_id: str, request: Request) -> Response:
         """Cancel it, wherever it is. What has ended stays as it ended."""
-        entry = shell.home_requests.find(request_id)
+        own_id = request_id_of(tenant_in(request.scope), request_id)
+        entry = shell.home_requests.find(own_id)
         if entry is not None:
             await _cancel(shell, entry)
             return _json(request_view(shell, entry), 200 if entry.answer is not None else 202)
-        visit = shell.visit_of(request_id)
+        visit = shell.visit_of(own_id)
         if visit is None:
             raise Problem("unknown_request", UNKNOWN, request_id)
         answer = await _cancel_visit(shell, visit)

@@ -13,6 +13,7 @@ from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.core.overflow.ledger import FAILURES
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.live.overflow.shell import NodeShell
+from spillover.model.ids import name_of
 from spillover.model.request import Answer, Outcome
 
 RUNNING = "running"
@@ -55,13 +56,13 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
     ended.
     """
     shown = {
-        "id": visit.request.id,
+        "id": name_of(visit.request.id),
         "state": _STATES[visit.state],
         "type": visit.request.type,
         "path": [*visit.request.path, shell.cluster.id],
     }
     if answer is not None:
-        return shown | _end(visit.request.id, answer)
+        return shown | _end(name_of(visit.request.id), answer)
     return shown | _whereabouts(visit)
 
 

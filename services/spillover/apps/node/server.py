@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import signal
 import socket
 from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spillover import __version__
+from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
@@ -19,9 +22,11 @@ from spillover.apps.node.certificates import door_contexts, is_secure, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.token_files import TokenFiles
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.tenants import Tenants
 from spillover.live.process.allocator import keep_freed_memory
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
@@ -53,32 +58,36 @@ async def serve_node(
     allowed_origins: frozenset[str] = frozenset(),
     store: ConfigurationStore | None = None,
     credentials: Credentials | None = None,
+    token_files: TokenFiles | None = None,
 ) -> None:
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
     whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
     a `store`, a configuration is taken only if that takes it. `credentials` are for doors whose
-    url is `https`. Raises InputError if an address cannot be bound, and what NodeShell raises,
-    naming `source`.
+    url is `https`; with `token_files` it lets in only who has an API token. Raises InputError if
+    an address cannot be bound, and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
         listening = [sockets.enter_context(one) for one in _bound(bind, peer_bind)]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
-        _say_who_starts(shell, listening, source)
+        _say_who_starts(shell, listening, source, has_tokens=token_files is not None)
         stop, end = _ends(end_with_stdin=end_with_stdin)
-        app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
+        access = _watched(shell, token_files)
+        app = create_app(
+            shell, testbed=testbed, allowed_origins=allowed_origins, store=store, access=access
+        )
         servers = _servers(shell, app, credentials, apart=peer_bind is not None)
         _watch_files(shell, servers)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, servers))
+        _reread_on_hangup(credentials, token_files)
         running = asyncio.create_task(shell.run())
         doors = zip(servers, listening, strict=True)
         serving = asyncio.gather(*(server.serve([one]) for server, one in doors))
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
-            _log.info(Message("node listens"))
             _settle_memory()
             await _first(stop.wait(), end.wait(), running, serving)
             if not end.is_set():
@@ -105,8 +114,35 @@ def _servers(
     return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
 
 
+def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
+    """Who is let in, by files that are read again until the node ends."""
+    if token_files is None:
+        return None
+    token_files.on_change = Tenants(shell, token_files.tokens).go_by
+    watching = asyncio.create_task(token_files.watch(), name="API tokens")
+    shell.on_close.append(partial(_cancel, watching))
+    return token_files.access
+
+
+def _reread_on_hangup(credentials: Credentials | None, token_files: TokenFiles | None) -> None:
+    """On SIGHUP files are read at once that else are looked at now and then. Without any, SIGHUP
+    means what it means to every process."""
+    rereads = [
+        *([] if credentials is None else [credentials.wake]),
+        *([] if token_files is None else [token_files.look_now]),
+    ]
+
+    def on_hangup() -> None:
+        for reread in rereads:
+            reread()
+
+    if rereads:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
+
+
 def _settle_memory() -> None:
-    """What is there now stays: the collector need not look at it again."""
+    """What is there now, once the node listens, stays: the collector need not look at it again."""
+    _log.info(Message("node listens"))
     keep_freed_memory()
     gc.collect()
     gc.freeze()
@@ -158,8 +194,14 @@ def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
     return stop, end
 
 
-def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
-    """The first line of a node's log."""
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def _say_who_starts(
+    shell: NodeShell, sockets: Sequence[socket.socket], source: str | None, *, has_tokens: bool
+) -> None:
+    """The first lines of a node's log."""
     secure = is_secure(shell.topology, shell.cluster, apart=len(sockets) > 1)
     addresses = [url_of(one, is_secure=tls) for one, tls in zip(sockets, secure, strict=True)]
     _log.info(
@@ -173,6 +215,21 @@ def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: 
             version=__version__,
         )
     )
+    _warn_if_open(sockets[0], addresses[0], is_secret=secure[0], has_tokens=has_tokens)
+
+
+def _warn_if_open(
+    public: socket.socket, address: str, *, is_secret: bool, has_tokens: bool
+) -> None:
+    """Where others than this machine can reach the node: what they can do that they should not."""
+    if ipaddress.ip_address(public.getsockname()[0].partition("%")[0]).is_loopback:
+        return
+    if not has_tokens:
+        words = "whoever reaches this node may use and operate it: it has no API tokens (--tokens)"
+        _log.warning(Message(words, address=address, tls=is_secret))
+    elif not is_secret:
+        words = "API tokens are sent in the clear, unless something before this node speaks TLS"
+        _log.warning(Message(words, address=address, tls=is_secret))
 
 
 def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:

@@ -20,6 +20,7 @@ from spillover.live.membership.client_metrics import ClientMetrics
 from spillover.live.membership.clients import Clients
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.configuration import Configuration
+from spillover.model.ids import request_id_of
 from spillover.model.request import NAME_LENGTH_MAX, is_name
 from spillover.model.topology import Topology
 
@@ -51,9 +52,10 @@ class SessionPaths:
         shell.on_close.append(self.clients.close)
         shell.metrics.registry.register(ClientMetrics(shell.cluster.id, self.clients))
 
-    async def serve(self, exchange: Exchange, send: Send) -> None:
-        """GET begins a session, DELETE ends it."""
-        client, attempt, moved = _asked(exchange)
+    async def serve(self, exchange: Exchange, send: Send, tenant: str) -> None:
+        """GET begins a session, DELETE ends it. The names of each tenant's clients are its own."""
+        name, attempt, moved = _asked(exchange)
+        client = request_id_of(tenant, name)
         if exchange.method == "DELETE":
             found = self.clients.leave(client, attempt, moved=moved)
             body = b'{"found":true}' if found else b'{"found":false}'

@@ -14,7 +14,7 @@ from spillover.core.overflow.neighbors import NeighborView
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.ids import ClusterId
+from spillover.model.ids import ClusterId, RequestId, name_of
 from spillover.model.request import Outcome
 from spillover.model.topology import CLUSTER_ID, Topology
 
@@ -371,7 +371,7 @@ def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
     return LinkState(delay_ms=delay_ms, loss=loss, cut=cut)
 
 
-def explanation(shell: NodeShell, request_id: str) -> Explanation | None:
+def explanation(shell: NodeShell, request_id: RequestId) -> Explanation | None:
     """None where nothing about the request is remembered. What came too late to be decided about
     has an end all the same."""
     log = shell.machine.decider.log
@@ -379,7 +379,7 @@ def explanation(shell: NodeShell, request_id: str) -> Explanation | None:
     if not story:
         return None
     return Explanation(
-        id=request_id,
+        id=name_of(request_id),
         cluster=shell.cluster.id,
         decisions=[describe(decision) for decision in log.of(request_id)],
         story=[_in_short(record) for record in story],

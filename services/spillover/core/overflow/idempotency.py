@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
+from spillover.model.ids import name_of
 from spillover.model.request import REPLAYED, Answer, Request
 
 BRIEF_LIMIT = 10_000
@@ -33,6 +34,7 @@ class IdempotencyRecord:
         "ended_s",
         "fetched",
         "fingerprint",
+        "id",
         "lasting",
         "name",
         "ref",
@@ -44,7 +46,8 @@ class IdempotencyRecord:
     def __init__(
         self, request: Request, ref: int, fingerprint: bytes | None, *, asynchronous: bool
     ) -> None:
-        self.name = request.id
+        self.id = request.id
+        self.name = name_of(request.id)
         self.type = request.type
         self.traceparent = request.traceparent
         self.ref = ref
@@ -67,12 +70,13 @@ class IdempotencyRecord:
 
 
 class IdempotencyTable:
-    """Entries by name. `unfetched` counts answers of asynchronous requests that nobody has seen."""
+    """Entries by id: the names of each tenant are its own. `unfetched` counts answers of
+    asynchronous requests that nobody has seen."""
 
     __slots__ = (
         "_brief",
         "_brief_bytes",
-        "_by_name",
+        "_by_id",
         "_bytes",
         "_lasting",
         "_limit",
@@ -85,8 +89,8 @@ class IdempotencyTable:
         self._ttl_s = ttl_s
         self._limit = limit
         self._limit_bytes = limit_bytes
-        self._by_name: dict[str, IdempotencyRecord] = {}
-        # By name too: an entry leaves from the middle when another run has taken its place.
+        self._by_id: dict[str, IdempotencyRecord] = {}
+        # By id too: an entry leaves from the middle when another run has taken its place.
         self._lasting: OrderedDict[str, IdempotencyRecord] = OrderedDict()
         self._brief: deque[IdempotencyRecord] = deque()
         self._bytes = 0
@@ -94,16 +98,16 @@ class IdempotencyTable:
         self.unfetched = 0
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._by_id)
 
     def keep(self, ttl_s: float, limit: int) -> None:
         """Keep answers for so long from now on, and no more of them."""
         self._ttl_s, self._limit = ttl_s, limit
         self._drop_surplus()
 
-    def find(self, name: str, now_s: float) -> IdempotencyRecord | None:
-        """Returns the entry of this name, if the request is under way or its answer still kept."""
-        entry = self._by_name.get(name)
+    def find(self, request_id: str, now_s: float) -> IdempotencyRecord | None:
+        """Returns the entry of this id, if the request is under way or its answer still kept."""
+        entry = self._by_id.get(request_id)
         if entry is not None and entry.answer is not None and now_s >= entry.ended_s + self._ttl_s:
             return None
         return entry
@@ -111,20 +115,20 @@ class IdempotencyTable:
     def open(self, entry: IdempotencyRecord) -> None:
         """A request of this name is to run. `find` does not know the name, or what it knows may
         run again and came with a name; `accept` or `withdraw` follows."""
-        self._by_name[entry.name] = entry
+        self._by_id[entry.id] = entry
 
     def accept(self, entry: IdempotencyRecord) -> None:
         """It runs, or has run: the answer to the run before is worth nothing any more."""
-        if self._lasting and self._lasting.get(entry.name, entry) is not entry:
-            self._drop_lasting(entry.name)
+        if self._lasting and self._lasting.get(entry.id, entry) is not entry:
+            self._drop_lasting(entry.id)
 
     def withdraw(self, entry: IdempotencyRecord) -> None:
         """It was refused, which is not remembered; what was known before still is."""
-        before = self._lasting.get(entry.name)
+        before = self._lasting.get(entry.id)
         if before is not None:
-            self._by_name[entry.name] = before
+            self._by_id[entry.id] = before
         else:
-            del self._by_name[entry.name]
+            del self._by_id[entry.id]
 
     def settle(self, entry: IdempotencyRecord, answer: Answer, now_s: float) -> None:
         """The request has ended."""
@@ -138,7 +142,7 @@ class IdempotencyTable:
                 self._drop_brief()
             return
         self.accept(entry)  # it may end before anybody is told that it runs
-        self._lasting[entry.name] = entry
+        self._lasting[entry.id] = entry
         self._bytes += size_bytes
         self.unfetched += not entry.fetched
         self._drop_surplus()
@@ -151,7 +155,7 @@ class IdempotencyTable:
         """Somebody has been given the answer."""
         if not entry.fetched and entry.answer is not None:
             entry.fetched = True
-            self.unfetched -= self._lasting.get(entry.name) is entry
+            self.unfetched -= self._lasting.get(entry.id) is entry
 
     @property
     def kept_bytes(self) -> int:
@@ -172,7 +176,7 @@ class IdempotencyTable:
     def check(self) -> None:
         lasting = self._lasting.values()
         assert all(entry.answer is not None for entry in (*lasting, *self._brief))
-        assert all(name in self._by_name for name in self._lasting)
+        assert all(one in self._by_id for one in self._lasting)
         assert len(self._lasting) <= self._limit
         assert len(self._brief) <= BRIEF_LIMIT
         assert self._bytes == sum(_size_bytes(entry.answer) for entry in lasting)
@@ -188,7 +192,7 @@ class IdempotencyTable:
             oldest = next(iter(self._lasting.values()))
             if now_s < oldest.ended_s + self._ttl_s:
                 break
-            self._drop_lasting(oldest.name)
+            self._drop_lasting(oldest.id)
         while self._brief and now_s >= self._brief[0].ended_s + self._ttl_s:
             self._drop_brief()
 
@@ -197,16 +201,16 @@ class IdempotencyTable:
         self._brief_bytes -= entry.size_bytes
         self._forget(entry)
 
-    def _drop_lasting(self, name: str) -> None:
-        entry = self._lasting.pop(name)
+    def _drop_lasting(self, request_id: str) -> None:
+        entry = self._lasting.pop(request_id)
         self._bytes -= entry.size_bytes
         self.unfetched -= not entry.fetched
         self._forget(entry)
 
     def _forget(self, entry: IdempotencyRecord) -> None:
         """Its name may have been taken again since."""
-        if self._by_name.get(entry.name) is entry:
-            del self._by_name[entry.name]
+        if self._by_id.get(entry.id) is entry:
+            del self._by_id[entry.id]
 
 
 def _size_bytes(answer: Answer | None) -> int:

@@ -19,9 +19,10 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyRecord, IdempotencyTable
+from spillover.core.overflow.quotas import Quotas
 from spillover.live.overflow.relay import Relays, Sink
 from spillover.live.overflow.waiters import Waiters
-from spillover.model.ids import ClusterId, RequestId
+from spillover.model.ids import ClusterId, RequestId, tenant_of
 from spillover.model.request import Answer, Refusal, Request
 
 
@@ -42,6 +43,8 @@ class HomeRequests:
         self._relays = relays
         self._waiters = waiters
         self._names = names
+        self.quotas: Quotas | None = None
+        """What tenants may use; None where there are none."""
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
@@ -71,9 +74,9 @@ class HomeRequests:
         self._names.expire(time.monotonic())
         return self._names.unfetched
 
-    def find(self, name: str) -> IdempotencyRecord | None:
-        """Returns the entry of this name, if it is under way or its answer is still kept."""
-        return self._names.find(name, time.monotonic())
+    def find(self, request_id: str) -> IdempotencyRecord | None:
+        """Returns the entry of this id, if it is under way or its answer is still kept."""
+        return self._names.find(request_id, time.monotonic())
 
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
@@ -84,12 +87,15 @@ class HomeRequests:
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
         if not request.keyed:
-            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+            made = f"{self._cluster}-{self._random.getrandbits(64):016x}"
+            request.id = RequestId(request.id + made)  # behind its tenant
         mark = fingerprint(request) if request.keyed else None
         entry = IdempotencyRecord(request, ref, mark, asynchronous=asynchronous)
         self._names.open(entry)
         self._entries[ref] = entry
         self._refusal = None
+        if self.quotas is not None:
+            self.quotas.take(ref, tenant_of(request.id))
         self._feed(ev.Arrived(ref, request, deadline_s))
         if self._refusal is not None:
             return self._refusal
@@ -155,6 +161,8 @@ class HomeRequests:
         """At once, or after its acceptance could not be confirmed."""
         ref = command.ref
         entry = self._entries.pop(ref)
+        if self.quotas is not None:
+            self.quotas.end(ref)
         self._names.withdraw(entry)
         self._unconfirmed.pop(ref, None)
         self._refusal = command
@@ -164,6 +172,8 @@ class HomeRequests:
 
     def answered(self, ref: int, answer: Answer) -> IdempotencyRecord:
         entry = self._entries.pop(ref)
+        if self.quotas is not None:
+            self.quotas.end(ref)
         self._names.settle(entry, answer, time.monotonic())
         self._waiters.tell(ref, answer)
         if not entry.fetched:

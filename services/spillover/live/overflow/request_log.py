@@ -7,6 +7,7 @@ from functools import partial
 
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.process.logs import REQUESTS_LOGGER, Message
+from spillover.model.ids import told_inside
 from spillover.model.request import Answer
 
 _log = logging.getLogger(REQUESTS_LOGGER)
@@ -20,7 +21,7 @@ def log_request(entry: IdempotencyRecord, answer: Answer) -> None:
     _log.info(
         Message(
             "request ended",
-            request_id=entry.name,
+            request_id=told_inside(entry.id),
             outcome=answer.outcome.value,
             ended_at=answer.path[-1],
             hops=len(answer.path) - 1,

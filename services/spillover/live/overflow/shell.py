@@ -122,7 +122,8 @@ class NodeShell:
         told = (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
-        driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
+        self.interpreters = self._interpreters(confirm)
+        driven = (self.machine, self.timers, self.interpreters, self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
             self.links.open(self.machine.neighbors.index[neighbor.id], neighbor)

@@ -14,7 +14,8 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 
 from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
-from spillover.model.ids import ClusterId, RequestId
+from spillover.model.access import TENANT
+from spillover.model.ids import ClusterId, RequestId, name_of, request_id_of, tenant_of
 from spillover.model.load import LoadNow
 from spillover.model.request import (
     DONE,
@@ -80,7 +81,8 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
 
 class ForwardBody(msgspec.Struct, omit_defaults=True):
     """A request on its way, `pulled` if the neighbor has asked for work. In version 1 `sender` is
-    the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs."""
+    the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs.
+    `id` is its name, and `tenant` whose that is."""
 
     id: str
     path: BoundedPath
@@ -95,6 +97,7 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     federation: str | None = None
     load: LoadBody | None = None
     pulled: bool = False
+    tenant: str = ""
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
@@ -130,6 +133,7 @@ class CancelBody(msgspec.Struct, omit_defaults=True):
     sender: str = ""
     to: str | None = None
     federation: str | None = None
+    tenant: str = ""
 
 
 class CancelAnswer(msgspec.Struct):
@@ -194,7 +198,7 @@ def encode_forward(
     payload = memoryview(request.work)
     is_large = len(payload) > JOIN_LIMIT_BYTES
     body = ForwardBody(
-        id=request.id,
+        id=name_of(request.id),
         path=request.path,
         remaining_ms=remaining_s * 1e3,
         payload=NOTHING if is_large else request.work,
@@ -207,6 +211,7 @@ def encode_forward(
         federation=caller.federation,
         load=None if load is None else LoadBody(*load),
         pulled=pulled,
+        tenant=tenant_of(request.id),
     )
     if not is_large:
         return (_encode(body),)
@@ -220,7 +225,7 @@ def decode_forward(body: bytes) -> Forwarded:
     _check_forward(forward)
     traceparent = forward.traceparent or ""
     request = Request(
-        id=RequestId(forward.id),
+        id=request_id_of(forward.tenant, forward.id),
         keyed=forward.keyed,
         work=forward.payload,
         path=forward.path,
@@ -256,7 +261,7 @@ def decode_load(told: bytes | None) -> LoadNow | None:
 
 def _check_forward(forward: ForwardBody) -> None:
     """What a client may not send, a neighbor may not hand on."""
-    _check_id(forward.id)
+    _check_id(forward.id, forward.tenant)
     if not is_name(forward.type, TYPE_LENGTH_MAX):
         raise MalformedMessage(f"type: expected 1 to {TYPE_LENGTH_MAX} printable characters")
     check_clusters("path", forward.path)
@@ -265,9 +270,11 @@ def _check_forward(forward: ForwardBody) -> None:
     forward.remaining_ms = min(forward.remaining_ms, DEADLINE_MS_MAX)
 
 
-def _check_id(name: str) -> None:
+def _check_id(name: str, tenant: str) -> None:
     if not is_name(name, NAME_LENGTH_MAX):
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
+    if tenant and not TENANT.fullmatch(tenant):
+        raise MalformedMessage("tenant: expected the id of a tenant")
 
 
 def check_clusters(field: str, clusters: Iterable[str]) -> None:
@@ -333,15 +340,16 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
     """Returns the message that a request which `caller` has handed on is to be cancelled; UNSAID
     but in version 1."""
-    return _encode(CancelBody(request_id, caller.cluster, caller.to, caller.federation))
+    who = (caller.cluster, caller.to, caller.federation)
+    return _encode(CancelBody(name_of(request_id), *who, tenant_of(request_id)))
 
 
 def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
     """(caller if it is said, id). Raises MalformedMessage."""
     cancel = decoded(_decode_cancel, body)
-    _check_id(cancel.id)
+    _check_id(cancel.id, cancel.tenant)
     caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
-    return caller, RequestId(cancel.id)
+    return caller, request_id_of(cancel.tenant, cancel.id)
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:

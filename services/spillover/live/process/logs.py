@@ -18,6 +18,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from spillover.model.ids import told_inside
+
 if TYPE_CHECKING:
     from spillover.model.request import Request
 
@@ -62,7 +64,7 @@ class Message:
 
 def about(request: Request) -> dict[str, str | None]:
     """Returns the fields of a Message that concerns this request."""
-    return {"request_id": request.id, "traceparent": request.traceparent}
+    return {"request_id": told_inside(request.id), "traceparent": request.traceparent}
 
 
 def _as_text(value: object) -> str:

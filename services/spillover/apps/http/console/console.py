@@ -9,11 +9,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from spillover.apps.http.access import may_in, still_let_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.console.assets import (
     ASKED_AGAIN,
@@ -27,12 +29,15 @@ from spillover.apps.http.console.broadcast import LISTENERS_MAX, Broadcast, TooM
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem, as_response
+from spillover.model.access import Role
 
 PATH = "/console"
 EVENTS_PATH = "/console/events"
 
 UNREAD_S = 15.0
 """Whoever has not read what was sent so long ago is cut off."""
+
+NO_OPERATOR = "The API token that was given here has not got the role operate."
 
 RETRY_MS = 1000
 RETRY_AFTER_S = 10
@@ -87,7 +92,7 @@ class Console:
         return HTMLResponse(page(self._title), headers=headers)
 
     async def _listen(self, request: Request) -> Response:
-        return _Stream(self.broadcast, self._hello(request))
+        return _Stream(self.broadcast, self._hello(request), partial(still_let_in, request.scope))
 
     async def _act(self, action: str, request: Request) -> Response:
         if action not in self._actions:
@@ -101,6 +106,8 @@ class Console:
     def _hello(self, request: Request) -> bytes:
         """What the page hears first. Who may operate depends on how it came."""
         why_not = self._operators.why_not(_client(request), request.headers)
+        if not may_in(request.scope, Role.OPERATE):
+            why_not = NO_OPERATOR
         told = {**self._about, "actions": list(self._actions), "why_not": why_not}
         return b"retry: %d\nevent: hello\ndata: %b\n\n" % (RETRY_MS, json.dumps(told).encode())
 
@@ -134,12 +141,15 @@ def _client(request: Request) -> str | None:
 class _Stream(Response):
     """Server-sent events to one listener, if there is a place."""
 
-    def __init__(self, broadcast: Broadcast, hello: bytes) -> None:
+    def __init__(
+        self, broadcast: Broadcast, hello: bytes, still_let_in: Callable[[], bool]
+    ) -> None:
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
         super().__init__(headers={**headers, "x-accel-buffering": "no", **SAFE_HEADERS})
         del self.headers["content-length"]  # nobody knows it yet
         self._broadcast = broadcast
         self._hello = hello
+        self._still_let_in = still_let_in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -170,6 +180,8 @@ class _Stream(Response):
             await send(start)
             await _send(send, self._hello)
             async for event in self._broadcast.events():
+                if not self._still_let_in():
+                    break
                 await _send(send, event)
             await _send(send, b"", more=False)
             return True

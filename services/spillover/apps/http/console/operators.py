@@ -36,12 +36,14 @@ class Operators:
 
     testbed: bool = False
     own_names: frozenset[str] = frozenset()
+    has_tokens: bool = False
+    """Operators show an API token: where they are does not matter then."""
 
     def why_not(self, client: str | None, headers: Mapping[str, str]) -> str | None:
         """Returns why whoever opened the page may not operate; None if they may. `client` is the
         other end of the connection."""
         host = host_of(headers)
-        if not self.testbed:
+        if not (self.testbed or self.has_tokens):
             through = any(name in headers for name in _ADDED_BY_PROXIES)
             if through or not _is_local(client) or not _is_local(host):
                 return OVER_THE_NETWORK

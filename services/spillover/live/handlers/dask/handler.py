@@ -32,6 +32,7 @@ from spillover.live.process.logs import OncePerPeriod
 from spillover.model.dask_target import DaskTarget
 from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get, is_installed
+from spillover.model.ids import told_inside
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
@@ -79,7 +80,7 @@ class DaskWorkers:
     def start(self, command: Start) -> None:
         request = command.request
         self._started[command.ref] = command
-        facts = {"id": request.id, "type": request.type, "cluster": self._cluster.id}
+        facts = {"id": told_inside(request.id), "type": request.type, "cluster": self._cluster.id}
         payload = bytes(memoryview(request.work))
         self._session.submit(
             DaskRequest(command.ref, payload, facts, command.deadline_s, request.keyed)

@@ -26,6 +26,7 @@ from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
 from spillover.live.http.client import Response
 from spillover.model.errors import NotDelivered
+from spillover.model.ids import told_inside
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
@@ -180,7 +181,7 @@ class HttpWorkers:
 
 def _headers(command: Start) -> list[tuple[bytes, bytes]]:
     request = command.request
-    name = request.id.encode()
+    name = told_inside(request.id).encode()
     remaining_ms = max(0, int((command.deadline_s - time.monotonic()) * 1e3))
     headers = [
         *_FIXED_HEADERS,

@@ -27,7 +27,7 @@ from spillover.live.handlers.python.functions import Context, is_async, load_fun
 from spillover.live.handlers.python.processes import ServerProcesses
 from spillover.live.process.logs import Message, OncePerPeriod, about
 from spillover.model.errors import InputError
-from spillover.model.ids import ClusterId
+from spillover.model.ids import ClusterId, told_inside
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
 
@@ -186,4 +186,4 @@ def _loaded(handler: str) -> tuple[Callable[..., Any], bool]:
 def _context(command: Start, cluster: ClusterId, cancelled: Event | None) -> Context:
     request = command.request
     remaining_ms = (command.deadline_s - time.monotonic()) * 1e3
-    return Context(request.id, request.type, cluster, remaining_ms, cancelled)
+    return Context(told_inside(request.id), request.type, cluster, remaining_ms, cancelled)

@@ -1,44 +1,74 @@
 // The stream of events: kept up, watched, and begun again. Says at any time how it stands.
+//
+// It is read by `fetch` and not by an EventSource, which shows no API token and tells no reasons.
+
+import { ask, wantsAnother } from "./access.js";
 
 const SILENT_MS = 4000; // a service that lives says something every second
 const RETRY_MS = 1000;
 const HIDDEN_MS = 15_000; // a page that nobody looks at costs the service nothing
 const BUSY_MS = 10_000;
+const OK = 200;
+const BUSY = 503;
+
+const NOBODY = "Nobody answers there.";
 
 export class Connection {
-  /** `on.hello`, `on.update`: what was told; `on.state`: {state, since, why}. */
+  /** `on.hello`, `on.update`: what was told; `on.denied`: an API token is wanted, and why;
+   * `on.state`: {state, since, why}. */
   constructor(url, on) {
     this.url = url;
     this.on = on;
     this.since = new Date();
-    this.source = null;
+    this.asking = null;
     this.timers = {};
     document.addEventListener("visibilitychange", () => this.#seen());
     addEventListener("pagehide", () => this.#close());
-    addEventListener("pageshow", (event) => event.persisted && this.#open());
-    this.#open();
+    addEventListener("pageshow", (event) => event.persisted && this.open());
+    this.open();
   }
 
-  #open() {
+  /** Begin, or begin again. */
+  open() {
     this.#close();
-    const source = new EventSource(this.url);
-    this.source = source;
+    this.asking = new AbortController();
     this.#watch();
-    source.addEventListener("hello", (event) => {
-      this.#live();
-      this.on.hello(JSON.parse(event.data));
-    });
-    source.addEventListener("update", (event) => {
-      this.#live();
-      this.on.update(JSON.parse(event.data));
-    });
-    source.addEventListener("beat", () => this.#live());
-    source.onerror = () => this.#failed(source);
+    this.#listen(this.asking);
+  }
+
+  async #listen(asking) {
+    let why = NOBODY;
+    let wait = RETRY_MS;
+    try {
+      const answer = await ask(this.url, { signal: asking.signal });
+      if (answer.status !== OK) {
+        const told = await answer.json().catch(() => ({}));
+        if (asking !== this.asking) return;
+        if (wantsAnother(answer)) {
+          this.#denied(told.detail ?? answer.statusText);
+          return;
+        }
+        why = `It answers ${answer.status}: ${told.detail ?? answer.statusText}.`;
+        wait = answer.status === BUSY ? BUSY_MS : RETRY_MS;
+      } else {
+        for await (const [name, data] of eventsOf(answer.body)) {
+          if (asking !== this.asking) return;
+          this.#live();
+          wait = 0; // it was there: perhaps it is at once again
+          if (name === "hello") this.on.hello(JSON.parse(data));
+          else if (name === "update") this.on.update(JSON.parse(data));
+        }
+      }
+    } catch (error) {
+      if (error instanceof SyntaxError) throw error; // a bug, which must be seen
+      // else nobody answers, or not any more, or it was closed here
+    }
+    if (asking === this.asking) this.#lost(why, wait);
   }
 
   #close() {
-    this.source?.close();
-    this.source = null;
+    this.asking?.abort();
+    this.asking = null;
     for (const timer of Object.values(this.timers)) clearTimeout(timer);
   }
 
@@ -56,36 +86,16 @@ export class Connection {
     );
   }
 
-  /** A stream tells no reason, so a plain request asks for it: there may be too many listeners. */
-  async #failed(source) {
-    if (source !== this.source) return;
+  #denied(why) {
     this.#close();
-    let why = "Nobody answers there.";
-    let wait = RETRY_MS;
-    const asking = new AbortController();
-    const limit = setTimeout(() => asking.abort(), 2000);
-    try {
-      const answer = await fetch(this.url, { signal: asking.signal, cache: "no-store" });
-      if (answer.status !== 200) {
-        const told = await answer.json().catch(() => ({}));
-        why = `It answers ${answer.status}: ${told.detail ?? answer.statusText}.`;
-        wait = answer.status === 503 ? BUSY_MS : RETRY_MS;
-      } else {
-        wait = 0;
-      }
-    } catch {
-      // nobody answers
-    } finally {
-      clearTimeout(limit);
-      asking.abort();
-    }
-    if (this.source === null) this.#lost(why, wait);
+    this.#tell("denied", this.heard ?? this.since, why);
+    this.on.denied(why);
   }
 
   #lost(why, wait = RETRY_MS) {
     this.#close();
     this.#tell("lost", this.heard ?? this.since, why);
-    this.timers.retry = setTimeout(() => this.#open(), wait);
+    this.timers.retry = setTimeout(() => this.open(), wait);
   }
 
   #tell(state, since, why) {
@@ -96,12 +106,29 @@ export class Connection {
   #seen() {
     clearTimeout(this.timers.hidden);
     if (!document.hidden) {
-      if (this.state === "asleep") this.#open();
+      if (this.state === "asleep") this.open();
       return;
     }
+    if (this.state === "denied") return;
     this.timers.hidden = setTimeout(() => {
       this.#close();
       this.#tell("asleep", new Date(), "");
     }, HIDDEN_MS);
+  }
+}
+
+/** [name, data] of each event of a stream (as HTML has it, as far as services use it). */
+async function* eventsOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (text + value).split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const fields = new Map(event.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+      yield [fields.get("event"), fields.get("data")];
+    }
   }
 }

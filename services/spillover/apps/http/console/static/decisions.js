@@ -1,7 +1,10 @@
 // Recent decisions of this cluster, and why one of them was taken: asked of `/explain` on a click.
 
+import { ask } from "./access.js";
 import { duration, el, milliseconds, set, share } from "./dom.js";
 import { granted } from "./pool.js";
+
+const NOT_SHOWN = "not shown";
 
 const KEPT_MAX = 300;
 const SHOWN_MAX = 14;
@@ -95,7 +98,7 @@ export class Decisions {
     cells[2].append(badge);
     const row = el("tr", {}, cells);
     row.parts = { cells, button, badge };
-    row.addEventListener("click", () => this.explanation.open(row.one.id));
+    row.addEventListener("click", () => row.one.id !== "" && this.explanation.open(row.one.id));
     return row;
   }
 
@@ -103,8 +106,8 @@ export class Decisions {
     row.one = one;
     const { cells, button, badge } = row.parts;
     set(cells[0], "text", duration(Math.max(0, this.at_ms - one.at_ms) / 1000));
-    set(button, "text", one.id);
-    set(button, "title", one.id);
+    set(button, "text", one.id === "" ? NOT_SHOWN : one.id);
+    set(button, "title", one.id === "" ? "a tenant's, who may ask for it by its name" : one.id);
     set(badge, "text", one.neighbor === null ? one.outcome : `→ ${one.neighbor}`);
     set(badge, "data-outcome", one.outcome);
     set(cells[3], "text", one.queue_length);
@@ -142,7 +145,7 @@ class Explanation {
 
 async function explain(id) {
   try {
-    const answer = await fetch(`explain/${encodeURIComponent(id)}`);
+    const answer = await ask(`explain/${encodeURIComponent(id)}`);
     const told = await answer.json();
     if (answer.ok) return described(told);
     return [el("p", { text: `It is not remembered here: ${told.detail ?? answer.status}.` })];

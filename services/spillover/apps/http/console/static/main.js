@@ -1,5 +1,6 @@
 // Joins the parts: the connection, the bar at the top, and the view of what this service is.
 
+import { TokenForm } from "./access.js";
 import { Connection } from "./connection.js";
 import { duration, set } from "./dom.js";
 import { leaseView } from "./lease.js";
@@ -7,7 +8,7 @@ import { nodeView } from "./node.js";
 import { queueView } from "./queue.js";
 
 const VIEWS = { node: nodeView, lease: leaseView, queue: queueView };
-const STATES = { connecting: "connecting", live: "live", lost: "lost", asleep: "asleep" };
+const STATES = { connecting: "connecting", live: "live", lost: "lost", asleep: "asleep", denied: "closed" };
 
 const byId = (id) => document.getElementById(id);
 const assets = new URL(import.meta.url).pathname.split("/").at(-2);
@@ -16,6 +17,7 @@ let view = null;
 let standing = { state: "connecting", since: new Date(), why: "" };
 
 function hello(told) {
+  tokenForm.hide();
   if (told.assets !== assets) {
     location.reload(); // another version is there now
     return;
@@ -70,4 +72,6 @@ byId("theme").addEventListener("click", () => globalThis.switchTheme());
 document.addEventListener("theme", tellTheme);
 tellTheme();
 setInterval(tellLost, 1000);
-new Connection("console/events", { hello, update, state: tellState });
+const denied = (why) => tokenForm.show(why);
+const tokenForm = new TokenForm(byId("access"), byId("forget"), () => connection.open());
+const connection = new Connection("console/events", { hello, update, denied, state: tellState });

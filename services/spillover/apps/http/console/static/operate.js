@@ -1,5 +1,6 @@
 // Drain and resume: two presses, and words where they are not to be had.
 
+import { ask } from "./access.js";
 import { el, set } from "./dom.js";
 
 export class Operate {
@@ -52,7 +53,7 @@ export class Operate {
     this.#done();
     set(this.told, "text", "");
     try {
-      const answer = await fetch(`console/${action}`, { method: "POST" });
+      const answer = await ask(`console/${action}`, { method: "POST" });
       if (answer.ok) return;
       const problem = await answer.json().catch(() => ({}));
       set(this.told, "text", `Not done: ${problem.detail ?? answer.status}`);

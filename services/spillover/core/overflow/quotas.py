@@ -1,0 +1,144 @@
+"""What each tenant uses of its home, and whether it may use more: a table that is asked before
+admission, and told what becomes of requests. It knows no clock.
+
+A request is queued until it leaves the queue for the first time: started here, or handed to a
+neighbor. From then on it is running, until it has ended; also one that comes back to the queue
+because it could not be started after all. So each is one of the two, and what is counted at home
+never depends on what a neighbor tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spillover.model.access import NO_QUOTA, Quota
+
+MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S = "max_queued", "max_running", "requests_per_s"
+LIMITS = (MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S)
+
+RETRY_S = 1.0
+"""When to try again what waits for another one's end, which nobody knows."""
+
+
+class Excess(NamedTuple):
+    """Which limit a request would exceed, and when to try again."""
+
+    limit: str
+    retry_after_s: float
+
+
+class TenantUse:
+    """One tenant: what it uses now, and what it has asked for."""
+
+    __slots__ = ("_allowed", "_allowed_at_s", "limited", "queued", "quota", "requests", "running")
+
+    def __init__(self, quota: Quota, now_s: float) -> None:
+        self.quota = quota
+        self.queued = 0
+        self.running = 0
+        self.requests = 0
+        """That were let through."""
+        self.limited = dict.fromkeys(LIMITS, 0)
+        """That were not, by the limit."""
+        self._allowed = self.burst
+        """Requests that it may make at once."""
+        self._allowed_at_s = now_s
+
+    @property
+    def burst(self) -> float:
+        """Returns how many requests it may make at once after a rest: those of a second."""
+        return max(1.0, self.quota.requests_per_s or 0.0)
+
+    def go_by(self, quota: Quota) -> None:
+        """Have another quota from now on."""
+        self.quota = quota
+        self._allowed = min(self._allowed, self.burst)
+
+    def ask(self, now_s: float) -> Excess | None:
+        """Returns why one more is too many; None where it is not, and then it counts."""
+        excess = self._excess(now_s)
+        if excess is None:
+            self.requests += 1
+        else:
+            self.limited[excess.limit] += 1
+        return excess
+
+    def _excess(self, now_s: float) -> Excess | None:
+        quota = self.quota
+        if quota.max_queued is not None and self.queued >= quota.max_queued:
+            return Excess(MAX_QUEUED, RETRY_S)
+        if quota.max_running is not None and self.running >= quota.max_running:
+            return Excess(MAX_RUNNING, RETRY_S)
+        rate = quota.requests_per_s
+        if rate is None:
+            return None
+        gained = max(0.0, now_s - self._allowed_at_s) * rate
+        self._allowed = min(self.burst, self._allowed + gained)
+        self._allowed_at_s = now_s
+        if self._allowed < 1.0:
+            return Excess(REQUESTS_PER_S, (1.0 - self._allowed) / rate)
+        self._allowed -= 1.0
+        return None
+
+
+class Quotas:
+    """All tenants of one home."""
+
+    __slots__ = ("_queued", "_running", "uses")
+
+    def __init__(self) -> None:
+        self.uses: dict[str, TenantUse] = {}
+        """Also of tenants that are not configured any more: what was counted stays counted."""
+        self._queued: dict[int, TenantUse] = {}
+        self._running: dict[int, TenantUse] = {}
+        """Requests by their refs."""
+
+    def go_by(self, quotas: Mapping[str, Quota], now_s: float) -> None:
+        """These tenants are configured from now on."""
+        for tenant, use in list(self.uses.items()):
+            if tenant not in quotas:
+                use.go_by(NO_QUOTA)
+        for tenant, quota in quotas.items():
+            known = self.uses.get(tenant)
+            if known is None:
+                self.uses[tenant] = TenantUse(quota, now_s)
+            else:
+                known.go_by(quota)
+
+    def ask(self, tenant: str, now_s: float) -> Excess | None:
+        """Returns why one more request of this tenant is too many; None where it is not."""
+        use = self.uses.get(tenant)
+        if use is None:  # it was configured when its request came in
+            use = self.uses[tenant] = TenantUse(NO_QUOTA, now_s)
+        return use.ask(now_s)
+
+    def take(self, ref: int, tenant: str) -> None:
+        """A request that was let through comes in."""
+        use = self._queued[ref] = self.uses[tenant]
+        use.queued += 1
+
+    def leave_queue(self, ref: int) -> None:
+        """It is started, or handed on; of those of others nothing is known here."""
+        use = self._queued.pop(ref, None)
+        if use is not None:
+            use.queued -= 1
+            use.running += 1
+            self._running[ref] = use
+
+    def end(self, ref: int) -> None:
+        """It has ended, or was refused."""
+        use = self._queued.pop(ref, None)
+        if use is not None:
+            use.queued -= 1
+            return
+        use = self._running.pop(ref, None)
+        if use is not None:
+            use.running -= 1
+
+    def check(self) -> None:
+        for use in self.uses.values():
+            assert use.queued == sum(one is use for one in self._queued.values())
+            assert use.running == sum(one is use for one in self._running.values())
+            assert 0.0 <= use._allowed <= use.burst  # noqa: SLF001 - its own module
+        assert not self._queued.keys() & self._running.keys()

@@ -1,0 +1,245 @@
+"""The doors of a node with API tokens: the one table, walked with every kind of caller, and held
+against all that the app answers to. What tenants have of each other is in `test_tenants`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from itertools import product
+
+import httpx
+import pytest
+
+from spillover.apps.http.audit import AUDIT_LOGGER, FAILED_PER_S
+from spillover.apps.node.doors import DOORS, Open, needs_of
+from spillover.model.access import Role
+from support.api_tokens import HOLDERS, SECRETS, access_of_tests, bearer, shown_by
+
+CALLERS = (None, "wrong", "submitter", "reader", "operator", "other")
+VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ROLES = {name: set(roles) for name, _, roles in HOLDERS}
+FILLED = {
+    "file": "0/x.js",
+    "action": "drain",
+    "request_id": "order-1",
+    "neighbor": "b",
+    "call": "v2/reports",
+}
+BY_STATUS = {401: "unauthenticated", 403: "forbidden", 404: None, 405: "method_not_allowed"}
+
+
+def filled(path):
+    for name, value in FILLED.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+def may(caller, need):
+    roles = ROLES.get(caller, set())
+    return need in roles or (need is Role.READ and Role.OPERATE in roles)
+
+
+def expected(caller, path, verb):
+    """What the doors make of it: a reason, or None where they let it through."""
+    need = DOORS[path].get("GET" if verb == "HEAD" else verb)
+    if isinstance(need, Open):
+        return None
+    if caller is None or caller == "wrong":
+        return "unauthenticated"
+    if need is None:
+        return "method_not_allowed"
+    return None if may(caller, need) else "forbidden"
+
+
+async def reason_of(client, verb, path, headers):
+    """Of a problem that the doors may give; None for whatever else it came to."""
+    async with client.stream(verb, path, headers=headers) as response:
+        if verb == "HEAD" or response.status_code not in BY_STATUS:
+            return BY_STATUS.get(response.status_code)
+        return json.loads(await response.aread())["reason"]
+
+
+def with_node(nodes, check):
+    async def main():
+        topology = nodes.topology_of("a", "b", client_sessions_max=0)
+        async with nodes.Federation(topology, access=access_of_tests()) as federation:
+            await check(federation["a"])
+
+    nodes.run(main)
+
+
+def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):
+    async def check(node):
+        async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
+            for path, verb, caller in product(DOORS, VERBS, CALLERS):
+                told = expected(caller, path, verb)
+                found = await reason_of(client, verb, filled(path), shown_by(caller))
+                doors_say = found in ("unauthenticated", "forbidden")
+                assert (found if told else doors_say) == (told or False), (verb, path, caller)
+
+    with_node(nodes, check)
+
+
+def test_what_the_table_does_not_have_is_not_there_for_anybody(nodes):
+    async def check(node):
+        for caller in CALLERS:
+            _, _, problem = await node.send("GET", "/admin/drained", headers=shown_by(caller))
+            known = caller in SECRETS
+            assert problem["reason"] == ("not_found" if known else "unauthenticated"), caller
+        _, _, problem = await node.send("GET", "/stat", headers=shown_by("reader"))
+        assert problem["detail"].endswith("did you mean /state?")
+
+    with_node(nodes, check)
+
+
+def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
+    """A new route without an entry fails here; an entry without a route, too."""
+
+    async def check(node):
+        app = node.server.config.app
+        _, _, described = await node.send("GET", "/openapi.json", headers=shown_by("reader"))
+        for path, operations in described["paths"].items():
+            door = "/peer/{call}" if path.startswith("/peer/") else path
+            assert {verb.upper() for verb in operations} <= set(DOORS[door]), path
+            for verb, operation in operations.items():
+                is_closed = isinstance(DOORS[door][verb.upper()], Role)
+                assert ("401" in operation["responses"]) == is_closed, path
+                assert ("security" in operation) == is_closed, path
+        hidden = {route.path for route in app._app.routes} | set(app._routes)
+        assert not [path for path in hidden if needs_of(path) is None]
+        known = {*hidden, *described["paths"]}
+        of_doors = {id(needs_of(path)) for path in known}
+        assert not [path for path, needs in DOORS.items() if id(needs) not in of_doors]
+
+    with_node(nodes, check)
+
+
+def test_without_api_tokens_all_doors_are_open(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            node = federation["a"]
+            for path in ("/state", "/metrics", "/federation", "/docs"):
+                response = await node.client.request("GET", path, timeout_s=5.0)
+                assert response.status == 200, path
+            assert (await node.send("POST", "/admin/drain"))[0] == 202
+            _, _, described = await node.send("GET", "/openapi.json")
+            assert "securitySchemes" not in described["components"]
+
+    nodes.run(main)
+
+
+WRONG = (
+    *([(b"authorization", value)] for value in (b"", b"Bearer", b"Bearer ", b"Basic c2VjcmV0")),
+    [(b"authorization", SECRETS["operator"].encode())],
+    [(b"authorization", b"Bearer " + b"x" * 60_000)],
+    [(b"authorization", b"Bearer \xff\xfe")],
+    [*bearer(SECRETS["operator"]), *bearer(SECRETS["reader"])],
+    bearer(SECRETS["operator"] + "x"),
+    bearer(SECRETS["operator"][:-1]),
+    bearer(SECRETS["operator"].upper()),
+)
+
+
+@pytest.mark.parametrize("headers", WRONG)
+def test_what_is_no_api_token_lets_nobody_in(nodes, headers):
+    """Also on a connection that has shown a right one before."""
+
+    async def check(node):
+        for path in ("/state", "/requests/x"):
+            await node.send("GET", path, headers=shown_by("other"))
+            status, sent, problem = await node.send("GET", path, headers=headers)
+            assert (status, problem["reason"]) == (401, "unauthenticated")
+            assert sent[b"www-authenticate"].startswith(b"Bearer ")
+
+    with_node(nodes, check)
+
+
+def test_the_scheme_may_be_written_in_any_way(nodes):
+    async def check(node):
+        for scheme in (b"Bearer ", b"bearer ", b"BEARER  "):
+            header = [(b"authorization", scheme + SECRETS["reader"].encode())]
+            assert (await node.send("GET", "/state", headers=header))[0] == 200
+
+    with_node(nodes, check)
+
+
+def test_other_api_tokens_count_at_once_also_on_connections_that_are_open(nodes):
+    async def check(node):
+        access = node.server.config.app._doors.access
+        assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 200
+        access.tokens = type(access.tokens)([])
+        assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 401
+        assert (await node.send("GET", "/requests/x", headers=shown_by("other")))[0] == 401
+
+    with_node(nodes, check)
+
+
+def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes):
+    async def check(node):
+        access = node.server.config.app._doors.access
+        async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
+            headers = dict(shown_by("reader"))
+            async with client.stream("GET", "/console/events", headers=headers) as response:
+                events = response.aiter_lines()
+                assert "event: hello" in [await anext(events), await anext(events)]
+                access.tokens = type(access.tokens)([])
+                async for _ in events:
+                    pass
+            assert (await client.get("/console/events", headers=headers)).status_code == 401
+
+    with_node(nodes, check)
+
+
+def audit_lines(caplog):
+    records = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    return [(one.levelname, one.msg.words, one.msg.fields) for one in records]
+
+
+def test_each_act_of_an_operator_and_each_who_is_turned_away_is_a_line(nodes, caplog):
+    async def check(node):
+        await node.send("POST", "/admin/drain", headers=shown_by("operator"))
+        await node.send("GET", "/state", headers=shown_by("operator"))
+        await node.send("PUT", "/admin/policy", b"{}", headers=shown_by("operator"))
+        await node.send("POST", "/admin/resume", headers=shown_by("reader"))
+        await node.send("GET", "/requests/x", headers=bearer("guessed"))
+
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        with_node(nodes, check)
+    here = {"address": "127.0.0.1"}
+    operator, reader = {"api_token": "operator"}, {"api_token": "reader", "tenant": "shop"}
+    refused = {"outcome": "unauthenticated", "door": "GET /requests/x"}
+    assert audit_lines(caplog) == [
+        (
+            "INFO",
+            "operator acts",
+            operator | {"door": "POST /admin/drain", "outcome": "202"} | here,
+        ),
+        (
+            "INFO",
+            "operator acts",
+            operator | {"door": "PUT /admin/policy", "outcome": "422"} | here,
+        ),
+        (
+            "WARNING",
+            "turned away",
+            reader | {"door": "POST /admin/resume", "outcome": "forbidden"} | here,
+        ),
+        ("WARNING", "turned away", refused | here),
+    ]
+    assert "guessed" not in caplog.text
+    assert SECRETS["operator"] not in caplog.text
+
+
+def test_who_knocks_often_does_not_fill_the_disk(nodes, caplog):
+    async def check(node):
+        asked = [node.send("GET", "/state", headers=bearer("x")) for _ in range(300)]
+        told = await asyncio.gather(*asked)
+        assert {status for status, _, _ in told} == {401}
+
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        with_node(nodes, check)
+    lines = audit_lines(caplog)
+    seconds = len({int(one.created) for one in caplog.records if one.name == AUDIT_LOGGER})
+    assert FAILED_PER_S <= len(lines) <= FAILED_PER_S * (seconds + 1)

@@ -1,0 +1,138 @@
+"""Quotas of tenants at a running node. What a quota allows is tested in `core.overflow`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from spillover.apps.http.access import Access, ApiTokens
+from spillover.inputs.api_tokens import new_api_token, parse_api_tokens
+from spillover.live.overflow.tenants import Tenants
+from spillover.model.access import Role
+from support.api_tokens import bearer
+
+LONG = {"service_ms": 60_000}
+ASYNC = (b"prefer", b"respond-async")
+SHOP, BANK, READER = bearer("shop's"), bearer("bank's"), bearer("reader's")
+
+
+def tokens_of(shop, bank="{}"):
+    """Those of two tenants with these quotas, and of who looks."""
+    made = [
+        new_api_token("shop", "shop's", "shop", [Role.SUBMIT]),
+        new_api_token("bank", "bank's", "bank", [Role.SUBMIT]),
+        new_api_token("reader", "reader's", "", [Role.READ]),
+    ]
+    quotas = {"shop": shop, "bank": bank}
+    entries = [
+        {
+            "name": one.name,
+            "sha256": one.sha256.hex(),
+            "roles": sorted(one.roles),
+            **({"tenant": one.tenant, "quota": quotas[one.tenant]} if one.tenant else {}),
+        }
+        for one in made
+    ]
+    return parse_api_tokens({"t": json.dumps(entries)})
+
+
+def with_node(nodes, check, shop, *ids, **fields):
+    async def main():
+        tokens = tokens_of(shop, {})
+        topology = nodes.topology_of(*(ids or ("a",)), **fields)
+        access = Access(ApiTokens(tokens))
+        async with nodes.Federation(topology, access=access) as federation:
+            tenants = {c: Tenants(n.shell, tokens) for c, n in federation.nodes.items()}
+            await check(federation, tenants)
+            for node in federation.nodes.values():
+                node.shell.home_requests.quotas.check()
+
+    nodes.run(main)
+
+
+async def post(node, who, payload=LONG, *headers):
+    body = json.dumps({"payload": payload}).encode()
+    return await node.send("POST", "/requests", body, [*who, *headers])
+
+
+async def metric(node, name, **labels):
+    response = await node.client.request("GET", "/metrics", headers=READER, timeout_s=5.0)
+    found = {}
+    for line in response.body.decode().splitlines():
+        if line.startswith(f"{name}{{") and all(f'{k}="{v}"' in line for k, v in labels.items()):
+            found[line.partition(" ")[0]] = float(line.rpartition(" ")[2])
+    assert len(found) == 1, found
+    return next(iter(found.values()))
+
+
+def test_what_is_too_much_is_429_and_says_which_limit(nodes):
+    async def check(federation, _):
+        node = federation["a"]
+        for number in range(2):  # one runs, one waits
+            status, _, _ = await post(node, SHOP, LONG, ASYNC, (b"idempotency-key", b"%d" % number))
+            assert status == 202
+        status, sent, problem = await post(node, SHOP, LONG, (b"idempotency-key", b"order-7"))
+        assert (status, problem["reason"], problem["limit"]) == (429, "rate_limited", "max_queued")
+        assert (problem["id"], sent[b"retry-after"]) == ("order-7", b"1")
+        assert node.ledger.home["accepted"] == 2
+        assert await metric(node, "spillover_tenant_queued", tenant="shop") == 1
+        assert await metric(node, "spillover_tenant_running", tenant="shop") == 1
+        limited = {"tenant": "shop", "limit": "max_queued"}
+        assert await metric(node, "spillover_tenant_limited_total", **limited) == 1
+        assert await metric(node, "spillover_tenant_requests_total", tenant="shop") == 2
+        assert await metric(node, "spillover_refusals_total", reason="rate_limited") == 1
+        # What is known is not a request more; another tenant has its own quota.
+        again = (b"idempotency-key", b"1")
+        assert (await post(node, SHOP, LONG, ASYNC, again))[0] == 202
+        assert (await post(node, BANK, LONG, ASYNC))[0] == 202
+        # An end makes room.
+        assert (await node.send("DELETE", "/requests/1", headers=SHOP))[0] == 200
+        assert (await post(node, SHOP, LONG, ASYNC))[0] == 202
+
+    with_node(nodes, check, {"max_queued": 1})
+
+
+def test_what_runs_is_limited_wherever_it_runs(nodes):
+    async def check(federation, _):
+        a, b = federation["a"], federation["b"]
+        assert (await post(a, BANK, LONG, ASYNC))[0] == 202
+        status, _, shown = await post(a, SHOP, LONG, ASYNC)
+        assert (status, shown["state"]) == (202, "forwarded")
+        status, _, problem = await post(a, SHOP)
+        assert (status, problem["limit"]) == (429, "max_running")
+        # The quota is of each home.
+        assert (await post(b, SHOP, LONG, ASYNC))[0] == 202
+        assert await metric(b, "spillover_tenant_running", tenant="shop") == 1
+        await a.send("DELETE", f"/requests/{shown['id']}", headers=SHOP)
+        assert await metric(a, "spillover_tenant_running", tenant="shop") == 0
+
+    clusters = {"a": {"queue_limit": 0}, "b": {"servers": 4}}
+    with_node(nodes, check, {"max_running": 1}, "a", "b", clusters=clusters)
+
+
+def test_requests_a_second_are_limited(nodes):
+    async def check(federation, _):
+        node = federation["a"]
+        short = {"service_ms": 0}
+        told = await asyncio.gather(*(post(node, SHOP, short) for _ in range(20)))
+        refused = [problem for status, _, problem in told if status == 429]
+        assert 15 <= len(refused) <= 17
+        assert {problem["limit"] for problem in refused} == {"requests_per_s"}
+        assert (await post(node, BANK, short))[0] == 200
+
+    with_node(nodes, check, {"requests_per_s": 3})
+
+
+def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
+    async def check(federation, tenants):
+        node = federation["a"]
+        assert (await post(node, SHOP, LONG, ASYNC))[0] == 202
+        assert (await post(node, SHOP))[0] == 429
+        tenants["a"].go_by(tokens_of({}, {}))
+        assert (await post(node, SHOP, LONG, ASYNC))[0] == 202
+        tenants["a"].go_by([one for one in tokens_of({}, {}) if one.tenant != "shop"])
+        assert await metric(node, "spillover_tenant_requests_total", tenant="other") == 2
+        response = await node.client.request("GET", "/metrics", headers=READER, timeout_s=5.0)
+        assert b'tenant="shop"' not in response.body
+
+    with_node(nodes, check, {"max_running": 1})

@@ -1,0 +1,166 @@
+"""Tenants own the names of their requests: at home, at neighbors, in answers, cancels and stories.
+Who may come in at all is in `test_doors`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from spillover.model.ids import name_of, request_id_of, tenant_of, told_inside
+from support.api_tokens import access_of_tests, shown_by
+
+SHOP, BANK = shown_by("submitter"), shown_by("other")
+LONG = {"service_ms": 60_000}
+
+
+def keyed(who, name="order-7", **more):
+    headers = {"idempotency-key": name, **more}
+    return [*who, *((k.encode(), v.encode()) for k, v in headers.items())]
+
+
+def with_nodes(nodes, check, *ids, **fields):
+    async def main():
+        topology = nodes.topology_of(*(ids or ("a",)), **fields)
+        async with nodes.Federation(topology, access=access_of_tests()) as federation:
+            await check(federation)
+
+    nodes.run(main)
+
+
+def body(payload):
+    return json.dumps({"payload": payload}).encode()
+
+
+async def post(node, who, payload, name="order-7", **more):
+    return await node.send("POST", "/requests", body(payload), keyed(who, name, **more))
+
+
+async def look(node, who, name="order-7"):
+    status, _, shown = await node.send("GET", f"/requests/{name}", headers=who)
+    return status, shown.get("state") or shown["reason"]
+
+
+@pytest.mark.parametrize("tenant", ["", "shop"])
+def test_an_id_is_of_a_tenant_and_a_name(tenant):
+    made = request_id_of(tenant, "a/b")
+    assert (tenant_of(made), name_of(made)) == (tenant, "a/b")
+    assert told_inside(made) == ("shop/a/b" if tenant else "a/b")
+    assert request_id_of("shop", "x") != request_id_of("", "shop/x")
+
+
+def test_two_tenants_may_use_the_same_name_and_get_their_own_answers(nodes):
+    async def check(federation):
+        node = federation["a"]
+        _, _, first = await post(node, SHOP, {"service_ms": 1, "of": "shop"})
+        status, sent, second = await post(node, BANK, {"service_ms": 1, "of": "bank"})
+        assert status == 200
+        assert b"spillover-replayed" not in sent
+        assert (first["id"], second["id"]) == ("order-7", "order-7")
+        assert sent[b"spillover-request-id"] == b"order-7"
+        for who, of in ((SHOP, "shop"), (BANK, "bank")):
+            _, sent, again = await post(node, who, {"service_ms": 1, "of": of})
+            assert sent[b"spillover-replayed"] == b"true"
+            _, _, shown = await node.send("GET", "/requests/order-7", headers=who)
+            assert again["id"] == shown["id"] == "order-7"
+        # No conflict with another tenant's, one with its own.
+        assert (await post(node, BANK, {"service_ms": 2}))[0] == 409
+        assert node.ledger.home["done"] == 2
+
+    with_nodes(nodes, check)
+
+
+def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
+    async def check(federation):
+        node = federation["a"]
+        status, sent, _ = await post(node, SHOP, LONG, prefer="respond-async")
+        assert (status, sent[b"location"]) == (202, b"/requests/order-7")
+        assert await look(node, SHOP) == (200, "running")
+        assert await look(node, BANK) == (404, "unknown_request")
+        status, _, _ = await node.send("DELETE", "/requests/order-7", headers=BANK)
+        assert status == 404
+        assert (await node.send("GET", "/explain/order-7", headers=BANK))[0] == 404
+        own = await node.send("GET", "/explain/order-7", headers=shown_by("reader"))
+        assert (own[0], own[2]["id"]) == (200, "order-7")
+        assert len(own[2]["decisions"]) == 1
+        # Nor by the id that it has inside.
+        for name in ("shop%00order-7", "shop%2Forder-7", "shop/order-7"):
+            assert await look(node, BANK, name) == (404, "unknown_request")
+        status, _, shown = await node.send("DELETE", "/requests/order-7", headers=SHOP)
+        assert (status, shown["state"]) == (200, "cancelled")
+
+    with_nodes(nodes, check)
+
+
+def test_made_names_are_of_their_tenant_too(nodes):
+    async def check(federation):
+        node = federation["a"]
+        async_ = [*SHOP, (b"prefer", b"respond-async")]
+        _, _, shown = await node.send("POST", "/requests", body({"service_ms": 1}), async_)
+        assert shown["id"].startswith("a-")
+        assert (await look(node, BANK, shown["id"]))[0] == 404
+        assert (await look(node, SHOP, shown["id"]))[0] == 200
+
+    with_nodes(nodes, check)
+
+
+def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
+    """It goes there with its tenant, and is told there, and cancelled, to that one alone."""
+
+    async def check(federation):
+        a, b = federation["a"], federation["b"]
+        await post(a, SHOP, LONG, name="in-the-way", prefer="respond-async")
+        assert (await post(a, SHOP, LONG, prefer="respond-async"))[0] == 202
+        await nodes.until(lambda: b.ledger.foreign["running"] == 1)
+        assert await look(a, SHOP) == (200, "forwarded")
+        assert await look(b, SHOP) == (200, "running")
+        assert await look(b, BANK) == await look(a, BANK) == (404, "unknown_request")
+        # The same name is free for another tenant there meanwhile.
+        status, _, told = await post(b, BANK, {"service_ms": 1})
+        assert (status, told["id"], told["path"]) == (200, "order-7", ["b"])
+        assert (await b.send("DELETE", "/requests/order-7", headers=BANK))[2]["state"] == "done"
+        assert b.ledger.foreign["running"] == 1
+        status, _, shown = await a.send("DELETE", "/requests/order-7", headers=SHOP)
+        assert (status, shown["state"], shown["id"]) == (200, "cancelled", "order-7")
+        assert b.ledger.foreign["cancelled"] == 1
+        assert await look(b, SHOP) == (404, "unknown_request")
+
+    clusters = {"a": {"queue_limit": 0}, "b": {"servers": 4}}
+    with_nodes(nodes, check, "a", "b", clusters=clusters)
+
+
+def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
+    async def check(federation):
+        node = federation["a"]
+        sessions = [
+            asyncio.ensure_future(
+                node.client.request("GET", "/session?client=c", headers=who, timeout_s=5.0)
+            )
+            for who in (SHOP, BANK)
+        ]
+        state = shown_by("reader")
+        async with asyncio.timeout(nodes.LIMIT_S):
+            while True:
+                _, _, shown = await node.send("GET", "/state", headers=state)
+                if shown["clients"]["connected"] == 2:
+                    break
+        _, _, told = await node.send("DELETE", "/session?client=c", headers=BANK)
+        assert told == {"found": True}
+        await sessions[1]
+        assert not sessions[0].done()
+        await node.send("DELETE", "/session?client=c", headers=SHOP)
+        await sessions[0]
+
+    with_nodes(nodes, check)
+
+
+def test_the_console_tells_nobody_the_names_of_tenants(nodes):
+    async def check(federation):
+        node = federation["a"]
+        await post(node, SHOP, {"service_ms": 1})
+        shown = await node.server.config.app._app.state.console.broadcast._look()
+        assert len(json.loads(shown)["decisions"]) == 1
+        assert b"order-7" not in shown
+
+    with_nodes(nodes, check)

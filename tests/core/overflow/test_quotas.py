@@ -1,0 +1,155 @@
+"""Quotas of tenants, beside a twin that keeps all requests in a list and reckons with fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.core.overflow.quotas import Quotas
+from spillover.model.access import NO_QUOTA, Quota
+
+TENANTS = ("shop", "bank")
+QUOTAS = st.builds(
+    Quota,
+    st.none() | st.integers(1, 3),
+    st.none() | st.integers(1, 3),
+    st.none() | st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.sampled_from(TENANTS)),
+        st.tuples(st.sampled_from(["leave", "end"]), st.integers(0, 30)),
+        st.tuples(st.just("wait"), st.integers(1, 40)),
+        st.tuples(st.just("go by"), st.dictionaries(st.sampled_from(TENANTS), QUOTAS)),
+    ),
+    max_size=60,
+)
+
+
+class Twin:
+    """What quotas mean, said slowly. Times are eighths of a second, exact in floats too."""
+
+    def __init__(self, quotas):
+        self.quotas = dict(quotas)
+        self.requests = []
+        """[ref, tenant, state]"""
+        self.allowed = {}
+        self.at = {}
+
+    def quota(self, tenant):
+        return self.quotas.get(tenant, NO_QUOTA)
+
+    def burst(self, tenant):
+        return max(Fraction(1), Fraction(self.quota(tenant).requests_per_s or 0))
+
+    def count(self, tenant, state):
+        return sum(one[1:] == [tenant, state] for one in self.requests)
+
+    def ask(self, tenant, now):
+        quota = self.quota(tenant)
+        if quota.max_queued is not None and self.count(tenant, "queued") >= quota.max_queued:
+            return "max_queued"
+        if quota.max_running is not None and self.count(tenant, "running") >= quota.max_running:
+            return "max_running"
+        if quota.requests_per_s is None:
+            return None
+        rate = Fraction(quota.requests_per_s)
+        self.allowed[tenant] += (now - self.at[tenant]) * rate
+        self.allowed[tenant] = min(self.allowed[tenant], self.burst(tenant))
+        self.at[tenant] = now
+        if self.allowed[tenant] < 1:
+            return "requests_per_s"
+        self.allowed[tenant] -= 1
+        return None
+
+    def go_by(self, quotas, now):
+        self.quotas = dict(quotas)
+        for tenant in TENANTS:
+            if tenant in quotas and tenant not in self.allowed:
+                self.allowed[tenant], self.at[tenant] = self.burst(tenant), now
+            elif tenant in self.allowed:
+                self.allowed[tenant] = min(self.allowed[tenant], self.burst(tenant))
+
+    def move(self, ref, state):
+        for one in self.requests:
+            if one[0] == ref and not (state == "running" and one[2] != "queued"):
+                one[2] = state
+
+
+@given(st.dictionaries(st.sampled_from(TENANTS), QUOTAS, min_size=2), STEPS)
+def test_quotas_are_what_the_twin_says(quotas, steps):
+    table, twin, now = Quotas(), Twin({}), Fraction(0)
+    table.go_by(quotas, 0.0)
+    twin.go_by(quotas, now)
+    for number, (step, what) in enumerate(steps):
+        if step == "wait":
+            now += Fraction(what, 8)
+        elif step == "go by":
+            table.go_by(what, float(now))
+            twin.go_by(what, now)
+        elif step == "ask":
+            excess, expected = table.ask(what, float(now)), twin.ask(what, now)
+            assert (excess.limit if excess else None) == expected
+            if excess is None:
+                table.take(number, what)
+                twin.requests.append([number, what, "queued"])
+            else:
+                assert excess.retry_after_s > 0
+        elif step == "leave":
+            table.leave_queue(what)
+            twin.move(what, "running")
+        else:
+            table.end(what)
+            twin.move(what, "ended")
+        table.check()
+        for tenant, use in table.uses.items():
+            assert use.queued == twin.count(tenant, "queued")
+            assert use.running == twin.count(tenant, "running")
+
+
+def test_who_waits_as_long_as_told_is_let_through():
+    table = Quotas()
+    table.go_by({"shop": Quota(requests_per_s=0.3)}, 0.0)
+    now_s = 0.0
+    assert table.ask("shop", now_s) is None
+    for _ in range(50):
+        excess = table.ask("shop", now_s)
+        assert excess.limit == "requests_per_s"
+        now_s += excess.retry_after_s + 1e-9
+        assert table.ask("shop", now_s) is None
+
+
+def test_a_clock_that_stands_or_goes_back_gives_nothing():
+    table = Quotas()
+    table.go_by({"shop": Quota(requests_per_s=2.0)}, 10.0)
+    assert [table.ask("shop", now_s) is None for now_s in (10.0, 10.0, 10.0, 9.0)] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_one_tenants_quota_is_not_anothers():
+    table = Quotas()
+    table.go_by({"shop": Quota(max_queued=1), "bank": Quota()}, 0.0)
+    for ref, tenant in ((1, "shop"), (2, "bank"), (3, "bank")):
+        assert table.ask(tenant, 0.0) is None
+        table.take(ref, tenant)
+    assert table.ask("shop", 0.0).limit == "max_queued"
+    assert table.ask("bank", 0.0) is None
+    table.end(1)
+    assert table.ask("shop", 0.0) is None
+
+
+def test_a_tenant_that_is_not_configured_any_more_ends_what_it_has():
+    table = Quotas()
+    table.go_by({"shop": Quota(max_queued=1)}, 0.0)
+    table.ask("shop", 0.0)
+    table.take(1, "shop")
+    table.go_by({}, 0.0)
+    table.leave_queue(1)
+    assert table.uses["shop"].running == 1
+    table.end(1)
+    table.end(1)
+    assert table.uses["shop"].running == 0
+    table.check()

@@ -1,0 +1,103 @@
+"""Nodes with API tokens as processes: `up --tokens`, a file that changes, and what logs say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.threes
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is what is tested
+
+TWO = """
+name: two
+clusters:
+  - {id: a, servers: 2, service_ms: 20}
+  - {id: b, servers: 2, service_ms: 20}
+links: [{between: [a, b], delay_ms: 5}]
+"""
+
+
+def make_token(spillover, file, *arguments):
+    made = spillover("token", "new", "--json", "--append", str(file), *arguments)
+    return {"Authorization": f"Bearer {made.result()['secret']}"}
+
+
+def logged(bed, cluster, words):
+    """What stands behind these words in lines of the log."""
+    log = Path(json.loads(bed.stdout)["logs"][cluster]).read_text("utf-8")
+    return [line.partition(words)[2] for line in log.splitlines() if words in line]
+
+
+def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(
+    up, ask, until, spillover, tmp_path
+):
+    (tmp_path / "two.yaml").write_text(TWO)
+    tokens = tmp_path / "tokens.yaml"
+    shop = make_token(spillover, tokens, "--name", "shop", "--tenant", "shop", "--role", "submit")
+    bed, urls = up(str(tmp_path / "two.yaml"), "--tokens", str(tokens))
+    url = urls["a"]
+    payload = {"payload": {"service_ms": 1}}
+    assert ask(f"{url}/requests", payload)[0] == 401
+    assert ask(f"{url}/requests", payload, shop)[0] == 200
+    assert ask(f"{url}/state", None, shop)[0] == 403
+    # A new one counts once the node is told to look.
+    reader = make_token(spillover, tokens, "--name", "reader", "--role", "read")
+    node = bed.nodes()["a"]
+    os.kill(node, signal.SIGHUP)
+    until(lambda: ask(f"{url}/state", None, reader)[0] == 200, 5.0)
+    # A bad file leaves them, and is told with its line.
+    whole = tokens.read_text()
+    tokens.write_text(whole + "- {name: third}\n")
+    os.kill(node, signal.SIGHUP)
+    words = "API tokens stay as they were: they cannot be read"
+    until(lambda: logged(bed, "a", words), 5.0)
+    line = whole.count("\n") + 1
+    assert f"{tokens}: line {line}, entry 3, sha256: expected" in logged(bed, "a", words)[0]
+    assert ask(f"{url}/state", None, reader)[0] == 200
+    # One that is taken out is not let in any more, also where it was before.
+    tokens.write_text(whole.partition('- name: "reader"')[0])
+    os.kill(node, signal.SIGHUP)
+    until(lambda: ask(f"{url}/state", None, reader)[0] == 401, 5.0)
+    assert ask(f"{url}/requests", payload, shop)[0] == 200
+    turned_away = logged(bed, "a", "turned away")
+    assert "api_token=shop tenant=shop" in "".join(turned_away)
+    secrets = [shop["Authorization"][7:], reader["Authorization"][7:]]
+    everything = "".join(logged(bed, "a", " ")) + bed.stderr + "".join(bed.look().values())
+    assert not [secret for secret in secrets if secret in everything]
+    assert bed.end(signal.SIGTERM) == 0
+
+
+def test_a_node_that_others_can_reach_says_what_is_missing(spillover, until, tmp_path, free_ports):
+    of_nobody = [f'id: {c}, url: "http://127.0.0.1:{port}",' for c, port in (("a", 1), ("b", 2))]
+    text = TWO.replace("id: a,", of_nobody[0]).replace("id: b,", of_nobody[1])
+    (tmp_path / "two.yaml").write_text(text)
+    tokens = tmp_path / "tokens.yaml"
+    make_token(spillover, tokens, "--name", "reader", "--role", "read")
+    topology = ("--topology", str(tmp_path / "two.yaml"), "--cluster", "a")
+    ports = free_ports(3)
+    nodes = {
+        words: spillover("node", *topology, "--bind", f"{host}:{ports.pop()}", *options)
+        for words, host, options in (
+            ("whoever reaches this node may use and operate it", EVERYWHERE, ()),
+            ("API tokens are sent in the clear", EVERYWHERE, ("--tokens", str(tokens))),
+            (None, "127.0.0.1", ()),
+        )
+    }
+    for words, node in nodes.items():
+        until(lambda: "node listens" in node.stderr, 10.0)  # noqa: B023
+        warned = [line for line in node.stderr.splitlines() if " WARNING " in line]
+        assert len([line for line in warned if line.split(" ", 2)[2].startswith(str(words))]) == (
+            words is not None
+        )
+        assert not [other for other in nodes if other and other != words and other in node.stderr]
+    tokens.write_text("- x\n")
+    bad = spillover("node", *topology, "--tokens", str(tokens))
+    assert bad.process.wait(10) == 2
+    assert bad.stderr == (
+        f"spillover: {tokens}: line 1, entry 1: expected a mapping of fields, got 'x'\n"
+    )

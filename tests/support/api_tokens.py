@@ -1,0 +1,35 @@
+"""API tokens for tests: who has them, and how they are shown."""
+
+from __future__ import annotations
+
+from spillover.apps.http.access import Access, ApiTokens
+from spillover.inputs.api_tokens import new_api_token
+from spillover.model.access import Role
+
+SECRETS = {
+    "submitter": "secret-of-submitter",
+    "reader": "secret-of-reader",
+    "operator": "secret-of-operator",
+    "other": "secret-of-another-tenant",
+}
+
+HOLDERS = (
+    ("submitter", "shop", (Role.SUBMIT,)),
+    ("reader", "shop", (Role.READ,)),
+    ("operator", "", (Role.OPERATE,)),
+    ("other", "bank", (Role.SUBMIT, Role.READ)),
+)
+
+
+def bearer(secret):
+    return [(b"authorization", f"Bearer {secret}".encode())]
+
+
+def shown_by(holder):
+    """What they show; nothing if nobody."""
+    return [] if holder is None else bearer(SECRETS.get(holder, holder))
+
+
+def access_of_tests():
+    tokens = [new_api_token(name, SECRETS[name], *rest) for name, *rest in HOLDERS]
+    return Access(ApiTokens(tokens))
