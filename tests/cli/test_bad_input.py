@@ -315,3 +315,58 @@ def test_bad_input_of_work_on_a_queue(options, complaint, capsys):
     """Before anything is taken."""
     usual = ["queue", "work", "--handler", "sleep", "--producer", "http://127.0.0.1:1"]
     assert complaint in one_line_of(capsys, *usual, *options)
+
+
+SECURE = """
+name: sites
+clusters:
+  - {id: a, servers: 1, url: "https://127.0.0.1:18101"}
+  - {id: b, servers: 1, url: "https://127.0.0.1:18102"}
+links: [{between: [a, b]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "complaint"),
+    [
+        (SECURE, [], "--tls-cert: expected a file (or SPILLOVER_TLS_CERT), since urls in "),
+        (SECURE, ["--tls-cert", "x", "--tls-key", "y"], "--tls-ca: expected a file (or SPILLOVER"),
+        (
+            SECURE.replace("https", "http"),
+            ["--tls-cert", "x"],
+            "--tls-cert: expected it along with https:// urls of cluster a, those in ",
+        ),
+        (
+            "clusters: [{id: a, servers: 1, url: 'https://h', peer_url: 'http://h:1'}]\nname: x",
+            ["--tls-cert", "x", "--tls-key", "y", "--tls-ca", "z"],
+            "--tls-ca: expected it along with https:// urls between nodes, those in ",
+        ),
+        (
+            SECURE,
+            ["--tls-cert", "no.crt", "--tls-key", "y", "--tls-ca", "z"],
+            "no.crt: expected a file that can be read (No such file or directory)",
+        ),
+        (
+            SECURE.replace("https", "http", 1),
+            [],
+            "{file}: clusters[0].url: expected https:// between all nodes or between none",
+        ),
+        (SECURE.replace("name: sites", "{}"), [], "{file}: name: expected a name, since certif"),
+        (SECURE.replace("sites", "my sites"), [], "{file}: name: expected a name of A-Z a-z 0-9 "),
+        (
+            SECURE.replace("id: b", "id: A").replace("[a, b]", "[a, A]"),
+            [],
+            "{file}: clusters[1].id: expected ids that differ in more than case, since DNS names ",
+        ),
+        (SECURE.replace("id: b", "id: b.").replace("b]", "b.]"), [], "{file}: clusters[1].id: exp"),
+    ],
+)
+def test_certificates_and_urls_that_contradict_each_other(
+    text, options, complaint, tmp_path, capsys, monkeypatch
+):
+    for variable in ("CERT", "KEY", "CA"):
+        monkeypatch.delenv(f"SPILLOVER_TLS_{variable}", raising=False)
+    file = tmp_path / "sites.yaml"
+    file.write_text(text.replace("{}\n", "\n"))
+    said = one_line_of(capsys, "node", "--topology", str(file), "--cluster", "a", *options)
+    assert said.startswith("spillover: " + complaint.replace("{file}", str(file)))

@@ -208,8 +208,8 @@ LOAD_PER_S = 90.0
 
 
 class World:
-    """Three nodes with certificates, two of them with pools of unlike servers; two lease members; load
-    on the first node; and Prometheus."""
+    """Three nodes with certificates, two of which have pools of unlike servers; two lease members;
+    load on the first node; and Prometheus."""
 
     def __init__(self, directory, redis_url, redis_servers, stack):
         self._directory = directory

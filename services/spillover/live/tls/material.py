@@ -137,8 +137,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def _read_all(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
-    ca = b"" if files.ca is None else _read(files.ca)
-    return _read(files.cert), _read(files.key), ca
+    return _read(files.cert), _read(files.key), b"" if files.ca is None else _read(files.ca)
 
 
 def _read(path: str) -> bytes:

@@ -1,0 +1,178 @@
+"""What comes at a door with TLS and is none: it ends, costs nothing that stays, and nobody else
+minds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from spillover.apps.http.connection import HttpConnection
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.identity import HELLO
+from spillover.live.overflow.protocol import FIRST
+from spillover.live.tls.contexts import trusting_context
+from spillover.model.errors import NotDelivered
+from support.federation import run, topology_of, until
+from support.secure_federation import SecureFederation, name_of
+
+BEGINNINGS = 3000
+AT_ONCE = 50
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+def _hello_of_a_client():
+    """The first bytes of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="a")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def _beginning(draw, hello):
+    """One of many kinds of what is no handshake, or not all of one."""
+    place = draw.randrange(1, len(hello))
+    return draw.choice(
+        (
+            b"",
+            b"GET /peer/v2/hello HTTP/1.1\r\nHost: a\r\n\r\n",
+            draw.randbytes(draw.randrange(1, 3000)),
+            hello[:place],
+            hello + draw.randbytes(place),
+            hello[:place] + draw.randbytes(1) + hello[place + 1 :],
+            b"\x16\x03\x01\x40\x00" + draw.randbytes(100),  # more is announced than comes
+        )
+    )
+
+
+async def _knock(port, content):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(content)
+    with suppress(OSError):
+        writer.write_eof()
+        while await reader.read(65_536):
+            pass
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+def _sockets():
+    return sum(1 for _ in DESCRIPTORS.iterdir())
+
+
+def _objects():
+    gc.collect()
+    return sum(isinstance(one, HttpConnection | ssl.SSLObject) for one in gc.get_objects())
+
+
+@pytest.mark.skipif(not DESCRIPTORS.exists(), reason="counts sockets as Linux does")
+def test_malformed_beginnings_leave_nothing(tmp_path):
+    """Thousands of them; requests are served all the while, and by the end nothing is left."""
+
+    async def main():
+        async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
+            node, draw, hello = alone["a"], Random(1), _hello_of_a_client()
+            port = int(node.url.rpartition(":")[2])
+            assert (await node.get("/healthz"))[0] == 200
+            sockets, objects = _sockets(), _objects()
+            for _ in range(BEGINNINGS // AT_ONCE):
+                knocks = (_knock(port, _beginning(draw, hello)) for _ in range(AT_ONCE))
+                await asyncio.gather(*knocks)
+            assert (await node.post()).status == 200
+            await until(lambda: _sockets() <= sockets)
+            assert _objects() <= objects
+            failures = alone.credentials["a"].failures
+            assert failures["in", "no_tls"] > BEGINNINGS / 10
+
+    run(main)
+
+
+def test_who_says_nothing_is_cut_off(tmp_path, monkeypatch):
+    """After the time that a handshake has."""
+    monkeypatch.setattr("spillover.apps.http.server.HANDSHAKE_S", 0.2)
+
+    async def main():
+        async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
+            port = int(alone["a"].url.rpartition(":")[2])
+            for begun in (b"", _hello_of_a_client()[:20]):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(begun)
+                assert await asyncio.wait_for(reader.read(), 5.0) == b""
+                writer.close()
+
+    run(main)
+
+
+class _Silent(asyncio.Protocol):
+    """Takes connections, and says nothing."""
+
+    def __init__(self, taken):
+        self._taken = taken
+
+    def connection_made(self, transport):
+        self._taken.append(transport)
+
+
+def test_handshakes_at_once_are_few(tmp_path):
+    """However many requests want a connection; the others wait their turn, or are cancelled."""
+
+    async def main():
+        taken, loop = [], asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Silent(taken), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        client = HttpClient(f"https://127.0.0.1:{port}", tls=trusting_context(None), first=FIRST)
+        asked = [client.request("POST", "/x", timeout_s=None) for _ in range(40)]
+        await until(lambda: len(taken) == 8)
+        for answer in asked[:8]:
+            answer.cancel()
+        await until(lambda: len(taken) == 16)
+        for transport in taken:
+            transport.abort()
+        told = await asyncio.gather(*asked[8:16], return_exceptions=True)
+        assert {type(error) for error in told} == {NotDelivered}
+        await client.close()
+        for transport in taken:
+            transport.abort()
+        told = await asyncio.gather(*asked[16:], return_exceptions=True)
+        assert {type(error) for error in told} == {NotDelivered}
+        server.close()
+        await server.wait_closed()
+
+    run(main)
+
+
+def test_a_stream_ends_the_one_before(tmp_path):
+    """Where names are proved a neighbor has one stream of reports."""
+
+    async def main():
+        async with SecureFederation(topology_of("a", "b"), directory=tmp_path) as pair:
+            node = pair["a"]
+            streams = node.shell.streams._streams[0]
+            (first,) = streams
+            context = trusting_context(pair.files["b"].ca)
+            context.load_cert_chain(pair.files["b"].cert, pair.files["b"].key)
+            hello = (HELLO, b"from=b&to=a&federation=test&speaks=2")
+            client = HttpClient(
+                node.url, tls=context, server_name=name_of("a"), first=FIRST, headers=[hello]
+            )
+            heard = asyncio.Event()
+            listening = asyncio.create_task(
+                client.stream_lines("/peer/v2/reports", lambda _: heard.set(), silence_s=None)
+            )
+            await heard.wait()
+            assert first.ended
+            assert len(streams) == 1
+            # b asks anew, since its own has ended.
+            await asyncio.wait_for(listening, 5.0)
+            await client.close()
+            await until(pair.all_linked)
+
+    run(main)

@@ -1,0 +1,149 @@
+"""Three nodes at sites of their own, whose neighbors' doors are encrypted: work goes over, and the
+certificates of all are exchanged while it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.live.http.client import HttpClient
+from spillover.live.overflow.protocol import FIRST
+from spillover.live.tls.contexts import trusting_context
+from spillover.model.certified_names import certified_name
+from spillover.model.errors import NotDelivered
+from support.certificates import Authority, put
+from support.commands import SPILLOVER, ask, free_ports
+from support.waiting import until
+
+pytestmark = pytest.mark.threes
+
+CLUSTERS = ("a", "b", "c")
+RENEWED = "certificates are renewed"
+
+
+@dataclass
+class Sites:
+    """A node each, with certificates in `directory`, by whatever CAs."""
+
+    directory: Path
+    start: object
+    old: Authority = field(default_factory=lambda: Authority("old"))
+    new: Authority = field(default_factory=lambda: Authority("new"))
+    nodes: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        ports = free_ports(2 * len(CLUSTERS))
+        self.urls = {c: f"http://127.0.0.1:{ports.pop()}" for c in CLUSTERS}
+        self.peer_urls = {c: f"https://127.0.0.1:{ports.pop()}" for c in CLUSTERS}
+        self.topology = self.directory / "sites.yaml"
+        clusters = [
+            f"  - {{id: {c}, servers: 2, service_ms: 20, url: '{self.urls[c]}',"
+            f" peer_url: '{self.peer_urls[c]}'}}"
+            for c in CLUSTERS
+        ]
+        links = [f"  - between: [{a}, {b}]" for a, b in combinations(CLUSTERS, 2)]
+        self.topology.write_text(
+            "\n".join(["name: sites", "clusters:", *clusters, "links:", *links, ""])
+        )
+
+    def certify(self, cluster, authority, *trusted):
+        signed = authority.sign(certified_name(cluster, "sites"))
+        return put(self.directory, cluster, signed, *trusted)
+
+    def run(self, cluster):
+        files = self.certify(cluster, self.old, self.old)
+        options = ["--tls-cert", files.cert, "--tls-key", files.key, "--tls-ca", files.ca]
+        command = [*SPILLOVER, "node", "--topology", str(self.topology), "--cluster", cluster]
+        self.nodes[cluster] = self.start(*command, *options)
+
+    def renew(self, authority, *trusted):
+        """At one site after the other; each takes them when it is told, or soon."""
+        for cluster, node in self.nodes.items():
+            seen = node.stderr.count(RENEWED)
+            self.certify(cluster, authority, *trusted)
+            node.process.send_signal(signal.SIGHUP)
+            until(lambda node=node, seen=seen: node.stderr.count(RENEWED) > seen, 10.0)
+
+    def neighbors(self):
+        """Of each that answers: who is alive."""
+        found = {}
+        for cluster, url in self.urls.items():
+            status, state = ask(f"{url}/state")
+            assert status == 200
+            found[cluster] = {one["id"] for one in state["neighbors"] if one["alive"]}
+        return found
+
+    def said(self):
+        return "\n".join(node.stderr for node in self.nodes.values())
+
+
+@pytest.fixture(scope="module")
+def sites(module_start, tmp_path_factory):
+    """All hear each other."""
+    sites = Sites(tmp_path_factory.mktemp("sites"), module_start)
+    for cluster in CLUSTERS:
+        sites.run(cluster)
+    until(lambda: all("node listens" in node.stderr for node in sites.nodes.values()), 30.0)
+    everybody = {c: set(CLUSTERS) - {c} for c in CLUSTERS}
+    until(lambda: sites.neighbors() == everybody, 10.0, sites.said())
+    return sites
+
+
+def test_rotation_under_load(sites, generate):
+    """Old CA, both, new CA: no request fails, and then the old one is refused."""
+    load = ("--workload", "poisson", "--rate", "200", "--duration-s", "6", "--seed", "1")
+    running = generate({"a": sites.urls["a"]}, *load)
+    former = sites.certify("c", sites.old, sites.old)
+    context = trusting_context(former.ca)
+    context.load_cert_chain(former.cert, former.key)
+    context.load_verify_locations(cadata=sites.new.pem.decode())
+    assert asyncio.run(_status(sites, context)) == 403  # believed, and no hello said
+    sites.renew(sites.old, sites.old, sites.new)
+    sites.renew(sites.new, sites.old, sites.new)
+    sites.renew(sites.new, sites.new)
+    result = running.result()
+    assert result["outcomes"]["ok"] == result["sent"] > 1000
+    assert result["forwarded_share"] > 0.2
+    with pytest.raises(NotDelivered):
+        asyncio.run(_status(sites, context))
+    status, state = ask(f"{sites.urls['a']}/state")
+    assert (status, state["ledger"]["home"]["failed"]) == (200, 0)
+
+
+async def _status(sites, context):
+    """Of the first question at the neighbors' door of b."""
+    name = certified_name("b", "sites")
+    client = HttpClient(sites.peer_urls["b"], tls=context, server_name=name, first=FIRST)
+    try:
+        return (await client.request("GET", FIRST, timeout_s=9.0)).status
+    finally:
+        await client.close()
+
+
+def test_what_is_wrong_is_told_and_changes_nothing(sites):
+    """A key of another certificate; SIGHUP ends no node that has certificates."""
+    node = sites.nodes["b"]
+    files = sites.certify("b", sites.new, sites.new)
+    wrong = Path(files.key)
+    wrong.write_bytes(sites.new.sign("b")[1])
+    node.process.send_signal(signal.SIGHUP)
+    until(lambda: "certificates stay as they were" in node.stderr, 10.0)
+    assert f"{wrong}: expected the key of the certificate in {files.cert}" in node.stderr
+    sites.renew(sites.new, sites.new)
+    until(lambda: sites.neighbors()["b"] == {"a", "c"}, 10.0)
+
+
+def test_the_neighbors_door_is_for_neighbors(sites):
+    """Nobody without a certificate gets as far as HTTP there."""
+    with pytest.raises(NotDelivered):
+        asyncio.run(_status(sites, trusting_context(str(sites.directory / "b.ca"))))
+    status, told = ask(f"{sites.urls['b']}{FIRST}")
+    assert (status, told["reason"]) == (404, "not_found")
