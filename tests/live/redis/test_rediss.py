@@ -1,0 +1,94 @@
+"""`rediss://`: leases and the configuration over TLS, with a password, at a Redis that has to prove
+its name. The library and the renewals, which do without it, believe the same CAs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from spillover.inputs.topology_file import short_text
+from spillover.model.configuration import Stamp, of_file
+from spillover.model.errors import StoreUnreachable
+from spillover.model.ids import ClusterId
+from spillover.model.lease_times import LeaseTimes
+from spillover.model.topology import Cluster, Topology
+from support.certificates import Authority, put
+from support.loop import until
+
+PASSWORD = "s3cret-of-tests"  # noqa: S105
+TIMES = LeaseTimes(
+    normal_lease_ms=200, max_lease_ms=1500, max_shutdown_ms=300, min_grab_ms=100, held_delay_ms=2
+)
+
+
+@pytest.fixture(scope="module")
+def secure(redis_servers, tmp_path_factory):
+    """`secure(ca_file)`: the address of a Redis with TLS; and the right file."""
+    directory = tmp_path_factory.mktemp("redis")
+    authority, port = Authority(), redis_servers.free_port()
+    files = put(directory, "redis", authority.sign("localhost"), authority)
+    options = ("--tls-port", str(port), "--tls-cert-file", files.cert, "--tls-key-file", files.key)
+    options += ("--tls-ca-cert-file", files.ca, "--tls-auth-clients", "no")
+    options += ("--requirepass", PASSWORD)
+    with redis_servers.running(directory, *options, password=PASSWORD):
+
+        def address(ca_file):
+            return f"rediss://:{PASSWORD}@localhost:{port}/0?ssl_ca_certs={ca_file}"
+
+        yield address, files.ca
+
+
+def test_a_member_serves(secure, redis_servers):
+    """And renews: it holds what it has for longer than a lease."""
+    from spillover.live.leases.group import LeaseGroup
+
+    address, ca_file = secure
+    events = []
+
+    async def serve(_partition, _epoch, stop_event):
+        await stop_event.wait_async()
+
+    async def main():
+        member = LeaseGroup(
+            address(ca_file), redis_servers.new_name(), node="a", partitions=2, handler=serve,
+            times=TIMES, on_event=events.append,
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(20.0), member:
+            await until(lambda: len(member.held) == 2)
+            held_s = loop.time()
+            await until(lambda: loop.time() - held_s > TIMES.max_lease_ms / 1e3 + 0.5)
+            assert len(member.held) == 2
+            await member.drain()
+
+    asyncio.run(main())
+    # A handshake may take longer than times as short as these allow for an answer: redis_down.
+    assert not [one for one in events if one["event"] in {"lost", "fenced"}]
+    assert PASSWORD not in str(events)
+
+
+def test_a_configuration_is_kept(secure, redis_servers, tmp_path):
+    """Not at a Redis that a stranger vouches for."""
+    from spillover.live.membership.store import ConfigurationStore
+
+    address, ca_file = secure
+    name = redis_servers.new_name()
+    topology = Topology(name=name, clusters=(Cluster(id=ClusterId("a"), servers=1),))
+    wanted = of_file(topology).next(("a", 1), topology, short_text(topology))
+    foreign = tmp_path / "foreign.ca"
+    foreign.write_bytes(Authority("another").pem)
+
+    async def main():
+        store, other = (ConfigurationStore(address(file), name) for file in (ca_file, foreign))
+        assert await store.put(wanted, Stamp(0)) is None
+        assert await store.get() == wanted
+        with pytest.raises(StoreUnreachable, match="rediss://localhost") as raised:
+            await other.get()
+        assert PASSWORD not in str(raised.value)
+        await store.close()
+        await other.close()
+
+    asyncio.run(main())
