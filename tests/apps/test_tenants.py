@@ -9,6 +9,7 @@ import json
 import pytest
 
 from spillover.model.ids import name_of, request_id_of, tenant_of, told_inside
+from support import scripted_server
 from support.api_tokens import access_of_tests, shown_by
 
 SHOP, BANK = shown_by("submitter"), shown_by("other")
@@ -164,3 +165,21 @@ def test_the_console_tells_nobody_the_names_of_tenants(nodes):
         assert b"order-7" not in shown
 
     with_nodes(nodes, check)
+
+
+def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
+    """The same key of two tenants must not be one to a service that goes by it."""
+
+    async def main():
+        async with scripted_server.scripted(scripted_server.answer(200, {})) as service:
+            topology = nodes.topology_of("a", clusters={"a": {"handler": f"http:{service.url}"}})
+            async with nodes.Federation(topology, access=access_of_tests()) as federation:
+                for who in (SHOP, BANK):
+                    status, _, told = await post(federation["a"], who, {})
+                    assert (status, told["id"]) == (200, "order-7")
+            seen = [headers for _, headers in service.seen if "spillover-request-id" in headers]
+        assert [one["spillover-request-id"] for one in seen] == ["shop/order-7", "bank/order-7"]
+        assert [one["idempotency-key"] for one in seen] == ["shop/order-7", "bank/order-7"]
+        assert not [one for one in seen if "authorization" in one]
+
+    nodes.run(main)
