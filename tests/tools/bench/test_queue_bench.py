@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from spillover.tools.bench.catalog import run_bench
+from spillover.tools.bench.model import BenchPlan
+from spillover.tools.bench.queue import waits
+
 BENCH = [sys.executable, "-m", "spillover", "bench", "queue", "--quick", "--json"]
 
 
@@ -30,3 +34,24 @@ def test_objects_go_through_all(tmp_path):
         assert moved["peer_value"] > 2 * 1.024
     assert all(row["value"] > 0 and row["peer_value"] > 0 for row in told["rows"])
     assert any(note.startswith("RabbitMQ is not compared: ") for note in told["notes"])
+
+
+@pytest.mark.e2e
+@pytest.mark.threes
+def test_waits_are_beside_the_simulator_and_the_model(monkeypatch):
+    """Of four producers and as many consumers, of which each may ask three."""
+    monkeypatch.setattr(waits, "PRODUCERS", 4)
+    monkeypatch.setattr(waits, "CONSUMERS", 4)
+    case = "load 150 %, at most 3 probes"
+    lines = []
+    told = run_bench("queue", BenchPlan(quick=True, runs=2, case=case), lines.append)
+    assert lines == [f"{case}: run 1 of 2", f"{case}: run 2 of 2"]
+    rows = {(row.case.removeprefix(f"{case}: "), row.peer): row for row in told.rows}
+    peers = ("itself, simulated", "the document's model")
+    what = ("wait for an object", "probes of a request")
+    assert set(rows) == {(one, peer) for one in what for peer in peers}
+    probes = rows[what[1], peers[0]]
+    assert 1.0 < probes.value <= 3.0
+    assert probes.half_width > 0
+    assert rows[what[1], peers[1]].peer_value == pytest.approx(probes.peer_value, rel=0.2)
+    assert any("our wire adds, also simulated: fetch, offer, pointer" in n for n in told.notes)
