@@ -53,7 +53,7 @@ class NodeConfiguration:
             shell.timers,
             ask=self._ask,
             adopt=self._adopt,
-            tell_superseded=self._superseded,
+            tell_superseded=lambda _: self._show_superseded(),
             fail=shell.fail,
             store=store,
         )
@@ -78,8 +78,7 @@ class NodeConfiguration:
         """Have this be the configuration in place of the one of this version. Raises NotTaken."""
         whole = filled(self.current.topology, topology)
         stamp = await self._shell.propose(if_version, whole, short_text(whole))
-        lost = self.superseded
-        self._node.configured.superseded = None if lost is None else lost.stamp
+        self._show_superseded()
         return stamp
 
     def told_to(self, connection: Connection, hello: bytes | None) -> bytes:
@@ -121,8 +120,10 @@ class NodeConfiguration:
         handle = self._node.machine.neighbors.index.get(ClusterId(cluster))
         return handle is not None and self._node.link_faults(handle).cut
 
-    def _superseded(self, lost: Stamp) -> None:
-        self._node.configured.superseded = lost
+    def _show_superseded(self) -> None:
+        """It is over, too, where others have made what counts now of what was lost."""
+        lost = self.superseded
+        self._node.configured.superseded = None if lost is None else lost.stamp
 
     def _adopt(self, configuration: Configuration) -> None:
         node = self._node
@@ -133,6 +134,7 @@ class NodeConfiguration:
             _log.warning(Message("configuration does not fit the own file", reason=str(error)))
         changes = changes_at(before, after, self._own)
         node.configured.go_by(configuration.stamp)
+        self._show_superseded()
         self._say(configuration.stamp, changes)
         self._on_change(configuration)
         if changes.removed:
