@@ -102,14 +102,14 @@ class NodeShell:
         self.configured = Configured()
         period_s = topology.gossip_period_ms / 1e3
         self.streams = ReportStreams(self._emulated, period_s, self.configured)
+        self.waiters = Waiters()
+        self.relays = Relays(self.feed, self.waiters, self.timers)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        self.waiters = Waiters()
         fed = (count(1).__next__, self.feed)
-        self.relays = Relays(self.feed, self.waiters, self.timers)
         taken = (*fed, self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *taken)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
@@ -366,9 +366,10 @@ class NodeShell:
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
         told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        passing = (self.moving, self.relays.begin)
         if pool is None:
-            return make_workers(cluster, *told, self._health_changed, self.moving)
-        return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
+            return make_workers(cluster, *told, self._health_changed, *passing)
+        return make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url
