@@ -358,5 +358,7 @@ class DoorConnection(asyncio.Protocol):
 def _refused(error: Refused) -> Problem:
     if error.status == 501:
         return Problem("not_passed", str(error))
+    if error.status == 431:
+        return Problem("head_too_large", str(error))
     own_status = None if error.status == 400 else error.status
     return Problem("malformed", str(error), own_status=own_status)

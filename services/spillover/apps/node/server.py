@@ -61,17 +61,14 @@ async def serve_node(
     and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
-        bound = [
-            _bind(sockets, *one) for one in zip((bind, peer_bind, proxy_bind), _BINDS, strict=True)
-        ]
+        bound = _bind(sockets, bind, peer_bind, proxy_bind)
         listening = [one for one in bound if one is not None]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source)
         _say_who_starts(shell, bound, source)
         stop, end = _ends(end_with_stdin=end_with_stdin)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
-        doors = [] if proxy_bind is None else [ProxyDoor(shell)]
-        servers = [*map(HttpServer, apps), *doors]
+        servers = _servers(apps, None if proxy_bind is None else ProxyDoor(shell))
         _watch_files(shell, servers)
         running = asyncio.create_task(shell.run())
         serving = asyncio.gather(
@@ -91,10 +88,19 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
+def _servers(apps: Sequence[AsgiApp], door: ProxyDoor | None) -> list[HttpServer | ProxyDoor]:
+    """In the order of their sockets."""
+    return [*map(HttpServer, apps), *([] if door is None else [door])]
+
+
 def _bind(
-    sockets: contextlib.ExitStack, address: tuple[str, int] | None, option: str
-) -> socket.socket | None:
-    return None if address is None else sockets.enter_context(bind_socket(*address, option=option))
+    sockets: contextlib.ExitStack, *addresses: tuple[str, int] | None
+) -> list[socket.socket | None]:
+    """A listening socket for each option that has an address."""
+    return [
+        None if at is None else sockets.enter_context(bind_socket(*at, option=option))
+        for at, option in zip(addresses, _BINDS, strict=True)
+    ]
 
 
 def _settle_memory() -> None:

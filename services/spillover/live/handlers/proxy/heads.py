@@ -16,6 +16,7 @@ from spillover.live.handlers.proxy.framing import (
     ByLength,
     Chunked,
     Malformed,
+    TooLong,
     ToTheEnd,
     split_head,
 )
@@ -112,8 +113,8 @@ def read_request(head: bytes) -> RequestHead:
     """Returns the head of a request. Raises Refused for what is not passed on."""
     try:
         start, fields = split_head(head)
-    except Refused:
-        raise
+    except TooLong as error:
+        raise Refused(431, str(error)) from error
     except Malformed as error:
         raise Refused(400, str(error)) from error
     method, target, is_old = _start_of(start)
