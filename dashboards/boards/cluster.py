@@ -142,6 +142,26 @@ CLIENTS = Row(
     ),
 )  # fmt: skip
 
+PASSED = Row(
+    "What passes through it, of a service behind it?",
+    graph(
+        "How do the answers end?",
+        "Answers that had begun, per second; a truncated one was broken off.",
+        Query(total(CLUSTER.rate(signals.PASSED_RESPONSES), "end"), "{{end}}"),
+        unit="reqps", stacked=True, width=12,
+    ),
+    graph(
+        "How long until an answer begins?",
+        "From the request here to the head of its answer, in the mean; 0 where nothing passes.",
+        Query(
+            f"{total(CLUSTER.rate(signals.PASSED_HEAD, suffix='_sum'))} / "
+            f"clamp_min({total(CLUSTER.rate(signals.PASSED_HEAD, suffix='_count'))}, 0.001)",
+            "mean",
+        ),
+        unit="s", width=12,
+    ),
+)  # fmt: skip
+
 NEIGHBORS = Row(
     "Who are its neighbors to it?",
     graph(
@@ -288,5 +308,5 @@ BOARD = Board(
     scope=CLUSTER,
     choices=signals.SERVERS,
     chooses_one=True,
-    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, NEIGHBORS, LOADS, HOPS, SESSIONS, PROCESS),
+    rows=(AT_A_GLANCE, QUEUE, SERVERS, CLIENTS, PASSED, NEIGHBORS, LOADS, HOPS, SESSIONS, PROCESS),
 )

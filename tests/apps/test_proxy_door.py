@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from support.federation import run, until
+from support.federation import run, turn, until
 from support.passed_requests import REFUSED, SEEN, get, post, without_way
 from support.proxy_doors import doors
 
@@ -267,7 +267,7 @@ def test_a_client_that_never_reads_stops_the_service():
         async def stands_still():
             nonlocal last
             before, last = last, sent
-            await asyncio.sleep(0.05)
+            await turn(0.05)
             return sent == before and sent > 0
 
         await until(stands_still)
@@ -457,7 +457,7 @@ def test_the_deadline_is_for_the_head_alone():
         client = await here.client()
         client.writer.write(get(b"Spillover-Deadline-Ms: 40"))
         await client.reader.readuntil(b"\r\n\r\no")
-        await asyncio.sleep(0.1)  # beyond it
+        await turn(0.1)  # beyond it
         go_on.set()
         assert await client.reader.readexactly(1) == b"k"
 

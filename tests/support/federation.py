@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -100,6 +101,7 @@ class Federation:
     seed: int | None = 1
     journals: dict = field(default_factory=dict)
     config_redis: str | None = None
+    make_shell: Callable[..., NodeShell] = NodeShell
     nodes: dict = field(default_factory=dict)
 
     def __getitem__(self, cluster):
@@ -139,7 +141,7 @@ class Federation:
         if cluster not in self.sockets:
             self.sockets[cluster] = bind_socket("127.0.0.1", int(url.rpartition(":")[2]))
         journal = self.journals.get(cluster)
-        shell = NodeShell(self.topology, cluster, seed=self.seed, journal=journal)
+        shell = self.make_shell(self.topology, cluster, seed=self.seed, journal=journal)
         store = None
         if self.config_redis is not None:
             store = ConfigurationStore(self.config_redis, self.topology.name)

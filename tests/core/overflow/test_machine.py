@@ -57,6 +57,8 @@ class Known:
         self.lost = False
         """A neighbor was lost with it, so that it may have run there."""
         self.cancelling = False
+        self.answering = False
+        """Its answer has begun: it is done, or it fails, and nothing else."""
         self.since_s = 0.0
         """When it queued, the last time."""
         self.has_waited = False
@@ -119,6 +121,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         """How many were away, and here at all, when limits last changed."""
         self.moving_bytes = 0
         self.wanted_bytes = 0
+        self.truncated = 0
 
     # --- rules --------------------------------------------------------------------------------
 
@@ -195,6 +198,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def work_is_not_done(self, data, service_s, retry_after_s, refused):
         """What runs the work has refused it, or could not begin it: nobody has done it."""
         ref = data.draw(st.sampled_from(sorted({*self.running(), *self.stuck})))
+        if ref in self.visits and self.visits[ref].answering:  # it broke off
+            self.cool(service_s, failed=True)
+            self.feed(ev.NotStarted(ref, "not now", refused, service_s, retry_after_s))
+            return
         rounds = min(self.undone // self.settings.servers, 10)
         pause_s = min(REFUSED_PAUSE_S * 2.0**rounds, REFUSED_PAUSE_S_MAX) if refused else 0.0
         self.cool(service_s, failed=refused, pause_s=pause_s)
@@ -208,6 +215,17 @@ class ClusterUnderTest(RuleBasedStateMachine):
         rest_s = max(self.machine.servers.service_s, pause_s) - service_s
         if failed and rest_s > 0:
             self.cooling_s.append(self.now_s + rest_s)
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def an_answer_begins(self, data):
+        """Of what runs or is away, once; all else has ended, or was never begun."""
+        ref = data.draw(st.integers(1, self.refs))
+        visit = self.visits.get(ref)
+        begins = visit is not None and visit.state in ("running", "away") and not visit.answering
+        so_far = ev.SoFar(("a", "b"), 0.5, 0.25, 0.125) if ref in self.away() else None
+        commands = self.feed(ev.ResponseBegan(ref, 0.01, so_far, 0.035))
+        assert [type(command) for command in commands] == [ev.Began] * begins
 
     @precondition(lambda self: self.away())
     @rule(data=st.data(), outcome=st.sampled_from(Outcome), load=loads)
@@ -264,7 +282,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         ref = data.draw(st.integers(1, self.refs))
         visit = self.visits.get(ref)
         news = visit is not None and not visit.cancelling
-        if visit is not None and visit.state == "away":
+        if visit is not None and visit.state == "away" and not visit.answering:
             visit.cancelling = True
         kinds = {type(command) for command in self.feed(ev.CancelAsked(ref))}
         if ref in self.visits:
@@ -459,10 +477,11 @@ class ClusterUnderTest(RuleBasedStateMachine):
         self.now_s = max(self.now_s, self.machine.next_deadline()) + late_s
         self.feed(ev.TimerFired())
         assert self.machine.next_deadline() > self.now_s
-        assert all(visit.event.deadline_s > self.now_s for visit in self.visits.values())
+        for visit in self.visits.values():
+            assert visit.event.deadline_s > self.now_s or visit.answering
         assert not (self.removed and self.machine.drained and self.neighbors)
         for y, since_s in self.parting_s.items():
-            assert self.now_s < since_s + PART_S_MAX
+            assert self.now_s < since_s + PART_S_MAX or self.is_left(y, answering=True)
             row = self.machine.neighbors.by_handle[y]
             assert self.is_left(y) or (
                 row.known and (self.now_s < since_s + PART_S_MIN or not row.willing)
@@ -470,9 +489,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     # --- the model ----------------------------------------------------------------------------
 
-    def is_left(self, y):
-        """Whether anything is away to that neighbor, or here from there."""
-        visits = self.visits.values()
+    def is_left(self, y, *, answering=False):
+        """Whether anything is away to that neighbor, or here from there; or any such answer has
+        begun."""
+        visits = [v for v in self.visits.values() if v.answering or not answering]
         is_away = any(visit.state == "away" and visit.asked[-1] == y for visit in visits)
         return is_away or any(visit.event.origin == y for visit in visits)
 
@@ -576,6 +596,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.at_s < visit.event.deadline_s, "expired work started"
         assert not self.down, "started without servers"
         assert not visit.cancelling, "started although it was to be cancelled"
+        assert not visit.answering, "started although its answer had begun"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         if visit.state == "queued":
             assert self.queue.pop(0) == command.ref, "not the one that waited longest"
@@ -587,6 +608,21 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert self.rest_until_s == -math.inf, "started while it rests"
         assert self.busy() < self.settings.servers, "started on a server that is to go"
         visit.state = "running"
+
+    def on_began(self, command, event):
+        visit = self.visits[command.ref]
+        assert (command.ref, command.origin) == (event.ref, visit.event.origin)
+        assert visit.state in ("running", "away")
+        assert not visit.answering, "began twice"
+        so_far = command.so_far
+        assert min(so_far.queued_s, so_far.network_s, so_far.service_s) >= 0.0
+        assert so_far.path == (("a", "b") if visit.state == "away" else self.path_of(visit))
+        assert visit.event.request.size_bytes == 0, "what was asked is held for nothing"
+        visit.answering = True
+
+    @staticmethod
+    def path_of(visit):
+        return (*visit.event.request.path, "a")
 
     def on_stop(self, command, _event):
         assert self.visits[command.ref].state == "running"
@@ -603,6 +639,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
             self.leave_queue(command.ref)
         self.judge_load(command.load)
         assert not visit.cancelling, "handed on although it was to be cancelled"
+        assert not visit.answering, "handed on although its answer had begun"
         assert visit.event.request.keyed or not visit.lost, "may run twice without a key"
         assert self.policy != "isolated"
         leaving = self.draining or self.down or self.elsewhere_first()
@@ -656,11 +693,14 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert event == ev.CancelAsked(command.ref)
         visit = self.visits[command.ref]
         assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
+        assert not visit.answering
 
     def on_reply(self, command, event):
         visit = self.visits.pop(command.ref)
         outcome = command.answer.outcome
         assert command.origin == visit.event.origin
+        if visit.answering:
+            self.judge_end_of_answer(visit, outcome, event)
         was_here = visit.asked or isinstance(event, ev.NotStarted)
         assert outcome is not Outcome.EXPIRED or (
             isinstance(event, ev.ForwardAnswered)
@@ -669,13 +709,28 @@ class ClusterUnderTest(RuleBasedStateMachine):
         )
         answer = command.answer
         assert min(answer.queued_s, answer.network_s, answer.service_s, answer.return_s) >= 0.0
-        if isinstance(event, ev.ForwardLost):
+        if isinstance(event, ev.ForwardLost) and not visit.answering:
             ends = [Outcome.CANCELLED] if visit.cancelling else [Outcome.EXPIRED]
             assert outcome in ends or not (visit.event.request.keyed or visit.cancelling)
         if visit.state == "queued":
             self.queue.remove(command.ref)
         self.ended[command.ref] = (visit.is_home, outcome)
         self.judge_load(answer.load, tells=not visit.is_home and outcome in EVIDENCE)
+
+    def judge_end_of_answer(self, visit, outcome, event):
+        """One that has begun ends as whoever gave it says, or nobody wanted it any more, or it
+        broke off."""
+        broke = ev.ForwardLost | ev.ForwardRefused | ev.NotStarted
+        if isinstance(event, ev.Cancelled | ev.CancelAsked):
+            assert outcome is Outcome.CANCELLED
+        elif isinstance(event, broke):
+            assert outcome is (Outcome.CANCELLED if visit.cancelling else Outcome.FAILED)
+        elif isinstance(event, ev.ForwardAnswered):
+            assert outcome is event.answer.outcome
+        else:
+            assert outcome is event.outcome
+        if outcome is Outcome.FAILED and not isinstance(event, ev.ForwardAnswered):
+            self.truncated += 1
 
     def on_askforwork(self, command, event):
         """Of a neighbor that is not being asked, for a server that no other question stands for."""
@@ -748,7 +803,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         y = command.neighbor
         since_s = self.parting_s.get(y, math.inf)
         is_removed = self.removed and self.machine.drained
-        assert is_removed or self.now_s >= since_s + PART_S_MAX or not self.is_left(y)
+        is_given_up = self.now_s >= since_s + PART_S_MAX and not self.is_left(y, answering=True)
+        assert is_removed or is_given_up or not self.is_left(y)
         self.forget(y)
 
     def on_heartbeat(self, _command, event):
@@ -819,6 +875,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
         for y, since_s in self.ramp_since_s.items():
             if since_s is None and self.machine.neighbors.by_handle[y].known:
                 self.ramp_since_s[y] = self.now_s
+        assert self.machine.truncated == self.truncated
         assert self.machine.queue_length == len(self.queue)
         assert self.machine.neighbors.ids == tuple(self.neighbors.values())
         seen = self.ledger()

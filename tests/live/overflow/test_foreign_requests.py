@@ -12,6 +12,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.engine.timers import Timers
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.foreign_requests import ForeignRequests
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
@@ -27,9 +28,9 @@ class Desk:
         self.events = []
         self.refs = iter(range(1, 100))
         self.waiters = Waiters()
-        self.held = ForeignRequests(
-            lambda: next(self.refs), self.events.append, self.links, self.waiters
-        )
+        fed = (lambda: next(self.refs), self.events.append)
+        relays = Relays(self.events.append, self.waiters, self.timers)
+        self.held = ForeignRequests(*fed, self.links, self.waiters, relays)
 
     def take(self, name="x", origin=0):
         request = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -39,6 +39,12 @@ TOPOLOGY = Topology(
     gossip_period_ms=100,
     max_hops=3,
 )
+PASSED = replace(
+    TOPOLOGY,
+    clusters=tuple(replace(one, handler="proxy:http://127.0.0.1:9") for one in TOPOLOGY.clusters),
+)
+"""The same, where answers begin before they end."""
+
 FAULTS_S = 6.0
 """How long there are faults; then all heals."""
 
@@ -79,10 +85,11 @@ class Noting(Checker):
 class History:
     """One federation for a while, with clients and operators."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, topology=TOPOLOGY):
         self.world, self.random = World(), stream(seed, "history")
         self.checker = Noting(seed)
-        self.clusters, channels = build_faulty_federation(TOPOLOGY, self.world, seed, self.checker)
+        self.clusters, channels = build_faulty_federation(topology, self.world, seed, self.checker)
+        self.passes = topology is PASSED
         faults = random_faults(TOPOLOGY, seed, FAULTS_S)
         self.seen = Counter(fault.action for fault in faults.faults)
         everywhere = {"directions": tuple(channels), "action": "link"}
@@ -166,7 +173,7 @@ class History:
         self.checker.settled(self.clusters, self.world.now_s, healed=True)
         for cluster in self.clusters.values():
             self.judge_cluster(cluster)
-        disturbed = any(self.seen[action] for action in ("pause", "clock"))
+        disturbed = self.passes or any(self.seen[action] for action in ("pause", "clock"))
         for asked in self.asked:
             self.judge_client(asked, disturbed=disturbed)
         self.seen.update(asked.outcome for asked in self.asked)
@@ -176,13 +183,16 @@ class History:
         machine = cluster.machine
         assert machine.servers.busy == len(machine.servers.stuck) == 0
         assert not cluster._waiting
+        assert not cluster._on_begun
+        self.seen["truncated"] += machine.truncated
         assert not cluster.servers.running
         assert not cluster.foreign_requests
         assert not any(len(end.link) for end in cluster.ends.values())
 
     def judge_client(self, asked, *, disturbed):
         """What the checkers do not know of: cancellations, and deadlines by the true time, which
-        only a home that stood still or whose clock is wrong may miss."""
+        only a home that stood still or whose clock is wrong may miss, or an answer that had begun
+        before."""
         name = asked.request.id
         assert disturbed or asked.told_s <= asked.deadline_s + 1e-9, f"{name} was answered late"
         if asked.outcome is Outcome.CANCELLED:
@@ -193,9 +203,9 @@ class History:
 
 
 @cache
-def played(seed):
+def played(seed, topology=TOPOLOGY):
     """The history of this seed, with what has happened in it; made once."""
-    history = History(seed)
+    history = History(seed, topology)
     history.play()
     return history.seen
 
@@ -204,6 +214,23 @@ def played(seed):
 def test_promises_hold_under_faults(seed):
     """One answer from each home that lives, no unkeyed work twice, nothing left anywhere."""
     played(seed)
+
+
+@pytest.mark.parametrize("seed", few_at_first(range(24), 4))
+def test_promises_hold_where_answers_begin_before_they_end(seed):
+    """Nothing is decided again once its answer has begun, and what breaks off is never done."""
+    played(seed, PASSED)
+
+
+def test_answers_break_off_in_these_histories():
+    """Wherever that can happen; else they would prove little."""
+    seen = Counter()
+    for seed in range(4):
+        seen.update(played(seed, PASSED))
+    assert seen["ResponseBegan"] > 1000
+    assert seen["truncated"] > 20
+    for what in [*(outcome for outcome in Outcome if outcome is not Outcome.REJECTED), "refused"]:
+        assert seen[what] >= 3, (what, seen)
 
 
 @pytest.mark.slow

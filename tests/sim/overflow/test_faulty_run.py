@@ -43,6 +43,24 @@ def test_without_faults_it_is_the_same_run(policy, deadline_ms):
         assert checked.system_time_ms[cluster] == pytest.approx(times, abs=1e-8)
 
 
+def test_answers_that_begin_are_the_same_without_faults_and_bounded_to_their_heads():
+    """Over links that could fail and do not. Of services that take longer than the deadline, those
+    whose heads come in time are done."""
+    topology = replace(load_topology("ring5"), default_deadline_ms=100)
+    clusters = tuple(replace(one, handler="proxy:http://127.0.0.1:9") for one in topology.clusters)
+    passed = replace(topology, clusters=clusters)
+    schedule = [replace(one, service_ms=150.0) for one in poisson(
+        topology.cluster_ids, rate_per_s=20, duration_s=6.0, seed=3
+    )]  # fmt: skip
+    plain = run_overflow(passed, schedule, 7)
+    checked = run_overflow(passed, schedule, 7, check=True)
+    for name in SUMS:
+        assert plain.as_dict()[name] == checked.as_dict()[name], name
+    assert run_overflow(topology, schedule, 7).outcomes.keys() == {"expired"}
+    assert 0.2 < plain.outcomes["done"] / len(schedule) < 0.8
+    assert set(plain.outcomes) <= {"done", "expired", "refused"}
+
+
 def test_the_same_seeds_give_the_same_numbers():
     """Of the run and of its faults; another of either gives others."""
     topology = load_topology("ring5")

@@ -66,6 +66,7 @@ class HttpConnection(asyncio.Protocol):
     """
 
     peer: Any = None
+    on_flow: Callable[[bool], None] | None = None
     _idle_timer: Timer = None
     _head_timer: Timer = None
     _body_timer: Timer = None
@@ -140,6 +141,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._service.connections.discard(self)
+        self.on_flow = None
         if self.unread is not None:
             self._tell_reset(exc)
         self._put_off = None
@@ -214,11 +216,15 @@ class HttpConnection(asyncio.Protocol):
         if self._unread is None:
             self._unread = UnreadAnswers(self.transport, self.moving, self._bounds.unread_s)
         self._unread.count(self.transport.get_write_buffer_size())
+        if self.on_flow is not None:
+            self.on_flow(self.write_paused)
 
     def resume_writing(self) -> None:
         self.write_paused = False
         if self._unread is not None:
             self._unread.count(0)
+        if self.on_flow is not None:
+            self.on_flow(self.write_paused)
         if self._may_write is not None:
             self._may_write.set()
             self._may_write = None

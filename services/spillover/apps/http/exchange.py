@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from spillover.apps.http.problems import Problem
 from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import WriteBatch, write_parts
+from spillover.live.engine.write_batch import Buffer, WriteBatch, write_parts
 from spillover.live.http.large_bodies import LARGE_BYTES
 
 EXCHANGE = "spillover.exchange"
@@ -51,6 +51,8 @@ class Line(Protocol):
     write_paused: bool
     on_gone: Callable[[], None] | None
     """Called once when the connection is lost; whoever answers sets it back."""
+    on_flow: Callable[[bool], None] | None
+    """Told True when more is written than the other side reads, and False when it has caught up."""
     unread: tuple[Exchange, Callable[[], None]] | None
     """The newest exchange if its answer may not have been read, and what to call if the other side
     resets the connection before anything else comes: who has read all of it closes in order."""
@@ -282,6 +284,34 @@ class Exchange:
         """Answer with a problem."""
         self.answer(problem.status, problem.all_headers(), problem.body())
 
+    def begin(self, head: bytes, on_flow: Callable[[bool], None]) -> None:
+        """Begin an answer that comes in parts, all as they are sent: `head` is the first, `write`
+        the others, `end` the last. `on_flow` is told True while the other side does not keep up.
+        Does nothing if it has gone, as neither do the others."""
+        if not self.disconnected:
+            self.response_started = True
+            self._line.on_flow = on_flow
+            self.write(head)
+
+    def write(self, *parts: Buffer) -> None:
+        """One more part of an answer that has begun, at the end of the loop's turn."""
+        if not self.disconnected:
+            self._line.writes.write(self._line.transport, *parts)
+
+    def end(self, *, close: bool = False) -> None:
+        """The answer is whole."""
+        line = self._line
+        line.on_gone = line.on_flow = None
+        if self.disconnected:
+            return
+        self.response_complete = True
+        if close or not self.keep_alive:
+            line.writes.flush()
+            line.transport.close()
+        if self.news is not None:
+            self.news.set()
+        line.answered()
+
     def write_piece(self, piece: bytes) -> None:
         """One more piece of an answer that was begun through ASGI without a length. It is left out
         while the other side does not read, and before the answer has begun."""
@@ -290,8 +320,8 @@ class Exchange:
             line.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def break_off(self) -> None:
-        """Close the connection without an answer."""
-        self._line.on_gone = None
+        """Close the connection without an answer, or in the midst of one."""
+        self._line.on_gone = self._line.on_flow = None
         self.disconnected = True
         self._line.transport.abort()
 

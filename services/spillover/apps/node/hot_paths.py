@@ -37,7 +37,7 @@ from spillover.apps.node.waiting import Waiting
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.home_requests import fingerprint
-from spillover.live.overflow.protocol import PEER_PREFIX, SPOKEN, is_of_another_version
+from spillover.live.overflow.protocol import PASS, PEER_PREFIX, SPOKEN, is_of_another_version
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.model.request import DONE, Answer, Refusal, Request
@@ -77,6 +77,7 @@ class HotPaths:
             self._routes[calls.forward] = ("POST",), peers.forward
             self._routes[calls.cancel] = ("POST",), peers.cancel
             self._routes[calls.reports] = ("GET",), peers.reports
+        self._routes[PASS] = ("POST",), peers.passed
         self._routes[SESSION] = ("GET", "DELETE"), sessions.serve
 
     def _go_by(self) -> None:

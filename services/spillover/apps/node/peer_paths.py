@@ -15,8 +15,9 @@ from urllib.parse import parse_qs
 from spillover.apps.http.exchange import Exchange, body_too_slow
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import node_ended, problem_of
+from spillover.apps.node.passed_outlet import PassedOutlet
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
-from spillover.live.overflow import protocol, wire
+from spillover.live.overflow import passed_wire, protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.identity import HELLO, Peer, Peers, TurnedAway
@@ -28,6 +29,9 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ENVELOPE_LIMIT_BYTES = 65_536
 """What a forward may take beyond its payload: path, names, numbers."""
+
+PASSED_BODY_LIMIT_BYTES = 8 * 1024 * 1024
+"""Of a request that passes through; its head comes on top."""
 
 READ_S = 10.0
 """For a neighbor to send all of what it says."""
@@ -54,18 +58,14 @@ class PeerPaths:
         """The topology has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
+        self._pass_limit_bytes = PASSED_BODY_LIMIT_BYTES + 3 * ENVELOPE_LIMIT_BYTES
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
         shell = self._shell
         received_s = shell.now_s
         headers = dict(exchange.headers)
-        try:
-            body = await _read(exchange, self._forward_limit_bytes)
-        except Problem as problem:
-            if problem.reason == "queue_full":
-                shell.feed(BytesMoving(shell.moving.bytes, wanted=exchange.length_bytes))
-            raise
+        body = await self._read_handed_over(exchange, self._forward_limit_bytes)
         read_s = shell.now_s
         try:
             caller, request, remaining_s, load, pulled = wire.decode_forward(body)
@@ -97,6 +97,52 @@ class PeerPaths:
             answer_delay_s=future.waited_s,
         )
         exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+
+    async def passed(self, exchange: Exchange, _: Send) -> None:
+        """A request handed over that passes through. Its answer goes back on the same exchange, as
+        it comes once it has begun."""
+        shell = self._shell
+        received_s = shell.now_s
+        headers = dict(exchange.headers)
+        body = await self._read_handed_over(exchange, self._pass_limit_bytes)
+        outlet = PassedOutlet(exchange, received_s, shell.now_s)
+        try:
+            forwarded = passed_wire.decode_pass(body)
+        except wire.MalformedMessage as error:
+            raise Problem("invalid", f"body: {error}") from error
+        peer = peer_of(shell.peers, exchange, headers, forwarded.caller)
+        name = forwarded.request.id
+        self._check_path(forwarded.request, peer.caller.cluster)
+        if not shell.machine.settings.passes:
+            raise Problem("unknown_type", "no request passes through this cluster", id=name)
+        deadline_s = received_s + forwarded.remaining_s
+        take = shell.foreign_requests.take_passed
+        ref, future = take(forwarded, deadline_s, peer.neighbor, outlet)
+        del body, forwarded  # the answer may take long
+        exchange.watch(partial(shell.foreign_requests.abandon, ref))
+        try:
+            settled = await future
+        except asyncio.CancelledError:
+            if future.lost or outlet.has_begun:
+                exchange.break_off()
+                return
+            has_not_run = shell.surely_never_ran(ref)
+            raise node_ended(name, has_not_run=has_not_run) from None
+        if outlet.has_begun:  # all of it has left
+            return
+        if not isinstance(settled, Answer):
+            raise _refusal(name, settled)
+        stay = outlet.stay(shell.now_s, future.waited_s)
+        exchange.answer_raw(200, JSON_LINE, wire.encode_answer(settled, stay))
+
+    async def _read_handed_over(self, exchange: Exchange, limit_bytes: int) -> bytes:
+        try:
+            return await _read(exchange, limit_bytes)
+        except Problem as problem:
+            if problem.reason == "queue_full":
+                moving_bytes = self._shell.moving.bytes
+                self._shell.feed(BytesMoving(moving_bytes, wanted=exchange.length_bytes))
+            raise
 
     async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Whoever handed a request over wants it cancelled. What came of that is in the answer to

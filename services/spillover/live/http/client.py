@@ -23,6 +23,7 @@ from spillover.live.http.connection import (
     Body,
     Connection,
     OnEnd,
+    OnHead,
     OutgoingRequest,
     Pool,
     Response,
@@ -164,13 +165,16 @@ class HttpClient:
         headers: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | Body = b"",
         timeout_s: float | None,
+        on_head: OnHead | None = None,
     ) -> OutgoingRequest:
         """As `request`, but `on_end` is called with what the future would give or raise: at once
-        when it is known, a turn of the loop and some microseconds before a future tells."""
+        when it is known, a turn of the loop and some microseconds before a future tells. `on_head`
+        may have the body given piece by piece."""
         parts = body if isinstance(body, tuple) else (body,)
         head = self._server.head(method, path, headers, sum(map(len, parts)))
         limits = self._body_limit_bytes, self._excerpt_bytes
         exchange = OutgoingRequest(method, self._server.url + path, on_end, *limits)
+        exchange.on_head = on_head
         if timeout_s is not None:
             if timeout_s <= 0:
                 exchange.break_off("no time was left to send it")

@@ -57,6 +57,14 @@ OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 within the call that sends the request. What it raises closes the connection."""
 
 
+OnBody: TypeAlias = Callable[[bytes | bytearray], None]
+"""Takes a body piece by piece as it comes. What it raises ends the exchange."""
+
+OnHead: TypeAlias = Callable[[int, dict[bytes, bytes]], OnBody | None]
+"""Told the status and the header of an answer without a length; returns what takes its body, or
+None to have it whole. It must not raise."""
+
+
 @dataclass(slots=True, eq=False)
 class OutgoingRequest:
     """One request on its way to an answer, and what has to end when it ends."""
@@ -68,8 +76,9 @@ class OutgoingRequest:
     body_limit_bytes: int
     excerpt_bytes: int | None = None
     """Of the body of an answer that is not 2xx; None for all of it."""
-    on_body: Callable[[bytes | bytearray], None] | None = None
-    """Takes the body piece by piece as it comes; without it the answer carries the body."""
+    on_body: OnBody | None = None
+    """Without it the answer carries the body."""
+    on_head: OnHead | None = None
     connection: Connection | None = None
     """Set from the moment the request is written until the answer is complete."""
     opening: asyncio.Task[Connection] | None = None
@@ -93,6 +102,16 @@ class OutgoingRequest:
         self.on_end = None
         self._unset_timer()
         self._abandon()
+
+    def pause(self) -> None:
+        """Read nothing of the answer for now. What was read may still come."""
+        if self.connection is not None:
+            self.connection.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self.connection is not None:
+            self.connection.resume_reading()
 
     def expire(self, timeout_s: float) -> None:
         where = "no connection" if self.connection is None else "no complete answer"
@@ -202,6 +221,16 @@ class Connection(asyncio.Protocol):
         else:
             write_parts(self._transport, head, *body)
 
+    def pause_reading(self) -> None:
+        """Leave what comes to the kernel."""
+        if self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if not (self._transport.is_reading() or self._transport.is_closing()):
+            self._transport.resume_reading()
+
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""
         self.exchange = None
@@ -272,9 +301,7 @@ class Connection(asyncio.Protocol):
             self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
         del self._parser
 
-    def _stream(
-        self, exchange: OutgoingRequest, on_body: Callable[[bytes | bytearray], None]
-    ) -> None:
+    def _stream(self, exchange: OutgoingRequest, on_body: OnBody) -> None:
         status = self._parser.get_status_code()
         if status != 200:
             name = f"{exchange.method} {exchange.url}"
@@ -335,6 +362,8 @@ class Connection(asyncio.Protocol):
         length = self._headers.get(b"content-length")
         if coding is not None:
             self._until_eof = not coding.rstrip().lower().endswith(b"chunked")
+            if (exchange := self.exchange) is not None and exchange.on_head is not None:
+                exchange.on_body = exchange.on_head(status, self._headers)
         elif length is None:
             self._until_eof = status not in _BODYLESS_STATUSES
         elif (

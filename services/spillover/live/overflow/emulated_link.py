@@ -116,6 +116,11 @@ class EmulatedLink:
     def cut(self) -> bool:
         return self._transit.cut
 
+    @property
+    def is_clear(self) -> bool:
+        """Returns whether what is sent now is delivered in the same breath."""
+        return self._clear
+
     def set_faults(
         self, *, delay_s: float | None = None, loss: float | None = None, cut: bool | None = None
     ) -> None:

@@ -14,7 +14,10 @@ from typing import Any, TypeAlias
 
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
+from spillover.live.overflow.passed_back import Outlet, PassedBack, Way
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Told, Waiters
+from spillover.live.overflow.wire import Forwarded
 from spillover.model.load import LoadNow
 from spillover.model.request import Answer, Refusal, Request
 
@@ -46,7 +49,9 @@ class ForeignRequests:
         feed: Callable[[Any], None],
         emulated_links: Mapping[int, EmulatedLink],
         waiters: Waiters,
+        relays: Relays,
     ) -> None:
+        self._relays = relays
         self._next_ref = next_ref
         self._feed = feed
         self._emulated_links = emulated_links
@@ -82,6 +87,43 @@ class ForeignRequests:
         self._waiters.wait(ref, partial(self._send_back, ref))
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref, future
+
+    def take_passed(
+        self, forwarded: Forwarded, deadline_s: float, origin: int, outlet: Outlet
+    ) -> tuple[int, Settling]:
+        """Take a request over that passes through. If its answer begins, it leaves by the outlet;
+        the future comes to what it was once it has left, or is cancelled if that breaks off."""
+        ref, request = self._next_ref(), forwarded.request
+        future = Settling(loop=asyncio.get_running_loop())
+        if self.closed:
+            future.set_result(ev.Refuse(ref, origin, Refusal.DRAINING, 0.0))
+            return ref, future
+        future.key = (origin, request.id)
+        self._open[ref] = future
+        self._refs[future.key] = ref
+        way = Way(
+            self._emulated_links.get(origin),
+            partial(self._send_back, ref),
+            partial(self._left, ref),
+            partial(self._broke, ref),
+        )
+        self._relays.open(ref, PassedBack(outlet, way))
+        load, pulled = forwarded.load, forwarded.pulled
+        self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
+        return ref, future
+
+    def _left(self, ref: int, answer: Answer) -> None:
+        """The end of an answer that passed through has left."""
+        if ref in self._open:
+            future = self._take_out(ref)
+            if not future.done():
+                future.set_result(answer)
+
+    def _broke(self, ref: int) -> None:
+        """The rest of an answer is lost on its way back: nobody waits for it any more."""
+        if ref in self._open:
+            self._lose(ref)
+        self._feed(ev.Cancelled(ref))
 
     def ref_of(self, request_id: str, origin: int | None = None) -> int | None:
         """Returns the visit of this request that is under way, from one neighbor or from any."""

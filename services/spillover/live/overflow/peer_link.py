@@ -69,7 +69,7 @@ _log = logging.getLogger(__name__)
 OnForward = Callable[[str], None]
 
 
-class _Way:
+class ForwardWay:
     """What carries one forward, from the decision until something has come back."""
 
     __slots__ = ("asked", "command", "decided_s", "parcel")
@@ -123,7 +123,7 @@ class PeerLink:
             writes=writes,
             moving=moving,
         )
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
         self._malformed = False
@@ -175,7 +175,7 @@ class PeerLink:
 
     def forward(self, command: ev.Forward) -> None:
         ref = command.ref
-        way = self._ways[ref] = _Way(command, time.monotonic())
+        way = self._ways[ref] = ForwardWay(command, time.monotonic())
         self._machine.hand_over(ref)
         way.parcel = self._emulated_link.send(partial(self._leave, way), partial(self._lose, ref))
 
@@ -227,7 +227,7 @@ class PeerLink:
     def _lose(self, ref: int) -> None:
         self._obey(link.Broken(ref))
 
-    def _leave(self, way: _Way) -> None:
+    def _leave(self, way: ForwardWay) -> None:
         command = way.command
         self._machine.left(command.ref)
         remaining_s = command.deadline_s - time.monotonic()
@@ -238,7 +238,7 @@ class PeerLink:
             "POST", self._calls.forward, came_back, body=body, timeout_s=None
         )
 
-    def _came_back(self, way: _Way, came_to: Response | BaseException) -> None:
+    def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
         ref = way.command.ref
         if isinstance(came_to, Response):
             told = self._read(ref, way.decided_s, came_to)
@@ -266,10 +266,8 @@ class PeerLink:
         except wire.MalformedMessage as malformed:
             self._complain("answered", malformed)
             return link.Broken(ref)
-        round_trip_s = max(0.0, response.received_s - response.sent_s - stay.held_s)
-        leg_s = (response.sent_s - decided_s) + round_trip_s / 2 + stay.reading_s
-        return_leg_s = stay.answer_delay_s + round_trip_s / 2
-        return ev.ForwardAnswered(ref, answer, leg_s, return_leg_s)
+        there_s, back_s = stay.legs(decided_s, response.sent_s, response.received_s)
+        return ev.ForwardAnswered(ref, answer, there_s, back_s)
 
     # --- cancels ------------------------------------------------------------------------------
 

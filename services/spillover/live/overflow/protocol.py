@@ -12,7 +12,8 @@ To change the protocol:
 * *A line more* on the stream of reports needs none either, if it goes only to those whose reports
   say that they know it: questions for work go to those that tell `ahead`.
 * *A call more* needs none, if only those are asked who say that they know it: the configuration is
-  asked of those who tell its stamp (CONFIGURATION).
+  asked of those who tell its stamp (CONFIGURATION), and what passes through is handed (PASS) to
+  those who tell that they pass.
 * *Anything else* (a field that must be there, or goes, or means something else; another value of an
   enumeration; another call) is a new version. Raise VERSION by one. Where messages are written,
   write what the version before expects if the neighbor speaks that (`Calls.version`), and read
@@ -39,6 +40,12 @@ PEER_PREFIX = "/peer/"
 
 CONFIGURATION = f"{PEER_PREFIX}v2/configuration"
 """What the node goes by. Asked of those who tell its stamp, by any node of the federation."""
+
+PASS = f"{PEER_PREFIX}v2/pass"
+"""A request that passes through is handed over. Asked of those whose reports say `passes`."""
+
+STREAM = b"application/spillover-stream"
+"""The content type of an answer to that which has begun: frames (`frames`)."""
 
 WRONG_VERSION = 400
 """The status for calls of a version that is not spoken here. Whoever hands a request on takes it

@@ -159,7 +159,7 @@ class Relays:
         self._waiters = waiters
         self._timers = timers
         self.stall_s, self.idle_s = stall_s, idle_s
-        self._on_head = on_head
+        self.on_head = on_head
         self._open: dict[int, Relay] = {}
         self._begun: dict[int, Relay] = {}
         """Those of them whose answer has begun: what the sweep looks at."""
@@ -197,7 +197,7 @@ class Relays:
         self._begun[command.ref] = relay
         now_s = time.monotonic()
         relay.waits_s = now_s
-        self._on_head(now_s - relay.taken_s)
+        self.on_head(now_s - relay.taken_s)
         relay.begin(command.so_far)
         if not self._sweeps:
             self._sweeps = True

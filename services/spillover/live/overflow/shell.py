@@ -40,6 +40,7 @@ from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
+from spillover.live.overflow.passed_link import PassedLink
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
 from spillover.live.overflow.relay import Relays
@@ -103,16 +104,16 @@ class NodeShell:
         period_s = topology.gossip_period_ms / 1e3
         self.streams = ReportStreams(self._emulated, period_s, self.configured)
         self.waiters = Waiters()
-        self.relays = Relays(self.feed, self.waiters, self.timers)
+        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers))
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
         fed = (count(1).__next__, self.feed)
-        taken = (*fed, self.waiters, self.relays)
-        self.home_requests = HomeRequests(self.cluster.id, self.names, *taken)
-        self.foreign_requests = ForeignRequests(*fed, self._emulated, self.waiters)
+        told = (self.waiters, self.relays)
+        self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
+        self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
         driven = (self.machine, self.timers, self._interpreters(confirm), self.fail)
         self._driver = Driver(*driven, journal=journal, on_late=ev.HeldUp)
         for neighbor in neighbors:
@@ -376,12 +377,14 @@ class NodeShell:
         if url is None:
             index = self.topology.cluster_ids.index(cluster)
             raise InputError(self._source, f"clusters[{index}].url", "expected a url")
-        return PeerLink(
+        settings = self.machine.settings
+        make = partial(PassedLink, relays=self.relays) if settings.passes else PeerLink
+        return make(
             neighbor=handle,
             cluster=cluster,
             url=url,
             emulated_link=emulated_link,
-            away_max=self.machine.settings.away_limit,
+            away_max=settings.away_limit,
             agreement=self.peers.agreements[handle],
             timers=self.timers,
             writes=self.writes,

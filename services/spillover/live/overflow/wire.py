@@ -159,6 +159,12 @@ class Stay(NamedTuple):
     reading_s: float
     answer_delay_s: float
 
+    def legs(self, decided_s: float, sent_s: float, received_s: float) -> tuple[float, float]:
+        """Returns how long a request was on its way there, and what came of it on its way back."""
+        round_trip_s = max(0.0, received_s - sent_s - self.held_s)
+        there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
+        return there_s, self.answer_delay_s + round_trip_s / 2
+
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode

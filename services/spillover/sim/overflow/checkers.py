@@ -6,6 +6,8 @@
 - Work with a key gets exactly one definite answer if its home lives: never `unknown`, and if it is
   `done`, it has been started.
 - What is refused or cannot be in time never starts.
+- A visit whose answer has begun is neither started nor handed on again, nor refused; one whose
+  answer breaks off is never done, and whatever is done has ended well somewhere.
 - Requests that queued at a cluster start there in the order in which they queued; where servers
   are unlike, those of one type do. What else must hold there is in `pool_checker`. Only what has
   waited before, and comes back, may stand first.
@@ -45,6 +47,10 @@ _PLACING = (ev.Arrived, ev.ForwardRefused, ev.ForwardLost, ev.NotStarted)
 """After these a visit may stand in the queue that did not before."""
 
 
+_DECIDED = (ev.Start, ev.Forward, ev.Began)
+"""What may be said of a visit only before its answer begins."""
+
+
 class Broken(RunError):
     """Something that must hold does not: what, where, and how to see it again."""
 
@@ -67,11 +73,23 @@ class Client:
 class _Life:
     """What was seen of one life of one cluster."""
 
-    __slots__ = ("events", "lines", "number", "places", "pool", "queued", "requests", "tickets")
+    __slots__ = (
+        "answering",
+        "events",
+        "lines",
+        "number",
+        "places",
+        "pool",
+        "queued",
+        "requests",
+        "tickets",
+    )
 
     def __init__(self, cluster: FaultyCluster) -> None:
         self.number = cluster.life
         self.events = 0
+        self.answering: set[int] = set()
+        """Refs of visits whose answer has begun."""
         self.tickets = 0
         pool = cluster.pool
         self.pool = None if pool is None else PoolChecker(pool, cluster.machine.servers)
@@ -89,6 +107,21 @@ class _Life:
         """Returns the key of the line in which requests of this type stand; None without one."""
         return "" if self.pool is None else self.pool.line_of(kind)
 
+    def queue(self, visit: Visit, *, stands_first: bool) -> None:
+        """A visit stands in its line, if there is one; one that has stood there before, perhaps
+        first."""
+        ref, line = visit.ref, self.line_of(visit.request.type)
+        if line is None:
+            return
+        self.tickets += 1
+        place = self.tickets, ref
+        if ref in self.queued and stands_first:
+            self.lines[line].appendleft(place)
+        else:
+            self.lines[line].append(place)
+        self.places[ref] = self.tickets
+        self.queued.add(ref)
+
 
 class Checker:
     """Looks on at all clusters of a run, and at what clients are told. `replay` is the command
@@ -105,6 +138,8 @@ class Checker:
         self._lives: dict[ClusterId, _Life] = {}
         self._clients: dict[str, Client] = {}
         self.starts: Counter[str] = Counter()
+        self.whole: set[str] = set()
+        """What a service has ended well with."""
         self.waiting = 0
         """Clients that have been told nothing yet."""
         self.seen: Counter[str] = Counter()
@@ -132,6 +167,8 @@ class Checker:
             self._fail(f"{name} has a key and a home that lives, yet ended unknown", now_s)
         if answer.outcome is Outcome.DONE and not self.starts[name]:
             self._fail(f"{name} is said to be done and never started", now_s)
+        if answer.outcome is Outcome.DONE and name not in self.whole:
+            self._fail(f"{name} is said to be done and never ended well", now_s)
 
     def refused(self, client: Client, now_s: float) -> None:
         self._told(client, now_s)
@@ -154,9 +191,12 @@ class Checker:
         """Of a `faulty_cluster.Watch`."""
         self.seen[type(event).__name__] += 1
         if type(event) is ev.NotStarted:
-            request = self._life_of(cluster).requests.get(event.ref)
-            if request is not None:
-                self.starts[request[0].id] -= 1  # what was refused has not run
+            life = self._life_of(cluster)
+            if (known := life.requests.get(event.ref)) and event.ref not in life.answering:
+                self.starts[known[0].id] -= 1  # what was refused has not run
+        elif type(event) is ev.ServiceEnded and event.outcome is Outcome.DONE:
+            if (known := self._life_of(cluster).requests.get(event.ref)) is not None:
+                self.whole.add(known[0].id)
         elif type(event) is ev.Arrived:
             path = event.request.path
             if cluster.id in path:
@@ -175,23 +215,18 @@ class Checker:
         life = self._life_of(cluster)
         for command in commands:
             kind = type(command)
+            if isinstance(command, _DECIDED) and command.ref in life.answering:
+                self._fail(f"visit {command.ref} answers, and is decided again", now_s, cluster)
             if kind is ev.Start:
                 self._started(cluster, life, command, now_s)
+            elif kind is ev.Began:
+                life.answering.add(command.ref)
             elif kind is ev.Reply or kind is ev.Refuse:
-                self._ended(cluster, life, command, now_s)
+                self._ended(cluster, life, command, event, now_s)
         if isinstance(event, _PLACING):
             visit = cluster.machine.register.visits.get(event.ref)
             if visit is not None and visit.state is VisitState.QUEUED:
-                line = life.line_of(visit.request.type)
-                if line is not None:
-                    life.tickets += 1
-                    place = life.tickets, event.ref
-                    if event.ref in life.queued and _stands_first(cluster, visit):
-                        life.lines[line].appendleft(place)
-                    else:
-                        life.lines[line].append(place)
-                    life.places[event.ref] = life.tickets
-                    life.queued.add(event.ref)
+                life.queue(visit, stands_first=_stands_first(cluster, visit))
         if life.pool is not None:
             for what in life.pool.after(event, commands):
                 self._fail(what, now_s, cluster)
@@ -236,18 +271,42 @@ class Checker:
                 self._fail(what, now_s, cluster)
 
     def _ended(
-        self, cluster: FaultyCluster, life: _Life, command: ev.Reply | ev.Refuse, now_s: float
+        self,
+        cluster: FaultyCluster,
+        life: _Life,
+        command: ev.Reply | ev.Refuse,
+        event: Any,
+        now_s: float,
     ) -> None:
         known = life.requests.pop(command.ref, None)
         if known is None:
             self._fail(f"visit {command.ref} is answered twice, or never came", now_s, cluster)
             return
         request, deadline_s, is_home = known
+        if command.ref in life.answering:
+            life.answering.remove(command.ref)
+            self._check_end_of_answer(cluster, request, command, event, now_s)
+            return
         if type(command) is ev.Reply and is_home and command.answer.outcome is Outcome.DONE:
             at_s = now_s + command.delay_s
             if at_s > deadline_s + ROUNDING_S:
                 late_s = at_s - deadline_s
                 self._fail(f"{request.id} is done {late_s:g} s too late", now_s, cluster)
+
+    def _check_end_of_answer(
+        self,
+        cluster: FaultyCluster,
+        request: Request,
+        command: ev.Reply | ev.Refuse,
+        event: Any,
+        now_s: float,
+    ) -> None:
+        """Of one that has begun, which the deadline does not bound any more."""
+        is_whole = isinstance(event, ev.ServiceEnded | ev.ForwardAnswered)
+        if isinstance(command, ev.Refuse):
+            self._fail(f"{request.id} is refused although it answers", now_s, cluster)
+        elif command.answer.outcome is Outcome.DONE and not is_whole:
+            self._fail(f"{request.id} is done although it broke off", now_s, cluster)
 
     def _check_machine(self, cluster: FaultyCluster, now_s: float, *, complete: bool) -> None:
         machine = cluster.machine

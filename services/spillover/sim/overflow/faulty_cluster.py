@@ -32,7 +32,7 @@ from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
-from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster
+from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster, heads_of
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel
 from spillover.sim.overflow.trouble import Trouble
@@ -119,7 +119,8 @@ class FaultyCluster(SimCluster):
 
     def _make_servers(self, cluster: Cluster, world: World, seed: int) -> Services:
         random = stream(seed, f"failing/{cluster.id}")
-        return FaultyServers(world, self.clock, random, cluster.service_ms / 1e3, self.feed)
+        told = cluster.service_ms / 1e3, self.feed, heads_of(cluster, seed)
+        return FaultyServers(world, self.clock, random, *told)
 
     def _make_machine(self) -> NodeMachine:
         name = f"node/{self.id}" if self.life == 1 else f"node/{self.id}/{self.life}"
@@ -273,7 +274,8 @@ class FaultyCluster(SimCluster):
         unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
         clients = [*self._clients.values(), *unread]
         self.servers.clear()
-        for each in (self._clients, self._kernel, self.foreign_requests, self._waiting):
+        held = self._clients, self._kernel, self.foreign_requests, self._waiting, self._on_begun
+        for each in held:
             each.clear()
         for on_lost in clients:
             on_lost()
@@ -344,6 +346,7 @@ class FaultyCluster(SimCluster):
         super()._refuse(command)
 
     def _reply(self, command: ev.Reply) -> None:
+        self._on_begun.pop(command.ref, None)
         on_answer, _ = self._waiting.pop(command.ref)
         self._at_once(self._give, command.ref, on_answer, command.answer, after_s=command.delay_s)
 

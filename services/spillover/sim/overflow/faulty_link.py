@@ -2,7 +2,7 @@
 link says (`core.overflow.link`), as `live.overflow.peer_link` does, over channels.
 
 A connection that is closed is noticed at the other end a link's delay later, and not at all over a
-link that stays cut.
+link that stays cut. What is lost breaks it: where an answer has begun, the neighbor notices too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
-from spillover.model.request import Answer
+from spillover.model.request import DONE, Answer
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel, Message
 
@@ -29,6 +29,7 @@ class Leg:
         "arrived_s",
         "back",
         "command",
+        "has_begun",
         "link",
         "over",
         "sent_s",
@@ -46,6 +47,8 @@ class Leg:
         """The answer under way."""
         self.there: int | None = None
         """The ref of the visit at the neighbor."""
+        self.has_begun = False
+        """The answer has begun at the neighbor: no end of it comes but a whole one."""
         self.over = False
         """Its sender does not wait for it any more."""
 
@@ -129,7 +132,9 @@ class FaultyLink:
     def _heard_of(self, leg: Leg, event: Any) -> None:
         if leg.over:
             return
-        if not isinstance(event, ev.ForwardAnswered):
+        if isinstance(event, ev.ResponseBegan):
+            self._own.feed(event)
+        elif not isinstance(event, ev.ForwardAnswered):
             self.obey(event)
         elif self.machine.answered(event.ref):
             self._legs.pop(event.ref).over = True
@@ -177,8 +182,28 @@ class FaultyLink:
             partial(self._refuse, leg),
             command,
         )
+        if leg.there is not None:
+            self._there.when_begun(leg.there, partial(self._begin, leg))
+
+    def _begin(self, leg: Leg, so_far: ev.SoFar) -> None:
+        leg.has_begun = True
+        if not leg.over:
+            head = partial(self._head_came_back, leg, so_far)
+            self._back.send(head, partial(self._break, leg))
+
+    def _head_came_back(self, leg: Leg, so_far: ev.SoFar) -> None:
+        leg_s = (leg.arrived_s - leg.sent_s) * self._own.clock.rate
+        self._tell(leg, ev.ResponseBegan(leg.command.ref, 0.0, so_far, leg_s))
+
+    def _break(self, leg: Leg) -> None:
+        """The connection breaks with an answer that has begun."""
+        self._tell(leg, link.Broken(leg.command.ref))
+        self._there.deliver(self._abandon, leg)
 
     def _answer(self, leg: Leg, answer: Answer) -> None:
+        if leg.has_begun and answer.outcome is not DONE:
+            self._send_back(leg, partial(self._leave, leg, link.Broken(leg.command.ref)))
+            return
         came_back = partial(self._came_back, leg, answer, self._world.now_s)
         self._send_back(leg, came_back)
 

@@ -2,7 +2,8 @@
 
 A service of a *paused* cluster goes on where it stood. A *slow* cluster takes a factor longer for
 services that start from then on, and a *failing* one fails a share of them, soon. How long a
-service took is told by the cluster's clock.
+service took is told by the cluster's clock. Where answers begin before they end, one that fails may
+have begun.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ class Service:
     left_s: float = 0.0
     failure: ClusterFault | None = None
     """How it fails; None if it succeeds."""
+    head_s: float | None = None
+    """When its answer begins, in true time; None if that has begun, or comes as a whole."""
+    head_left_s: float = 0.0
+    """As `left_s`."""
 
 
 class FaultyServers:
     """What runs at one cluster; `tell` hears how each service ended, unless it was stopped before.
-    `random` draws which ones fail."""
+    `random` draws which ones fail, `heads` when their answers begin: None where they come as a
+    whole."""
 
     def __init__(
         self,
@@ -43,7 +49,9 @@ class FaultyServers:
         random: Random,
         service_s: float,
         tell: Callable[[Any], None],
+        heads: Random | None = None,
     ) -> None:
+        self._heads = heads
         self._world = world
         self._clock = clock
         self._service_s = service_s
@@ -75,6 +83,9 @@ class FaultyServers:
         known_s = service_s if self._clock.is_true else None
         service = Service(command.at_s, 0.0, known_s, failure=failure)
         self._services[command.ref] = service
+        if self._heads is not None:
+            head_s = self._clock.true_s(command.at_s) + self._heads.random() * service_s
+            self._await_head(command.ref, service, head_s)
         self._run(command.ref, service, self._clock.true_s(command.at_s) + service_s)
 
     def stop(self, ref: int) -> bool:
@@ -86,12 +97,16 @@ class FaultyServers:
         self._paused = True
         for service in self._services.values():
             service.left_s = max(0.0, service.end_s - self._world.now_s)
+            if service.head_s is not None:
+                service.head_left_s = max(0.0, service.head_s - self._world.now_s)
 
     def resume(self) -> None:
         """Go on where it stood."""
         self._paused = False
         for ref, service in self._services.items():
             service.known_s = None
+            if service.head_s is not None:
+                self._await_head(ref, service, self._world.now_s + service.head_left_s)
             self._run(ref, service, self._world.now_s + service.left_s)
 
     def clock_was_set(self) -> None:
@@ -107,6 +122,16 @@ class FaultyServers:
     def _run(self, ref: int, service: Service, end_s: float) -> None:
         service.end_s = end_s
         self._world.at(end_s, self._end, ref, end_s)
+
+    def _await_head(self, ref: int, service: Service, head_s: float) -> None:
+        service.head_s = head_s
+        self._world.at(head_s, self._begin, ref, head_s)
+
+    def _begin(self, ref: int, head_s: float) -> None:
+        service = self._services.get(ref)
+        if service is not None and service.head_s == head_s and not self._paused:
+            service.head_s = None
+            self._tell(ev.ResponseBegan(ref, max(0.0, self._clock.now_s() - service.began_s)))
 
     def _end(self, ref: int, end_s: float) -> None:
         service = self._services.get(ref)

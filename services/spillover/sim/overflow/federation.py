@@ -2,12 +2,16 @@
 
 A message takes exactly its link's delay and is never lost; servers take exactly the service time.
 Where something may go wrong, it is `faulty_cluster` that runs, over the links of `network`.
+
+Where requests pass through (decision 0043) an answer begins at some time of its service; of what is
+in between nothing is played.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any, cast
 
 from spillover.core.overflow import events as ev
@@ -17,7 +21,7 @@ from spillover.core.overflow.visit import VisitState
 from spillover.model.ids import ClusterId, RequestId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Request
-from spillover.model.topology import Topology
+from spillover.model.topology import Cluster, Topology
 from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
@@ -26,6 +30,7 @@ from spillover.sim.overflow.pool_servers import PoolServers
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
 Heard = Callable[[int, LoadNow, str], Any]
+OnBegun = Callable[[ev.SoFar], None]
 
 
 class Link:
@@ -60,6 +65,9 @@ class SimCluster:
         self.machine = self._make_machine()
         self._refs = 0
         self._waiting: dict[int, tuple[OnAnswer, OnRefusal]] = {}
+        self._on_begun: dict[int, OnBegun] = {}
+        """Who hears that an answer begins, by ref: neighbors where requests pass through."""
+        self._heads = heads_of(self._cluster, seed)
         self._serving: set[int] = set()
         self._forwards: dict[int, int] = {}
         """Refs of what is away: here, and at the neighbor that has accepted it."""
@@ -72,6 +80,7 @@ class SimCluster:
         self._interpreters: dict[type, Callable[[Any], None]] = {
             ev.Accepted: lambda _: None,
             ev.Start: self._start,
+            ev.Began: self._began,
             ev.Stop: self._stop,
             ev.Forward: self._forward,
             ev.Recall: self._recall,
@@ -117,6 +126,11 @@ class SimCluster:
         self.feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref if ref in self._waiting else None
 
+    def when_begun(self, ref: int, on_begun: OnBegun) -> None:
+        """Have it called when the answer to what was received begins, if it does."""
+        if self._settings.passes:
+            self._on_begun[ref] = on_begun
+
     def feed(self, event: Any) -> None:
         """Hand an event to the machine and carry out what it commands."""
         machine, interpreters = self.machine, self._interpreters
@@ -145,12 +159,23 @@ class SimCluster:
         if service_s is None:
             service_s = self._cluster.service_ms / 1e3
         self._serving.add(command.ref)
+        if self._heads is not None:
+            head_s = self._heads.random() * service_s
+            self._world.at(command.at_s + head_s, self._begins, command.ref, head_s)
         self._world.at(command.at_s + service_s, self._served, command.ref, service_s)
 
     def _served(self, ref: int, service_s: float) -> None:
         if ref in self._serving:
             self._serving.remove(ref)
             self.feed(ev.ServiceEnded(ref, Outcome.DONE, service_s))
+
+    def _begins(self, ref: int, head_s: float) -> None:
+        if ref in self._serving:
+            self.feed(ev.ResponseBegan(ref, head_s))
+
+    def _began(self, command: ev.Began) -> None:
+        if (on_begun := self._on_begun.pop(command.ref, None)) is not None:
+            on_begun(command.so_far)
 
     def _stop(self, command: ev.Stop) -> None:
         if command.ref in self._serving:
@@ -171,6 +196,10 @@ class SimCluster:
         def refused(refusal: ev.Refuse) -> None:
             come_back(ev.ForwardRefused(ref, refusal.load))  # it may have been accepted before
 
+        def begun(so_far: ev.SoFar) -> None:
+            event = ev.ResponseBegan(ref, 0.0, so_far, delay_s)
+            self._world.at(self._world.now_s + delay_s, self._came_back, way, event)
+
         def come_back(event: Any) -> None:
             if way.is_open:
                 self._forwards.pop(ref, None)
@@ -187,6 +216,7 @@ class SimCluster:
             )
             if there is not None:
                 self._forwards[ref] = there
+                way.peer.when_begun(there, begun)
 
         self._world.at(self._world.now_s + delay_s, arrive)
 
@@ -213,10 +243,12 @@ class SimCluster:
             way.peer.feed(ev.CancelAsked(there))
 
     def _refuse(self, command: ev.Refuse) -> None:
+        self._on_begun.pop(command.ref, None)
         _, on_refusal = self._waiting.pop(command.ref)
         on_refusal(command)
 
     def _reply(self, command: ev.Reply) -> None:
+        self._on_begun.pop(command.ref, None)
         on_answer, _ = self._waiting.pop(command.ref)
         self._world.at(self._world.now_s + command.delay_s, partial(on_answer, command.answer))
 
@@ -302,6 +334,11 @@ def build_federation(topology: Topology, world: World, seed: int) -> dict[Cluste
     for cluster in clusters.values():
         cluster.join(clusters)
     return clusters
+
+
+def heads_of(cluster: Cluster, seed: int) -> Random | None:
+    """Returns what draws when the answers of a cluster begin; None where they come as a whole."""
+    return stream(seed, f"heads/{cluster.id}") if cluster.passes else None
 
 
 def request_of(

@@ -15,7 +15,7 @@ from typing import cast
 
 from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
 from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
-from spillover.live.http.connection import Connection, OutgoingRequest, Pool, Response
+from spillover.live.http.connection import Connection, OutgoingRequest, Response
 from spillover.model.passed import Fields, PassedHead
 
 INTERIM_MAX = 32
@@ -24,33 +24,20 @@ INTERIM_MAX = 32
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PassedExchange(OutgoingRequest):
-    """`on_head` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
+    """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
     the body) if it came whole."""
 
-    on_head: Callable[[PassedHead], None]
+    on_begin: Callable[[PassedHead], None]
     on_piece: Callable[[bytes], None]
     trailers: Fields = ()
     has_begun: bool = False
     """Whether the head has come."""
 
-    def pause(self) -> None:
-        """Have no more read for now."""
-        if isinstance(self.connection, PassedConnection):
-            self.connection.pause()
-
-    def resume(self) -> None:
-        if isinstance(self.connection, PassedConnection):
-            self.connection.resume()
-
 
 class PassedConnection(Connection):
     """Carries one PassedExchange at a time."""
 
-    __slots__ = ("_head", "_incoming", "_interim", "_keep_alive", "_paused", "_status")
-
-    def __init__(self, pool: Pool) -> None:
-        self._paused = False
-        super().__init__(pool)
+    __slots__ = ("_head", "_incoming", "_interim", "_keep_alive", "_status")
 
     def _await_answer(self) -> None:
         self._head = HeadBytes()
@@ -62,16 +49,6 @@ class PassedConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-
-    def pause(self) -> None:
-        if not (self._paused or self._transport.is_closing()):
-            self._paused = True
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if self._paused and not self._transport.is_closing():
-            self._paused = False
-            self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -97,7 +74,7 @@ class PassedConnection(Connection):
             return
         if answer is not None:
             exchange.has_begun = True
-            exchange.on_head(answer.head)
+            exchange.on_begin(answer.head)
         if piece and exchange.connection is self:
             exchange.on_piece(piece)
         if body.done and exchange.connection is self:
@@ -138,7 +115,7 @@ class PassedConnection(Connection):
         transport = self._transport
         # An answer can come before the whole request has left: the rest must not follow later.
         if is_reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
-            self.resume()
+            self.resume_reading()
             self.idle_since_s = response.received_s
             self._pool.released(self)
         else:

@@ -66,7 +66,7 @@ def passed_exchange(
         upstream.origin,
         on_end,
         0,
-        on_head=on_head,
+        on_begin=on_head,
         on_piece=on_piece,
     )
     upstream.client.dispatch(exchange, head, (request.body,) if request.body else ())
@@ -129,12 +129,14 @@ class ProxyWorkers:
         at_once = max(cluster.server_count, TOKENS_MAX) + UNQUEUED_MAX
         usual_s = cluster.service_ms / 1e3
         self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, PassedConnection)
+        where = cluster.proxy_url or "its own address"
+        self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
         self._on_end = on_end
         self._begin = begin
         self._calls: dict[int, _Call] = {}
 
-    def problem_with(self, payload: Any) -> str | None:  # noqa: ARG002 - what passed was looked at
-        return None
+    def problem_with(self, payload: Any) -> str | None:  # noqa: ARG002 - of `POST /requests`
+        return self._elsewhere
 
     def start(self, command: Start) -> None:
         call = _Call(self, command, None)

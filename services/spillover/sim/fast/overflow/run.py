@@ -8,8 +8,10 @@ by deadline, and deadlines themselves. Draws come from the same streams, and wha
 instant happens in the order made, with one exception: a deadline on the very instant of another
 event counts after it.
 
-Not modeled: faults. `events` counts less than in the full engine, since most reports are no events
-here. System times are in order of arrival, there in order of completion.
+Not modeled: faults, and answers that begin before they end (decision 0043): the deadline bounds all
+of a service here, not its head alone, and every neighbor may be handed a request. `events` counts
+less than in the full engine, since most reports are no events here. System times are in order of
+arrival, there in order of completion.
 """
 
 from __future__ import annotations

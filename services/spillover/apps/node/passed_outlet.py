@@ -1,0 +1,56 @@
+"""The connection on which a neighbor gets an answer that passes through: chunks of HTTP with frames
+in them. What frames are is known to `live.overflow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spillover.apps.http.exchange import STATUS_LINE, Exchange
+from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
+from spillover.live.overflow.protocol import STREAM
+from spillover.live.overflow.wire import Stay
+
+_HEAD = b"%bcontent-type: %b\r\ntransfer-encoding: chunked\r\n" % (STATUS_LINE[200], STREAM)
+
+
+class PassedOutlet:
+    """Of one exchange, whose head came at `received_s` and its body until `read_s`."""
+
+    __slots__ = ("_exchange", "_read_s", "_received_s", "has_begun")
+
+    def __init__(self, exchange: Exchange, received_s: float, read_s: float) -> None:
+        self._exchange = exchange
+        self._received_s = received_s
+        self._read_s = read_s
+        self.has_begun = False
+        """Whether frames follow, so that nothing else can be answered."""
+
+    def begin(self, on_flow: Callable[[bool], None]) -> None:
+        """Of `passed_back.Outlet`."""
+        self.has_begun = True
+        exchange = self._exchange
+        closes = b"" if exchange.keep_alive else b"connection: close\r\n"
+        exchange.begin(b"%b%b%b\r\n" % (_HEAD, closes, exchange.header_lines), on_flow)
+
+    def write(self, *parts: Buffer) -> None:
+        """Of `passed_back.Outlet`: one chunk."""
+        size_bytes = sum(map(len, parts))
+        chunk = (b"%x\r\n" % size_bytes, *parts, b"\r\n")
+        if size_bytes <= JOIN_LIMIT_BYTES:
+            self._exchange.write(b"".join(chunk))
+        else:
+            self._exchange.write(*chunk)
+
+    def end(self) -> None:
+        """Of `passed_back.Outlet`."""
+        self._exchange.write(b"0\r\n\r\n")
+        self._exchange.end()
+
+    def break_off(self) -> None:
+        """Of `passed_back.Outlet`."""
+        self._exchange.break_off()
+
+    def stay(self, now_s: float, waited_s: float) -> Stay:
+        """Of `passed_back.Outlet`."""
+        return Stay(now_s - self._received_s, self._read_s - self._received_s, waited_s)

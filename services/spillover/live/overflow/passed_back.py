@@ -1,0 +1,169 @@
+"""Answers that pass through, on their way back over a link as they come: what a neighbor's request
+is answered with once its answer has begun.
+
+Each frame leaves through the emulated link, in order. One that is lost there breaks the answer off,
+as a connection of TCP would: what comes after it means nothing. What waits on the link counts as
+unsent, and so does what the neighbor has not read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from spillover.core.overflow import events as ev
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_piece
+from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES, Flow
+from spillover.live.overflow.waiters import Told
+from spillover.live.overflow.wire import Stay
+from spillover.model.passed import Fields, PassedHead
+from spillover.model.request import Answer
+
+FRAMES_MAX = 1024
+"""On the emulated link: small ones take more memory than their bytes."""
+
+
+class Outlet(Protocol):
+    """The connection on which a neighbor waits for an answer. Nothing is done once it has gone."""
+
+    def begin(self, on_flow: Callable[[bool], None]) -> None:
+        """Say that frames follow. `on_flow` is told True while the neighbor does not read."""
+
+    def write(self, *parts: Buffer) -> None:
+        """A frame, in parts that follow each other."""
+
+    def end(self) -> None:
+        """There are no more."""
+
+    def break_off(self) -> None:
+        """Close the connection in the midst of it."""
+
+    def stay(self, now_s: float, waited_s: float) -> Stay:
+        """Returns how long the request has been here by now, with so long on the way back."""
+
+
+class Way(NamedTuple):
+    """Back to a neighbor, and who is told what becomes of the answer."""
+
+    link: EmulatedLink | None
+    """None if it is no neighbor any more: nothing is emulated then."""
+    settle: Callable[[Told], None]
+    """Nothing has begun: this is all that the request comes to."""
+    left: Callable[[Answer], None]
+    """The end has left."""
+    broke: Callable[[], None]
+    """The link has lost a frame: the answer is broken off."""
+
+
+class PassedBack:
+    """The sink of one neighbor's request."""
+
+    __slots__ = ("_flow", "_frames", "_is_behind", "_is_over", "_outlet", "_unsent_bytes", "_way")
+
+    def __init__(self, outlet: Outlet, way: Way) -> None:
+        self._outlet = outlet
+        self._way = way
+        self._flow: Flow | None = None
+        self._frames = 0
+        """On the emulated link,"""
+        self._unsent_bytes = 0
+        """and so many bytes of the body in them."""
+        self._is_behind = False
+        """The neighbor does not read."""
+        self._is_over = False
+        """What is still on the link means nothing."""
+
+    # --- a sink -------------------------------------------------------------------------------
+
+    def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
+        """Of `relay.Sink`."""
+        self._flow = flow
+        self._send(partial(self._write_head, head, so_far, time.monotonic()))
+
+    def piece(self, data: bytes) -> None:
+        """Of `relay.Sink`."""
+        link = self._way.link
+        if link is None or link.is_clear:
+            self._outlet.write(*encode_piece(data))
+            return
+        self._unsent_bytes += len(data)
+        self._send(partial(self._write_piece, data))
+        if self._unsent_bytes > UNSENT_MAX_BYTES or self._frames > FRAMES_MAX:
+            self._pause()
+
+    def end(self, trailers: Fields, answer: Answer) -> None:
+        """Of `relay.Sink`."""
+        self._send(partial(self._write_end, trailers, answer, time.monotonic()))
+
+    def break_off(self, answer: Answer | None) -> None:
+        """Of `relay.Sink`: behind what has come, unless the node ends."""
+        if answer is None:
+            self._break()
+        else:
+            self._send(self._break)
+
+    def settle(self, told: Told) -> None:
+        """Of `relay.Sink`."""
+        self._way.settle(told)
+
+    # --- the emulated link --------------------------------------------------------------------
+
+    def _send(self, leave: Callable[[], None]) -> None:
+        link = self._way.link
+        if link is None:
+            leave()
+        else:
+            self._frames += 1
+            link.send(partial(self._leave, leave), self._break)
+
+    def _leave(self, leave: Callable[[], None]) -> None:
+        self._frames -= 1
+        if not self._is_over:
+            leave()
+
+    def _write_head(self, head: PassedHead, so_far: ev.SoFar, sent_s: float) -> None:
+        self._outlet.begin(self._on_flow)
+        self._outlet.write(encode_head(head, so_far, self._stay(sent_s)))
+
+    def _write_piece(self, data: bytes) -> None:
+        self._unsent_bytes -= len(data)
+        self._outlet.write(*encode_piece(data))
+        self._resume()
+
+    def _write_end(self, trailers: Fields, answer: Answer, sent_s: float) -> None:
+        self._is_over = True
+        self._outlet.write(encode_end(trailers, answer, self._stay(sent_s)))
+        self._outlet.end()
+        self._way.left(answer)
+
+    def _stay(self, sent_s: float) -> Stay:
+        now_s = time.monotonic()
+        return self._outlet.stay(now_s, now_s - sent_s)
+
+    def _break(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._outlet.break_off()
+            self._way.broke()
+
+    # --- who reads more slowly than it comes --------------------------------------------------
+
+    def _on_flow(self, is_behind: bool) -> None:  # noqa: FBT001 - as it is told
+        self._is_behind = is_behind
+        if is_behind:
+            self._pause()
+        else:
+            self._resume()
+
+    def _pause(self) -> None:
+        if self._flow is not None:
+            self._flow.pause()
+
+    def _resume(self) -> None:
+        is_little = self._unsent_bytes < UNSENT_RESUME_BYTES and self._frames < FRAMES_MAX // 2
+        if self._flow is not None and is_little and not self._is_behind:
+            self._flow.resume()

@@ -1,0 +1,115 @@
+"""The way to a neighbor of a cluster through which requests pass: as `peer_link`, but requests are
+handed over as they are, and an answer may begin before it ends.
+
+As long as nothing has begun, all is as for any forward. From then on frames come, which go to the
+relay of the visit; the end is the answer. A connection that breaks before that has lost it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from spillover.core.overflow import events as ev
+from spillover.core.overflow import link
+from spillover.live.http.client import Response
+from spillover.live.http.connection import OnBody
+from spillover.live.overflow import passed_wire
+from spillover.live.overflow.passed_wire import FrameReader
+from spillover.live.overflow.peer_link import ForwardWay, PeerLink
+from spillover.live.overflow.protocol import PASS, STREAM
+from spillover.live.overflow.relay import Relay, Relays
+
+
+class PassedLink(PeerLink):
+    """The sending side of a link over which requests pass."""
+
+    def __init__(self, *, relays: Relays, **told: Any) -> None:
+        super().__init__(**told)
+        self._relays = relays
+
+    def _leave(self, way: ForwardWay) -> None:
+        command = way.command
+        self._machine.left(command.ref)
+        remaining_s = command.deadline_s - time.monotonic()
+        body = passed_wire.encode_pass(
+            command.request, self._caller, remaining_s, command.load, pulled=command.pulled
+        )
+        coming = _Coming(way, self._relays, self._end)
+        way.asked = self._client.send(
+            "POST",
+            PASS,
+            partial(self._came_back, way),
+            body=body,
+            timeout_s=None,
+            on_head=coming.on_head,
+        )
+
+    def _end(self, told: ev.ForwardAnswered) -> None:
+        """The answer was whole. Its connection may still have to be told so."""
+        if self._machine.answered(told.ref):
+            del self._ways[told.ref]
+            self._on_forward(link.ANSWERED)
+            self._feed(told)
+
+    def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
+        if way.command.ref in self._ways:
+            super()._came_back(way, came_to)
+
+
+class _Coming:
+    """The source of an answer that comes over a link in frames."""
+
+    def __init__(
+        self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
+    ) -> None:
+        self._way = way
+        self._relays = relays
+        self._end = end
+        self._relay: Relay | None = None
+        self._legs_s = 0.0, 0.0
+        """The way there, and back."""
+
+    def on_head(self, status: int, headers: dict[bytes, bytes]) -> OnBody | None:
+        """Of `OutgoingRequest`: what takes the frames, if any follow."""
+        if status != 200 or headers.get(b"content-type") != STREAM:
+            return None
+        self._way.command.request.work = None  # it was needed only to be handed over again
+        return FrameReader(self._on_begin, self._on_piece, self._on_end).feed
+
+    def _on_begin(self, message: bytes) -> None:
+        head, so_far, stay = passed_wire.decode_head(message)
+        sent_s = 0.0 if self._way.asked is None else self._way.asked.sent_s
+        self._legs_s = stay.legs(self._way.decided_s, sent_s, time.monotonic())
+        began = ev.ResponseBegan(self._way.command.ref, so_far=so_far, leg_s=self._legs_s[0])
+        self._relay = self._relays.begin(began, self, head)
+
+    def _on_piece(self, data: bytes) -> None:
+        assert self._relay is not None  # noqa: S101 - the head comes first
+        self._relay.piece(data)
+
+    def _on_end(self, message: bytes) -> None:
+        assert self._relay is not None  # noqa: S101 - as above
+        trailers, answer = passed_wire.decode_end(message)
+        self._relay.end(trailers)
+        self.resume()  # the connection has its own end to read
+        self._end(ev.ForwardAnswered(self._way.command.ref, answer, *self._legs_s))
+
+    # --- a source -----------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Of `relay.Source`."""
+        if self._way.asked is not None:
+            self._way.asked.pause()
+
+    def resume(self) -> None:
+        """Of `relay.Source`."""
+        if self._way.asked is not None:
+            self._way.asked.resume()
+
+    def close(self, problem: str) -> None:
+        """Of `relay.Source`."""
+        if self._way.asked is not None:
+            self._way.asked.break_off(problem)

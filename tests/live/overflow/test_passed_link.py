@@ -1,0 +1,332 @@
+"""Answers that pass through two and three nodes on loopback as they come: whole, broken off,
+cancelled, and with nobody who reads them."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from spillover.live.overflow.identity import HELLO, hello_of
+from spillover.live.overflow.passed_wire import encode_pass
+from spillover.live.overflow.peer_link import REFUSAL_STATUSES
+from spillover.live.overflow.protocol import PASS
+from spillover.live.overflow.relay import UNSENT_MAX_BYTES
+from spillover.live.overflow.wire import UNSAID
+from spillover.model.passed import PassedHead
+from spillover.model.request import DONE, FAILED, Outcome, Request
+from support.scripted_answers import ScriptedShell, Told, passed, take
+
+PASSES = {"handler": "proxy:http://127.0.0.1:9"}
+
+
+def chain(nodes, *ids, delay_ms=0.0, queue_limit=0):
+    """Nodes, the last of which has room for what finds the servers before it taken."""
+    clusters = {c: PASSES | {"queue_limit": 100} for c in ids}
+    clusters["a"] = PASSES | {"queue_limit": queue_limit}
+    clusters[ids[-1]] = PASSES | {"queue_limit": 100, "servers": 20}
+    topology = nodes.topology_of(*ids, delay_ms=delay_ms, clusters=clusters, max_hops=2)
+    return nodes.Federation(topology, make_shell=ScriptedShell)
+
+
+async def fill(nodes, federation, *ids):
+    """Have these hand on all that is new: their servers are taken, and where a neighbor's requests
+    may wait, as much waits as is worth the way."""
+    machines = [node.machine for node in federation.nodes.values()]
+    await nodes.until(lambda: all(all(m.neighbors.accepting) for m in machines))
+    for cluster in ids:
+        shell = federation[cluster].shell
+        take(shell, Told())
+        await nodes.until(lambda shell=shell: shell.workers.running)
+        while shell.machine.settings.queue_limit and shell.machine.ledger.home["away"] < 2:
+            take(shell, Told())
+            await nodes.turn()
+
+
+async def ran_at(nodes, federation, cluster, sink, **fields):
+    """A client's request at a that runs at this cluster: (its entry, its service)."""
+    workers = federation[cluster].shell.workers
+    entry = take(federation["a"].shell, sink, **fields)
+
+    def found():
+        return next((s for s in workers.services if s.name == entry.name), None)
+
+    return entry, await nodes.until(found)
+
+
+async def nothing_left(nodes, federation):
+    """All that runs ends, and then nobody holds anything of any request."""
+    shells = [node.shell for node in federation.nodes.values()]
+
+    def is_left():
+        for shell in shells:
+            for service in list(shell.workers.running.values()):
+                if service.relay is None:
+                    service.begin()
+                service.end()
+        parts = ((s.relays, s.foreign_requests, s.waiters, s.home_requests) for s in shells)
+        return any(len(part) for of_shell in parts for part in of_shell)
+
+    await nodes.until(lambda: not is_left())
+    for shell in shells:
+        machine = shell.machine
+        await nodes.until(lambda m=machine: not m.register.visits and not m.servers.busy)
+        machine.check()
+        assert (shell.relays.begun, machine.held.request_bytes) == (0, 0)
+
+
+HOPS = pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("a", "b", "c")], ids=len)
+
+
+@HOPS
+@pytest.mark.parametrize("delay_ms", [0.0, 3.0])
+def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids, delay_ms):
+    async def main():
+        async with chain(nodes, *ids, delay_ms=delay_ms) as federation:
+            await fill(nodes, federation, *ids[:-1])
+            sink, body = Told(), bytes(range(256)) * 700
+            entry, service = await ran_at(nodes, federation, ids[-1], sink, body=body)
+            assert service.request == passed(body)
+            head = PassedHead(206, b"Sure", ((b"Set-Cookie", b"a"), (b"set-cookie", b"b")))
+            service.begin(head)
+            await nodes.until(lambda: sink.head)
+            assert sink.head == head
+            assert sink.so_far.path == ids
+            assert sink.so_far.network_s >= delay_ms / 1e3 * (len(ids) - 1)
+            for piece in (b"one", b"x" * 100_000, b"", b"three"):
+                service.piece(piece)
+            await nodes.until(lambda: len(sink.body) == 100_008)
+            assert sink.how is None
+            service.end(((b"Checksum", b"7"),))
+            await nodes.until(lambda: sink.how)
+            _, trailers, answer = sink.told[0]
+            assert (trailers, answer.outcome, answer.path) == (((b"Checksum", b"7"),), DONE, ids)
+            assert sink.body == b"one" + b"x" * 100_000 + b"three"
+            assert federation["a"].shell.relays.ends["whole"] == 1
+            assert entry.answer is answer
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+@HOPS
+def test_what_breaks_off_is_never_an_end(nodes, ids):
+    """At every boundary between frames, and with a key that would have it tried again."""
+
+    async def main():
+        async with chain(nodes, *ids) as federation:
+            await fill(nodes, federation, *ids[:-1])
+            for frames in range(4):
+                for _ in range(8):  # else so many failures would have work go elsewhere
+                    sink = Told()
+                    _, service = await ran_at(nodes, federation, ids[-1], sink)
+                    service.begin()
+                    service.end()
+                    await nodes.until(lambda s=sink: s.how)
+                sink = Told()
+                name = f"key-{frames}"
+                entry, service = await ran_at(nodes, federation, ids[-1], sink, name=name)
+                service.begin()
+                await nodes.until(lambda s=sink: s.head)
+                for k in range(frames):
+                    service.piece(b"%d" % k)
+                    await nodes.until(lambda s=sink, k=k: len(s.body) == k + 1)
+                service.fail()
+                await nodes.until(lambda s=sink: s.how)
+                assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
+                assert entry.answer.problem.startswith(
+                    "it broke" if len(ids) == 1 else "the answer broke off after it had begun"
+                )
+            machine = federation["a"].machine
+            assert machine.truncated == federation["a"].shell.relays.ends["truncated"] == 4
+            names = [
+                service.name
+                for node in federation.nodes.values()
+                for service in node.shell.workers.services
+            ]
+            assert len(set(names)) == len(names), "something ran twice"
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def test_what_fails_before_it_begins_is_answered_as_any_forward(nodes):
+    async def main():
+        async with chain(nodes, "a", "b") as federation:
+            await fill(nodes, federation, "a")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "b", sink)
+            service.fail("no upstream")
+            await nodes.until(lambda: sink.how)
+            answer = sink.told[0][1]
+            assert (sink.how, answer.outcome, answer.problem) == ("settled", FAILED, "no upstream")
+            assert answer.path == ("a", "b")
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+@HOPS
+def test_a_client_that_leaves_ends_the_service(nodes, ids):
+    async def main():
+        async with chain(nodes, *ids) as federation:
+            await fill(nodes, federation, *ids[:-1])
+            sink = Told()
+            entry, service = await ran_at(nodes, federation, ids[-1], sink)
+            service.begin()
+            service.piece(b"x")
+            await nodes.until(lambda: sink.body)
+            federation["a"].shell.home_requests.abandon(entry)
+            assert sink.how == "broken"
+            await nodes.until(lambda: service.how)
+            assert service.how is Outcome.CANCELLED
+            assert federation["a"].shell.relays.ends["cancelled"] == 1
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def go_on(workers, random):
+    """Have each service that runs do the next thing, if any."""
+    for service in list(workers.running.values()):
+        step = random.randrange(4)
+        if step and service.relay is None:
+            service.begin()
+        elif step == 1:
+            service.piece(b"x" * random.randrange(2000))
+        elif step == 2:
+            service.end()
+
+
+@pytest.mark.parametrize("delay_ms", [0.0, 2.0])
+def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
+    """A hundred requests over up to two hops; each is left at some step of its way."""
+
+    async def main():
+        ids = ("a", "b", "c")
+        async with chain(nodes, *ids, delay_ms=delay_ms, queue_limit=100) as federation:
+            await fill(nodes, federation)
+            random, open_now, sinks = Random(7), [], []
+            shell = federation["a"].shell
+            for _ in range(100):
+                sinks.append(Told())
+                open_now.append(take(shell, sinks[-1]))
+                for node in federation.nodes.values():
+                    go_on(node.shell.workers, random)
+                for _ in range(random.randrange(4)):
+                    await nodes.turn()
+                if random.random() < 0.7:
+                    entry = open_now.pop(random.randrange(len(open_now)))
+                    shell.home_requests.abandon(entry)
+            for entry in open_now:
+                shell.home_requests.abandon(entry)
+            await nothing_left(nodes, federation)
+            assert all(sink.how for sink in sinks)
+            assert shell.machine.ledger.home["accepted"] == 100
+            assert shell.machine.ledger.home["away"] == 0
+            assert federation["c"].ledger.foreign["received"] > 10, "what is there to see?"
+
+    nodes.run(main)
+
+
+@pytest.mark.parametrize("delay_ms", [0.0, 5.0])
+def test_a_reader_that_never_reads_holds_the_source_up(nodes, delay_ms):
+    """What was written stays bounded at every hop, and all of it comes once it is read."""
+
+    async def main():
+        async with chain(nodes, "a", "b", "c", delay_ms=delay_ms) as federation:
+            await fill(nodes, federation, "a", "b")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "c", sink)
+            service.begin()
+            await nodes.until(lambda: sink.head)
+            sink.flow.pause()
+            written, piece = 0, b"x" * 16_384
+            quiet = 0
+            while quiet < 50:  # the source stays paused for that many turns: all is full
+                if service.is_paused:
+                    quiet += 1
+                else:
+                    quiet = 0
+                    service.piece(piece)
+                    written += len(piece)
+                assert written < 64 * 1024 * 1024, "nobody holds it up"
+                await nodes.turn()
+            before = len(sink.body)
+            assert before <= 16 * UNSENT_MAX_BYTES, "it is read although it is paused"
+            sink.flow.resume()
+            await nodes.until(lambda: len(sink.body) == written)
+            await nodes.until(lambda: not service.is_paused)
+            service.end()
+            await nodes.until(lambda: sink.how)
+            assert sink.how == "end"
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def test_a_link_that_is_cut_breaks_the_answer_off(nodes):
+    async def main():
+        async with chain(nodes, "a", "b", delay_ms=1.0) as federation:
+            await fill(nodes, federation, "a")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "b", sink)
+            service.begin()
+            service.piece(b"x")
+            await nodes.until(lambda: sink.body)
+            shell = federation["b"].shell
+            back = shell.machine.neighbors.index["a"]
+            shell.set_link(back, loss=1.0)
+            service.piece(b"lost")
+            shell.set_link(back, loss=0.0)
+            await nodes.until(lambda: shell.links.emulated[back].faults.loss == 0.0)
+            shell.set_link(back, loss=1.0)
+            await nodes.until(lambda: sink.how)
+            shell.set_link(back, loss=0.0)
+            assert (sink.how, sink.body) == ("broken", b"x")
+            await nodes.until(partial(bool, service.how))
+            assert service.how is Outcome.CANCELLED
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
+    async def main():
+        async with chain(nodes, "a", "b") as federation:
+            await fill(nodes, federation, "a")
+            sink = Told()
+            _, service = await ran_at(nodes, federation, "b", sink, name="key")
+            service.begin()
+            service.piece(b"x")
+            await nodes.until(lambda: sink.body)
+            await federation.stop("b")
+            await nodes.until(lambda: sink.how)
+            assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
+            await nothing_left(nodes, federation)
+
+    nodes.run(main)
+
+
+def test_what_passes_is_refused_where_nothing_passes(nodes):
+    """And may run elsewhere: it is a refusal between nodes. So is what cannot be read."""
+
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+            a, b = federation["a"], federation["b"]
+            agreement = a.shell.peers.agreements[a.machine.neighbors.index["b"]]
+            headers = [(HELLO, hello_of(agreement.caller))]
+            request = Request("x", keyed=False, work=passed().encode(), path=("a",))
+            whole = b"".join(encode_pass(request, UNSAID, 5.0, None, pulled=False))
+            statuses = []
+            for body in (whole, whole[:3], whole[:-1], b"\xff" * 9, b""):
+                told = await b.client.request(
+                    "POST", PASS, headers=headers, body=body, timeout_s=5.0
+                )
+                statuses.append(told.status)
+                assert told.status in REFUSAL_STATUSES
+            assert statuses == [422] * 5
+            assert b.ledger.foreign["received"] == 0
+
+    nodes.run(main)
