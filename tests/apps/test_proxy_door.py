@@ -1,36 +1,27 @@
-"""The door of a service: what comes in as it may come, and what the service and the client see."""
+"""The door of a service: what comes in as it may come, and what the service sees of it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+from random import Random
 
-from support.federation import run, turn, until
+import pytest
+
+from spillover.core.overflow.events import ServersDown
+from spillover.model.routes import Route
+from support.federation import turn, until
 from support.passed_requests import REFUSED, SEEN, get, post, without_way
-from support.proxy_doors import doors
+from support.proxy_doors import in_front, told
 
 LENGTH = b"Content-Length: 5"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-
-def in_front(check, *ids, **options):
-    """Run the check with doors in front of a service."""
-
-    async def main():
-        async with doors(*ids, **options) as here:
-            await check(here)
-
-    run(main)
+HOPS = pytest.mark.parametrize("hops", [0, 1])
+"""Where what is said must not depend on the way."""
 
 
-def told(read):
-    """A problem of ours."""
-    assert read.get(b"content-type") == "application/problem+json"
-    assert read.get(b"proxy-status").startswith("spillover; error=")
-    return json.loads(read.body)
-
-
-def test_the_service_sees_the_same_request_or_none():
+@HOPS
+def test_the_service_sees_the_same_request_or_none(hops):
     async def check(here):
         for name, (status, raw) in REFUSED.items():
             read = await here.ask(raw)
@@ -46,184 +37,11 @@ def test_the_service_sees_the_same_request_or_none():
             assert (first, without_way(others), seen_body) == (start, lines, body), name
             here.service.seen.clear()
 
-    in_front(check)
+    in_front(check, hops)
 
 
-def test_the_answer_comes_as_it_is():
-    answers = {
-        b"HTTP/1.1 203 Odd reason\r\nX-a: 1\r\nset-cookie: b\r\nSet-Cookie: c\r\n"
-        b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x00": b"\x1f\x8b\x00",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n": b"abc",
-        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-1/9\r\n"
-        b"Content-Length: 2\r\n\r\nab": b"ab",
-        b"HTTP/1.1 204 No Content\r\n\r\n": b"",
-        b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 99\r\n\r\n': b"",
-        b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 1\r\n\r\nx": b"x",
-        b"HTTP/1.1 429 Much\r\nContent-Length: 1\r\n\r\nx": b"x",
-        b"HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\nx": b"x",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\n" + OK: b"ok",
-        b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n": b"",
-    }
-
-    async def check(here):
-        for answer, body in answers.items():
-            here.service.answer = answer
-            before = len(here.service.seen)
-            read = await here.ask(get())
-            final = answer[answer.rindex(b"HTTP/1.1") :]
-            start, *lines = final.partition(b"\r\n\r\n")[0].split(b"\r\n")
-            assert read.start == start
-            assert [b"%b: %b" % field for field in read.fields][: len(lines)] == lines
-            assert (read.body, read.is_whole) == (body, True)
-            assert read.get(b"spillover-path") == "a"
-            assert len(here.service.seen) == before + 1, "it was retried"
-
-    in_front(check)
-
-
-def test_head_has_no_body_whatever_it_tells():
-    async def check(here):
-        for lines in (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n", b""):
-            here.service.answer = b"HTTP/1.1 200 OK\r\n%b\r\n" % lines
-            client = await here.client()
-            for _ in range(2):  # nothing is left over for the next one
-                read = await client.ask(get(method=b"HEAD"), "HEAD")
-                assert (read.status, read.is_whole) == (200, True)
-
-    in_front(check)
-
-
-def test_an_answer_that_ends_with_its_connection():
-    async def close(talk, *_):
-        await talk.say(b"HTTP/1.1 200 OK\r\n\r\nabc", b"def")
-        return False
-
-    async def check(here):
-        here.service.answer = close
-        read = await here.ask(get())
-        assert (read.body, read.is_whole) == (b"abcdef", True)
-        assert read.get(b"transfer-encoding") == "chunked"
-        read = await here.ask(get(version=b"1.0"))
-        assert (read.body, read.get(b"connection")) == (b"abcdef", "close")
-
-    in_front(check)
-
-
-def test_trailers_where_both_sides_can():
-    async def check(here):
-        here.service.answer = (
-            b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
-            b"2\r\nab\r\n0\r\nX-Sum: 1\r\n\r\n"
-        )
-        read = await here.ask(get(b"TE: trailers", b"Connection: TE"))
-        assert (read.body, read.trailers, read.get(b"trailer")) == (
-            b"ab",
-            ((b"X-Sum", b"1"),),
-            "X-Sum",
-        )
-        read = await here.ask(get())
-        assert (read.body, read.trailers, read.get(b"trailer")) == (b"ab", (), "")
-
-    in_front(check)
-
-
-def test_each_piece_leaves_before_the_next_one_comes():
-    async def check(here):
-        more = asyncio.Queue()
-
-        async def stream(talk, *_):
-            await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-            while piece := await more.get():
-                await talk.say(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await talk.say(b"0\r\n\r\n")
-            return True
-
-        here.service.answer = stream
-        client = await here.client()
-        client.writer.write(get())
-        await client.reader.readuntil(b"\r\n\r\n")
-        for number in range(50):
-            piece = b"piece %d" % number
-            more.put_nowait(piece)
-            expected = b"%x\r\n%b\r\n" % (len(piece), piece)
-            assert await client.reader.readexactly(len(expected)) == expected
-        assert here["a"].ledger.home["running"] == 1
-        more.put_nowait(b"")
-        assert await client.reader.readexactly(5) == b"0\r\n\r\n"
-        await until(lambda: here["a"].ledger.home["done"] == 1)
-
-    in_front(check)
-
-
-def test_a_service_that_lies_before_anything_begins():
-    async def hang_up(talk, *_):
-        talk.reset()
-
-    lies = {
-        "no HTTP": b"220 hello\r\n\r\n",
-        "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-        "a length and chunks": (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-        ),
-        "interim answers for ever": b"HTTP/1.1 103 Early\r\n\r\n" * 1000,
-        "a head of 1 MiB": b"HTTP/1.1 200 OK\r\nA: " + b"b" * 1_048_576 + b"\r\n\r\n",
-        "another protocol": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-        "a reset": hang_up,
-    }
-
-    async def check(here):
-        for name, lie in lies.items():
-            here.service.answer = lie
-            before = len(here.service.seen)
-            read = await here.ask(get())
-            assert (read.status, told(read)["reason"]) == (502, "handler_failed"), name
-            assert len(here.service.seen) == before + 1, name
-            here.service.answer = OK
-            assert (await here.ask(get())).body == b"ok", name
-
-    in_front(check)
-
-
-def test_what_begins_and_does_not_come_whole_is_reset():
-    async def begin(talk, head, _):
-        lie = LIES[head.split(b" ")[1][1:].decode()]
-        await talk.say(lie)
-        return False
-
-    LIES = {  # noqa: N806 - a table
-        "short": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
-        "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-        "bad-chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
-        "bad-trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n: a\r\n\r\n",
-    }
-
-    async def check(here):
-        here.service.answer = begin
-        for name in LIES:
-            for version in (b"1.1", b"1.0"):
-                client = await here.client()
-                read = await client.ask(get(target=b"/" + name.encode(), version=version))
-                # What is seen to be bad along with the head has never begun.
-                assert read.status == 502 or not read.is_whole, name
-        await until(lambda: here["a"].ledger.home["failed"] == 2 * len(LIES))
-        assert here["a"].ledger.home["done"] == 0
-
-    in_front(check)
-
-
-def test_what_comes_behind_an_answer_is_nobodys():
-    async def check(here):
-        here.service.answer = OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-        client = await here.client()
-        for _ in range(3):
-            assert (await client.ask(get())).body == b"ok"
-        assert here.service.connections >= 3
-
-    in_front(check)
-
-
-def test_a_client_that_leaves_closes_the_services_connection():
+@HOPS
+def test_a_client_that_leaves_closes_the_services_connection(hops):
     async def check(here):
         begun = asyncio.Event()
 
@@ -243,44 +61,11 @@ def test_a_client_that_leaves_closes_the_services_connection():
             await until(lambda gone=gone: here.service.gone == gone + 1)
         await until(lambda: here["a"].ledger.home["cancelled"] == 2)
 
-    in_front(check)
+    in_front(check, hops)
 
 
-def test_a_client_that_never_reads_stops_the_service():
-    async def check(here):
-        sent = 0
-
-        async def endless(talk, *_):
-            nonlocal sent
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
-            piece = b"x" * 65_536
-            while sent < 1_073_741_824:
-                await talk.say(piece)
-                sent += len(piece)
-
-        here.service.answer = endless
-        client = await here.client(limit=1)
-        client.writer.transport.pause_reading()
-        client.writer.write(get())
-        last = -1
-
-        async def stands_still():
-            nonlocal last
-            before, last = last, sent
-            await turn(0.05)
-            return sent == before and sent > 0
-
-        await until(stands_still)
-        assert sent < 16 * 2**20, "what the kernel takes, and little more"
-        (connection,) = here.doors["a"].connections
-        assert connection.transport.get_write_buffer_size() < 1_048_576
-        client.close()
-        await until(lambda: here["a"].ledger.home["cancelled"] == 1)
-
-    in_front(check)
-
-
-def test_a_name_that_is_under_way_is_a_conflict():
+@HOPS
+def test_a_name_that_is_under_way_is_a_conflict(hops):
     async def check(here):
         go_on = asyncio.Event()
 
@@ -300,7 +85,7 @@ def test_a_name_that_is_under_way_is_a_conflict():
         assert (await here.ask(get(b"Idempotency-Key: k"))).body == b"ok"
         assert len(here.service.seen) == 2
 
-    in_front(check)
+    in_front(check, hops)
 
 
 def test_requests_in_a_pipeline_are_answered_in_order():
@@ -384,11 +169,11 @@ def test_a_door_that_leads_back_to_itself_is_a_loop():
 
 
 def test_routes_say_what_requests_do_not():
-    routes = [
-        {"path": "/health", "unqueued": True},
-        {"path": "/slow", "methods": ["GET"], "deadline_ms": 50},
-        {"path": "/events", "sse_error_event": True},
-    ]
+    routes = (
+        Route(path="/health", unqueued=True),
+        Route(path="/slow", methods=("GET",), deadline_ms=50),
+        Route(path="/events", sse_error_event=True),
+    )
 
     async def check(here):
         async def serve(talk, head, _):
@@ -418,47 +203,63 @@ def test_routes_say_what_requests_do_not():
         assert not read.is_whole
         assert b"event: error\ndata: {" in read.body
 
-    in_front(check, cluster={"routes": routes_of(routes)})
+    in_front(check, cluster={"routes": routes})
 
 
-def routes_of(told):
-    from spillover.model.routes import Route
-
-    return tuple(Route(**{**one, "methods": tuple(one.get("methods", ()))}) for one in told)
-
-
-def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twice():
+def test_what_is_refused_at_once_has_a_name_all_the_same():
     async def check(here):
-        for _ in range(4):
-            assert (await here.ask(get())).body == b"ok"
-
-        async def hang_up(talk, *_):
-            talk.reset()
-
-        here.service.answer = hang_up
-        here.service.seen.clear()
-        assert (await here.ask(get())).status == 502
-        assert len(here.service.seen) == 1
-
-    in_front(check, handler="proxy:http://127.0.0.1:1,{url}")
-
-
-def test_the_deadline_is_for_the_head_alone():
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def slowly(talk, *_):
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            await go_on.wait()
-            await talk.say(b"k")
-            return True
-
-        here.service.answer = slowly
-        client = await here.client()
-        client.writer.write(get(b"Spillover-Deadline-Ms: 40"))
-        await client.reader.readuntil(b"\r\n\r\no")
-        await turn(0.1)  # beyond it
-        go_on.set()
-        assert await client.reader.readexactly(1) == b"k"
+        here["a"].shell.feed(ServersDown())
+        read = await here.ask(get())
+        assert (read.status, told(read)["reason"]) == (503, "no_servers")
+        assert told(read)["id"].startswith("a-")
+        assert read.get(b"spillover-request-id") == told(read)["id"]
 
     in_front(check)
+
+
+def test_the_api_of_the_node_sends_requests_to_the_door():
+    async def check(here):
+        status, _, body = await here["a"].send("POST", "/requests", b'{"payload": 1}')
+        assert (status, body["reason"]) == (422, "invalid")
+        assert "http://proxy.example:9000" in body["detail"]
+
+    in_front(check, cluster={"proxy_url": "http://proxy.example:9000"})
+
+
+def test_what_passed_is_counted():
+    async def check(here):
+        await here.ask(get())
+        text = (await here["a"].client.request("GET", "/metrics", timeout_s=5.0)).body.decode()
+        assert 'spillover_passed_responses_total{cluster="a",end="whole"} 1.0' in text
+        assert 'spillover_passed_head_seconds_count{cluster="a"} 1.0' in text
+
+    in_front(check)
+
+
+def test_cancels_at_random_instants_leave_nothing():
+    async def stream(talk, *_):
+        await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(3):
+            await talk.say(b"2\r\nab\r\n")
+            await turn(0)
+        await talk.say(b"0\r\n\r\n")
+        return True
+
+    async def check(here):
+        here.service.answer = stream
+        random = Random(7)
+        for _ in range(16):
+            clients = [await here.client() for _ in range(25)]
+            for client in clients:
+                client.writer.write(get())
+            for client in clients:
+                for _ in range(random.randrange(4)):
+                    await turn(0)
+                client.close()
+        await until(here.is_idle)
+        await until(lambda: here.service.gone == here.service.connections)
+        ledger = here["a"].ledger.home
+        assert ledger["accepted"] == ledger["done"] + ledger["cancelled"] <= 400
+        assert ledger["cancelled"]
+
+    in_front(check, cluster={"servers": 8})

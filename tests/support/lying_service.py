@@ -65,8 +65,8 @@ class Service:
                     await talk.say(self.answer)
                 elif not await self.answer(talk, *asked):
                     break
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, RuntimeError):
+            pass  # the other side has gone; RuntimeError is uvloop's word for it
         finally:
             self.gone += 1
             self._talks.discard(talk)

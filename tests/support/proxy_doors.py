@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from spillover.apps.node.proxy_door import ProxyDoor
+from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.framing import split_head
 from spillover.live.process.listening import bind_socket
 from support import federation
@@ -143,3 +145,22 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, **fields
                 await asyncio.gather(*serving)
                 for bound in listening:
                     bound.close()
+
+
+def in_front(check, hops=0, **options):
+    """Run the check with doors in front of a service; requests run at the last cluster."""
+
+    async def main():
+        async with doors(*"ab"[: hops + 1], **options) as here:
+            if hops:
+                here["a"].shell.feed(ServersDown())
+            await check(here)
+
+    federation.run(main)
+
+
+def told(read):
+    """A problem of ours."""
+    assert read.get(b"content-type") == "application/problem+json"
+    assert read.get(b"proxy-status").startswith("spillover; error=")
+    return json.loads(read.body)

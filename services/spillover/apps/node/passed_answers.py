@@ -24,7 +24,7 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.passed import Fields, PassedHead
-from spillover.model.request import Answer
+from spillover.model.request import Answer, Request
 
 JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
@@ -110,7 +110,8 @@ class PassedAnswer:
         "flow",
         "has_begun",
         "is_over",
-        "name",
+        "own_name",
+        "request",
         "tells_events",
     )
 
@@ -123,7 +124,10 @@ class PassedAnswer:
         self._is_of_events = False
         self._left_bytes: int | None = None
         """Of a length that was told."""
-        self.name = ""
+        self.request: Request | None = None
+        """As it is taken: it may be answered before its entry is there."""
+        self.own_name = ""
+        """Of one that is passed on beside the servers."""
         self.entry: IdempotencyRecord | None = None
         """Of a request that was taken."""
         self.call: UnqueuedCall | None = None
@@ -133,6 +137,11 @@ class PassedAnswer:
         self.is_over = False
         self.tells_events = False
         """A stream of events that breaks off ends with one that says so."""
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the request, empty before it has one."""
+        return self.own_name if self.request is None else self.request.id
 
     # --- the sink -----------------------------------------------------------------------------
 
@@ -182,14 +191,11 @@ class PassedAnswer:
             self._break_off(None if answer is None else answer.problem)
 
     def settle(self, told: Told) -> None:
-        name = self.entry.name if self.entry is not None else self.name
-        if isinstance(told, Answer):
-            self.refuse(problem_of(name, told))
-        elif told is None:
-            has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
-            self.refuse(node_ended(name, has_not_run=has_not_run))
-        else:
-            self.refuse(problem_of(name, told))
+        if told is not None:
+            self.refuse(problem_of(self.name, told))
+            return
+        has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
+        self.refuse(node_ended(self.name, has_not_run=has_not_run))
 
     def taken(self, entry: IdempotencyRecord) -> None:
         """It is under way, unless it has come to its end already."""
@@ -254,14 +260,13 @@ class PassedAnswer:
         return written + b"\r\n"
 
     def _of_ours(self, so_far: SoFar) -> Fields:
-        name = self.entry.name if self.entry is not None else self.name
         timing = b"queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f" % (
             so_far.queued_s * 1e3,
             so_far.network_s * 1e3,
             so_far.service_s * 1e3,
         )
         return (
-            (b"Spillover-Request-Id", name.encode()),
+            (b"Spillover-Request-Id", self.name.encode()),
             (b"Spillover-Path", ",".join(so_far.path).encode()),
             (b"Server-Timing", timing),
         )

@@ -151,9 +151,9 @@ class ProxyDoor:
             RequestId(headers.key or ""), headers.key is not None, work, (), type_,
             headers.priority, headers.traceparent, len(work),
         )  # fmt: skip
+        answer.request = request
         home_requests = self.shell.home_requests
         if headers.key is not None:
-            answer.name = headers.key
             known = home_requests.find(headers.key)
             if known is not None and known.answer is None:
                 detail = "under way; its answer is passed on as it comes and not kept"
@@ -170,7 +170,7 @@ class ProxyDoor:
         deadline_s: float,
     ) -> None:
         cluster = self.shell.cluster.id
-        answer.name = name = headers.key or f"{cluster}-{os.urandom(8).hex()}"
+        answer.own_name = name = headers.key or f"{cluster}-{os.urandom(8).hex()}"
         if unqueued.is_full:
             self.shell.metrics.home_refused(Refusal.QUEUE_FULL)
             detail = "too many requests are passed on beside the servers"
