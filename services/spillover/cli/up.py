@@ -192,17 +192,26 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
     if as_json:
         console = f"{first}/console"
         ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
-        print(json.dumps({**ready, "logs": logs}), flush=True)
+        doors = {"proxies": _doors(bed.topology)} if _doors(bed.topology) else {}
+        print(json.dumps({**ready, **doors, "logs": logs}), flush=True)
         return
     lines = [f"cluster {cluster}  {url}" for cluster, url in bed.urls.items()]
+    lines += [f"service {cluster}  {url}" for cluster, url in _doors(bed.topology).items()]
     lines.append("their logs, until the end if that is clean:")
     lines += [f"log of {cluster}  {log}" for cluster, log in logs.items()]
     revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
     lines.append(f"{len(bed.urls)} clusters are up; Ctrl-C ends them{revive}. Try:")
     lines.append(f"  {first}/console  in a browser, live")
     lines.append(f"  spillover status {first}")
-    lines.append(f"  curl {first}/requests -d '{json.dumps(_example(bed.topology))}'")
+    door = next(iter(_doors(bed.topology).values()), None)
+    asked = f"{first}/requests -d '{json.dumps(_example(bed.topology))}'"
+    lines.append(f"  curl {asked if door is None else door}")
     print("\n".join(lines), file=sys.stderr)
+
+
+def _doors(topology: Topology) -> dict[str, str]:
+    """Where clusters that pass requests to a service have its clients."""
+    return {c.id: c.proxy_url for c in topology.clusters if c.proxy_url is not None}
 
 
 def _example(topology: Topology) -> dict[str, Any]:
