@@ -1,4 +1,5 @@
-"""The services that a handler `http:URL[,URL...]` stands in front of, as it names them.
+"""The services that a handler `http:URL[,URL...]` or `proxy:URL[,URL...]` stands in front of, as it
+names them.
 
 Calling them is in `spillover.live.handlers`.
 """
@@ -18,6 +19,7 @@ _URL = re.compile(
     r"(?P<target>[/?][!-\"$-~]*)?"
 )
 _FORM = "http://HOST[:PORT][/PATH]"
+PROXY = "proxy:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,34 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
     Raises ValueError with what was expected, in one line.
     """
     alone = handler.startswith(("http://", "https:"))
-    urls = (handler if alone else handler.removeprefix("http:")).split(",")
+    return _each(handler if alone else handler.removeprefix("http:"), "http")
+
+
+def is_proxy_handler(handler: str) -> bool:
+    """Returns whether it is meant to be one."""
+    return handler.startswith(PROXY)
+
+
+def passed_to(handler: str) -> tuple[UpstreamUrl, ...]:
+    """Returns the upstreams of a handler `proxy:URL[,URL...]`: requests bring their paths along.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    found = _each(handler.removeprefix(PROXY), "proxy")
+    for upstream in found:
+        if upstream.target != "/":
+            raise ValueError(f"expected http://HOST[:PORT] without a path, got {upstream.name}")
+    return found
+
+
+def _each(told: str, kind: str) -> tuple[UpstreamUrl, ...]:
+    urls = told.split(",")
     if len(urls) > UPSTREAMS_MAX:
         raise ValueError(f"expected at most {UPSTREAMS_MAX} URLs, got {len(urls)}")
     found = []
     for url in urls:
+        if not url:
+            raise ValueError(f"expected {kind}:URL[,URL...], got an empty URL")
         upstream = _parsed(url)
         if upstream in found:
             raise ValueError(f"expected URLs that differ, got {shown(url)} twice")
@@ -57,8 +82,6 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
 
 
 def _parsed(url: str) -> UpstreamUrl:
-    if not url:
-        raise ValueError("expected http:URL[,URL...], got an empty URL")
     if url.lower().startswith("https:"):
         raise ValueError(f"expected {_FORM}, https is not available here, got {shown(url)}")
     match = _URL.fullmatch(url)

@@ -58,6 +58,11 @@ class HttpServer(uvicorn.Server):
     def _connect(self, **_: object) -> HttpConnection:
         return HttpConnection(self._service)
 
+    @property
+    def connection_count(self) -> int:
+        """Returns how many connections there are."""
+        return len(self.server_state.connections)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()

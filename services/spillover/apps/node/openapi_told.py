@@ -18,8 +18,9 @@ operators and machines use the others. Calls below `/peer/` are for nodes alone.
 Every error has a body of type `application/problem+json` with a `reason` for programs and a
 `detail` for people. Besides the errors described with each call, every call may end with
 `malformed`, `head_too_large`, `head_too_slow`, `not_found`, `method_not_allowed` or `internal`, and
-every call of another version of the protocol between nodes with `wrong_version`. What the reasons
-mean, and when to retry, is in services/docs/http.md of the source."""
+every call of another version of the protocol between nodes with `wrong_version`. A service behind a
+`proxy:` handler has an address of its own, where `not_passed` and `loop_detected` occur. What the
+reasons mean, and when to retry, is in services/docs/http.md of the source."""
 
 HEADERS = {
     "Idempotency-Key": "The name of the request. A repeat under the same name at the same node is "

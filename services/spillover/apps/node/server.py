@@ -17,6 +17,7 @@ from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
 from spillover.apps.node.exposure import PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
+from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
 from spillover.live.overflow.shell import NodeShell
@@ -30,6 +31,8 @@ LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
 not heard of the end decides again. A connection that is just closed would leave it in doubt."""
 
+_BINDS = ("--bind", "--peer-bind", "--proxy-bind")
+
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +42,7 @@ async def serve_node(
     *,
     bind: tuple[str, int],
     peer_bind: tuple[str, int] | None = None,
+    proxy_bind: tuple[str, int] | None = None,
     seed: int | None = None,
     source: str | None = None,
     drain_timeout_s: float = 30.0,
@@ -51,20 +55,20 @@ async def serve_node(
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
-    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
-    a `store`, a configuration is taken only if that takes it. Raises InputError if an address
-    cannot be bound, and what NodeShell raises, naming `source`.
+    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else; with
+    `proxy_bind` the clients of the service that requests are passed to. With a `store`, a
+    configuration is taken only if that takes it. Raises InputError if an address cannot be bound,
+    and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
-        listening = [sockets.enter_context(bind_socket(*bind))]
-        if peer_bind is not None:
-            listening.append(sockets.enter_context(bind_socket(*peer_bind, option="--peer-bind")))
+        bound = _bind(sockets, bind, peer_bind, proxy_bind)
+        listening = [one for one in bound if one is not None]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source)
-        _say_who_starts(shell, listening, source)
+        _say_who_starts(shell, bound, source)
         stop, end = _ends(end_with_stdin=end_with_stdin)
         app = create_app(shell, testbed=testbed, allowed_origins=allowed_origins, store=store)
         apps: list[AsgiApp] = [app] if peer_bind is None else [PublicOnly(app), PeersOnly(app)]
-        servers = [HttpServer(app) for app in apps]
+        servers = _servers(apps, None if proxy_bind is None else ProxyDoor(shell))
         _watch_files(shell, servers)
         running = asyncio.create_task(shell.run())
         serving = asyncio.gather(
@@ -84,6 +88,21 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
+def _servers(apps: Sequence[AsgiApp], door: ProxyDoor | None) -> list[HttpServer | ProxyDoor]:
+    """In the order of their sockets."""
+    return [*map(HttpServer, apps), *([] if door is None else [door])]
+
+
+def _bind(
+    sockets: contextlib.ExitStack, *addresses: tuple[str, int] | None
+) -> list[socket.socket | None]:
+    """A listening socket for each option that has an address."""
+    return [
+        None if at is None else sockets.enter_context(bind_socket(*at, option=option))
+        for at, option in zip(addresses, _BINDS, strict=True)
+    ]
+
+
 def _settle_memory() -> None:
     """What is there now stays: the collector need not look at it again."""
     keep_freed_memory()
@@ -93,7 +112,7 @@ def _settle_memory() -> None:
 
 async def close_node(
     shell: NodeShell,
-    servers: Sequence[HttpServer],
+    servers: Sequence[HttpServer | ProxyDoor],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
     last_words_s: float = LAST_WORDS_S,
@@ -137,15 +156,18 @@ def _ends(*, end_with_stdin: bool) -> tuple[asyncio.Event, asyncio.Event]:
     return stop, end
 
 
-def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: str | None) -> None:
+def _say_who_starts(
+    shell: NodeShell, sockets: Sequence[socket.socket | None], source: str | None
+) -> None:
     """The first line of a node's log."""
-    public, peer = sockets[0], sockets[1] if len(sockets) > 1 else None
+    public, peer, doorstep = (None if one is None else url_of(one) for one in sockets)
     _log.info(
         Message(
             "node starts",
             cluster=shell.cluster.id,
-            address=url_of(public),
-            peer_address=None if peer is None else url_of(peer),
+            address=public,
+            peer_address=peer,
+            proxy_address=doorstep,
             federation=shell.topology.name,
             topology=source,
             version=__version__,
@@ -153,13 +175,13 @@ def _say_who_starts(shell: NodeShell, sockets: Sequence[socket.socket], source: 
     )
 
 
-def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:
+def _watch_files(shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor]) -> None:
     allowed = raise_file_limit(shell.machine.settings)
     if allowed is None:
         return
 
     def connections() -> int:
-        taken = sum(len(server.server_state.connections) for server in servers)
+        taken = sum(server.connection_count for server in servers)
         return taken + shell.machine.register.away + shell.machine.servers.jobs
 
     FileWatch(allowed, connections).begin(shell.timers, lambda: shell.now_s)

@@ -25,6 +25,7 @@ from spillover.live.http.connection import (
     OnEnd,
     OnHead,
     OutgoingRequest,
+    Pool,
     Response,
 )
 from spillover.live.http.head import Server
@@ -75,7 +76,8 @@ class HttpClient:
     `user_timeout_s` is how long what was sent may stay unacknowledged before the connection is
     given up, where the system can do that (TCP_USER_TIMEOUT, Linux). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
-    `headers` go with each request.
+    `headers` go with each request. `make_connection` makes connections of another kind, for
+    exchanges that are given to `dispatch`.
 
     A client belongs to the event loop that first uses it. Raises InputError for a base URL that
     is not `http://HOST[:PORT][/PREFIX]`.
@@ -94,8 +96,10 @@ class HttpClient:
         user_timeout_s: float | None = None,
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
+        make_connection: Callable[[Pool], Connection] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
+        self._make_connection = make_connection or (lambda pool: Connection(pool, writes, moving))
         self.connections_max = connections_max
         """Open at the same time; those that are open stay."""
         self._idle_s_max = idle_s_max
@@ -103,8 +107,6 @@ class HttpClient:
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
         self._user_timeout_s = user_timeout_s
-        self._writes = writes
-        self._moving = moving
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -179,7 +181,7 @@ class HttpClient:
                 return exchange
             loop = asyncio.get_running_loop()
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
-        self._dispatch(exchange, head, parts)
+        self.dispatch(exchange, head, parts)
         return exchange
 
     async def warm(self, connections: int) -> None:
@@ -218,7 +220,7 @@ class HttpClient:
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
-        self._dispatch(exchange, head, (b"",))
+        self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
                 await _while_heard(exchange, answer, silence_s)
@@ -264,7 +266,8 @@ class HttpClient:
         self._closing.discard(connection)
         self._ended.set()
 
-    def _dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
+    def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
+        """Send what is written already, now if a connection is idle; else as `send`."""
         oldest_s = time.monotonic() - self._idle_s_max
         while self._idle:
             connection, _ = self._idle.popitem()
@@ -297,7 +300,7 @@ class HttpClient:
         try:
             async with PatientTimeout(self._connect_timeout_s):
                 transport, connection = await loop.create_connection(
-                    lambda: Connection(self, self._writes, self._moving), server.host, server.port
+                    lambda: self._make_connection(self), server.host, server.port
                 )
         except TimeoutError:
             what = f"no connection within {self._connect_timeout_s:g} s"
