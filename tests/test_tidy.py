@@ -87,6 +87,8 @@ LONG_FILES = {
     "services/spillover/core/overflow/events.py": 480,
     # What is read from a connection, in which order it is answered, and what is bounded meanwhile.
     "services/spillover/apps/http/connection.py": 640,
+    # One node, and what each command of its machine comes to.
+    "services/spillover/live/overflow/shell.py": 415,
     # What one connection carries, and all that can end it.
     "services/spillover/live/http/connection.py": 430,
     # One producer, and all that comes to it.

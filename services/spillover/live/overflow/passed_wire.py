@@ -114,7 +114,9 @@ def encode_end(trailers: Fields, answer: Answer, stay: Stay) -> bytes:
 def decode_end(message: bytes) -> tuple[Fields, Answer]:
     """Raises MalformedMessage."""
     told, encoded = _apart(memoryview(message))
-    return decoded(decode_fields, bytes(encoded)), decode_answer(bytes(told))[0]
+    answer, _ = decode_answer(bytes(told))
+    answer.result = None  # it has come in pieces
+    return decoded(decode_fields, bytes(encoded)), answer
 
 
 def _message(kind: int, told: bytes, encoded: bytes) -> bytes:

@@ -139,8 +139,7 @@ class Relay:
 
 
 class Relays:
-    """All of a node's, by ref. `feed` hands events to the machine; `on_head` is told how many
-    seconds after its request a head came.
+    """All of a node's, by ref. `feed` hands events to the machine.
 
     An answer may be paused for `stall_s`, and say nothing for `idle_s`.
     """
@@ -153,13 +152,13 @@ class Relays:
         *,
         stall_s: float = 60.0,
         idle_s: float = 300.0,
-        on_head: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._feed = feed
         self._waiters = waiters
         self._timers = timers
         self.stall_s, self.idle_s = stall_s, idle_s
-        self.on_head = on_head
+        self.on_head: Callable[[float], None] = _nothing
+        """Told how many seconds after a client's request the head of its answer came."""
         self._open: dict[int, Relay] = {}
         self._begun: dict[int, Relay] = {}
         """Those of them whose answer has begun: what the sweep looks at."""
@@ -197,7 +196,8 @@ class Relays:
         self._begun[command.ref] = relay
         now_s = time.monotonic()
         relay.waits_s = now_s
-        self.on_head(now_s - relay.taken_s)
+        if command.origin == ev.HOME:
+            self.on_head(now_s - relay.taken_s)
         relay.begin(command.so_far)
         if not self._sweeps:
             self._sweeps = True
@@ -236,6 +236,10 @@ class Relays:
         self._sweeps = bool(self._begun)
         if self._sweeps:
             self._timers.at(now_s + SWEEP_S, self._sweep)
+
+
+def _nothing(_: float) -> None:
+    """Nobody wants to know."""
 
 
 class _Nowhere:

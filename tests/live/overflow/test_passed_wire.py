@@ -1,0 +1,162 @@
+"""What nodes say to each other of requests that pass through, as bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillover.core.overflow.events import SoFar
+from spillover.live.overflow.passed_wire import (
+    FRAME,
+    HEAD,
+    MESSAGE_LIMIT_BYTES,
+    FrameReader,
+    decode_end,
+    decode_head,
+    decode_pass,
+    encode_end,
+    encode_head,
+    encode_pass,
+    encode_piece,
+)
+from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
+from spillover.model.load import LoadNow
+from spillover.model.passed import PassedHead, PassedRequest
+from spillover.model.request import DONE, Answer, Outcome, Request
+
+PASSED_HEAD = PassedHead(206, b"Partial", ((b"ETag", b'"x"'), (b"etag", b"\xff")))
+SO_FAR = SoFar(("a", "b"), 0.5, 0.25, 0.125)
+STAY = Stay(2.0, 0.5, 0.25)
+FIELDS = ((b"Checksum", b"7"),)
+ANSWER = Answer(DONE, ("a", "b"), None, None, 0.5, 0.25, 3.0)
+
+
+class Read:
+    """What a reader of frames has told."""
+
+    def __init__(self):
+        self.told = []
+        self.reader = FrameReader(
+            lambda message: self.told.append(("head", *decode_head(message))),
+            self.told.append,
+            lambda message: self.told.append(("end", *decode_end(message))),
+        )
+
+    def feed(self, whole, cuts=()):
+        """All of it, cut into parts at these places."""
+        begin = 0
+        for end in [*sorted(cuts), len(whole)]:
+            self.reader.feed(whole[begin:end])
+            begin = end
+
+    @property
+    def body(self):
+        return b"".join(one for one in self.told if isinstance(one, bytes))
+
+
+def answer_of(*pieces):
+    """An answer in frames, whole."""
+    frames = [encode_head(PASSED_HEAD, SO_FAR, STAY)]
+    frames += [b"".join(encode_piece(piece)) for piece in pieces]
+    return b"".join([*frames, encode_end(FIELDS, ANSWER, STAY)])
+
+
+@given(
+    st.lists(st.binary(max_size=50), max_size=5),
+    st.lists(st.integers(0, 600), max_size=20),
+)
+def test_frames_are_read_however_they_are_cut(pieces, cuts):
+    whole, read = answer_of(*pieces), Read()
+    read.feed(whole, [cut for cut in cuts if cut < len(whole)])
+    assert read.told[0] == ("head", PASSED_HEAD, SO_FAR, STAY)
+    assert read.body == b"".join(pieces)
+    kind, fields, answer = read.told[-1]
+    assert (kind, fields, answer) == ("end", FIELDS, ANSWER)
+
+
+def test_no_part_of_an_answer_is_taken_for_all_of_it():
+    """Cut off anywhere, it has no end; what has come of the body has been handed on."""
+    whole, body = answer_of(b"one", b"", b"x" * 100), b"one" + b"x" * 100
+    for length in range(len(whole)):
+        read = Read()
+        read.feed(whole[:length])
+        assert not any(one[0] == "end" for one in read.told)
+        assert body.startswith(read.body)
+
+
+def test_a_piece_is_handed_on_in_parts_as_they_come():
+    piece, read = b"".join(encode_piece(b"abcdef")), Read()
+    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
+    for k in range(len(piece)):
+        read.feed(piece[k : k + 1])
+    assert read.told[1:] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)
+WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        b"".join(encode_piece(b"x")),
+        WHOLE_END,
+        WHOLE_HEAD * 2,
+        WHOLE_HEAD + WHOLE_END + b"B",
+        WHOLE_HEAD + WHOLE_END + b"".join(encode_piece(b"x")),
+        WHOLE_HEAD + b"X" + bytes(4),
+        FRAME.pack(HEAD, MESSAGE_LIMIT_BYTES + 1),
+        FRAME.pack(HEAD, 3) + b"abc",
+        FRAME.pack(HEAD, 8) + struct.pack(">I", 5) + b"abcd",
+        FRAME.pack(HEAD, 8) + struct.pack(">I", 4) + b"null",
+    ],
+)
+def test_what_is_no_answer_is_refused(frames):
+    read = Read()
+    with pytest.raises(MalformedMessage):
+        read.feed(frames + bytes(5))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(some):
+    read = Read()
+    try:
+        read.feed(some)
+    except MalformedMessage:
+        return
+    assert not any(isinstance(one, tuple) and one[0] == "end" for one in read.told)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_a_request_comes_as_it_was(body, keyed):
+    passed = PassedRequest("PATCH", b"/\xff?a=1", FIELDS, body)
+    load = LoadNow(1, 2, -3, 0.5, True)
+    path = ("a", "b")
+    request = Request("r", keyed, passed.encode(), path, "llm", 3, None)
+    whole = b"".join(encode_pass(request, UNSAID, 1.5, load, pulled=True))
+    forwarded = decode_pass(whole)
+    assert (forwarded.remaining_s, forwarded.load, forwarded.pulled) == (1.5, load, True)
+    got = forwarded.request
+    assert (got.id, got.keyed, got.path, got.type, got.priority) == ("r", keyed, path, "llm", 3)
+    assert got.size_bytes == len(whole)
+    assert PassedRequest.decode(got.work) == passed
+    assert request.work == passed.encode()
+
+
+@given(st.integers(0, 60))
+def test_a_request_that_is_cut_off_is_refused(length):
+    """Where what is JSON is not whole; the rest is for who passes it on to read."""
+    request = Request("r", False, PassedRequest("GET", b"/", (), b"").encode(), ("a",))
+    whole = b"".join(encode_pass(request, UNSAID, 1.5, None, pulled=False))
+    with pytest.raises(MalformedMessage):
+        decode_pass(whole[: min(length, len(whole) - len(request.work) - 1)])
+
+
+def test_an_answer_of_a_failure_is_whole_too():
+    failed = Answer(Outcome.FAILED, ("a",), None, "500", upstream_status=500)
+    read = Read()
+    read.feed(WHOLE_HEAD + encode_end((), failed, STAY))
+    assert read.told[-1] == ("end", (), failed)
