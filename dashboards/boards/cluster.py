@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients, passed, tenants
+from spillover.model.signals import clients, tenants
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -167,6 +167,26 @@ TENANTS = Row(
     ),
 )  # fmt: skip
 
+PASSED = Row(
+    "What passes through it, of a service behind it?",
+    graph(
+        "How do the answers end?",
+        "Answers that had begun, per second; a truncated one was broken off.",
+        Query(total(CLUSTER.rate(signals.PASSED_RESPONSES), "end"), "{{end}}"),
+        unit="reqps", stacked=True, width=12,
+    ),
+    graph(
+        "How long until an answer begins?",
+        "From the request here to the head of its answer, in the mean; 0 where nothing passes.",
+        Query(
+            f"{total(CLUSTER.rate(signals.PASSED_HEAD, suffix='_sum'))} / "
+            f"clamp_min({total(CLUSTER.rate(signals.PASSED_HEAD, suffix='_count'))}, 0.001)",
+            "mean",
+        ),
+        unit="s", width=12,
+    ),
+)  # fmt: skip
+
 NEIGHBORS = Row(
     "Who are its neighbors to it?",
     graph(
@@ -242,27 +262,6 @@ LOADS = Row(
             "{{shadow}}, {{estimate}}",
         ),
         width=6,
-    ),
-)  # fmt: skip
-
-PASSED = Row(
-    "Do answers pass whole?",
-    graph(
-        "How do those end that have begun?",
-        "Answers per second, those for neighbors too: what is truncated broke off.",
-        Query(total(CLUSTER.rate(passed.PASSED_RESPONSES), "end"), "{{end}}"),
-        unit="reqps", width=8,
-    ),
-    graph(
-        "How long do heads take?", "From the receipt of a client's request to its answer's head.",
-        Query(CLUSTER.quantile(0.5, passed.PASSED_HEAD), "half are faster"),
-        Query(CLUSTER.quantile(0.99, passed.PASSED_HEAD), "99 of 100 are faster"),
-        Query(CLUSTER.mean(passed.PASSED_HEAD), "mean"),
-        unit="s", width=8,
-    ),
-    graph(
-        "How many pass now?", "Answers that have begun and not ended, those for neighbors too.",
-        Query(CLUSTER.of(passed.PASSING), "{{cluster}}"), width=8,
     ),
 )  # fmt: skip
 

@@ -32,6 +32,7 @@ from spillover.model.faults import (
 )
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
+from spillover.model.routes import Route
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 
@@ -94,6 +95,8 @@ Handlers:
 
 - `sleep` waits for `service_ms`, and `spin` computes for so long. They stand in for real work.
 - `http:URL[,URL...]` posts the payload as JSON to a service, to the least busy one of several.
+- `proxy:URL[,URL...]` passes requests of any method and path, and the answers as they come. Such a
+  cluster has a second address for its clients, `proxy_url`.
 - `python:MODULE:FUNCTION` calls a function with the payload. The working directory is importable.
 - `dask:ADDRESS:MODULE:FUNCTION` runs a function on a Dask cluster (extra `dask`).
 """
@@ -151,6 +154,18 @@ BEHIND_HTTP: Final[dict[str, Any]] = {
         {"id": "b", "servers": 1},
     ],
 }
+PASSING: Final[dict[str, Any]] = {
+    **TWO_CLUSTERS,
+    "clusters": [
+        {
+            "id": "a",
+            "servers": 1,
+            "handler": "proxy:http://127.0.0.1:9000",
+            "routes": [{"path": "/health"}],
+        },
+        {"id": "b", "servers": 1},
+    ],
+}
 UNLIKE_SERVERS: Final[dict[str, Any]] = {
     **TWO_CLUSTERS,
     "clusters": [
@@ -202,16 +217,22 @@ def configuration_page() -> str:
 
 
 def _topology_fields() -> list[Entry]:
-    documents = TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP, UNLIKE_SERVERS
+    documents = TWO_CLUSTERS, IN_PROCESSES, BEHIND_HTTP, UNLIKE_SERVERS, PASSING
     probe = FileProbe(load_topology, documents)
     found = _file_fields(probe, Topology, (), "")
     # Fields that have fields come last.
     found.sort(key=lambda entry: entry.name in ("clusters", "links"))
     found += _file_fields(probe, Cluster, ("clusters", 0), "clusters[].")
     unlike = FileProbe(load_topology, (UNLIKE_SERVERS,))
-    for part, owner in (("servers", Server), ("classes", ServerClass), ("types", JobType)):
+    for part, owner in (
+        ("servers", Server),
+        ("classes", ServerClass),
+        ("types", JobType),
+    ):
         place = ("clusters", 0, part, 0)
         found += _file_fields(unlike, owner, place, f"clusters[].{part}[].")
+    passing = FileProbe(load_topology, (PASSING,))
+    found += _file_fields(passing, Route, ("clusters", 0, "routes", 0), "clusters[].routes[].")
     found += _file_fields(probe, Link, ("links", 0), "links[].")
     return [
         replace(one, says=f"{one.says}\n\n{HANDLERS.strip()}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 REASONS = {
     "node --bind": "The address that clients are given is mostly the one to listen at. In a "
     "container it is not: there the node listens on all addresses of its own network.",
+    "--proxy-bind": "The topology says where, for clients and for all nodes alike.",
     "--peer-bind": "One port is enough while clients and neighbors share a network.",
     "--tls-cert": "Nodes of one network that nobody else is in need none, and a test of the rule "
     "should not begin with a CA. Give certificates, and https urls, where sites are apart.",

@@ -205,15 +205,15 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, handler: 'python:os'}]\n",
         (
             "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
-            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'python:os'"
+            "http:URL[,URL...], proxy:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'python:os'"
         ),
     ),
     "misspelled handler": (
         "clusters: [{id: a, servers: 1, handler: 'pyhton:json:dumps'}]\n",
         (
             "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
-            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got 'pyhton:json:dumps', "
-            "did you mean python?"
+            "http:URL[,URL...], proxy:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, "
+            "got 'pyhton:json:dumps', did you mean python?"
         ),
     ),
     "url with a path": (
@@ -284,7 +284,7 @@ BAD_FILES = {
         "clusters: [{id: a, servers: 1, handler: '{kind}'}]\n",
         (
             "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, "
-            "http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got '{kind}'"
+            "http:URL[,URL...], proxy:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION, got '{kind}'"
         ),
     ),
 }

@@ -20,7 +20,10 @@ clusters:
     workers: process
     service_ms: 100
 """
-HANDLERS = "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION"
+HANDLERS = (
+    "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL[,URL...] or "
+    "dask:ADDRESS:MODULE:FUNCTION"
+)
 
 # Each case: a part of the site, what stands in its place, then the whole message after
 # "FILE: clusters[0].".

@@ -61,18 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", required=True, metavar="ID", help="which of its clusters to be"
     )
-    parser.add_argument(
-        "--bind",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve clients there (default: as in the cluster's url)",
-    )
-    parser.add_argument(
-        "--peer-bind",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve neighbors there and only there (default: at the same address as clients)",
-    )
+    _add_addresses(parser)
     parser.add_argument(
         "--seed", type=whole_number, help="make the node's own random choices repeatable"
     )
@@ -98,6 +87,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_tls_options(parser: argparse.ArgumentParser) -> None:
     for option, _, what in TLS_OPTIONS:
         parser.add_argument(option, metavar="FILE", help=what)
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve clients there (default: as in the cluster's url)",
+    )
+    parser.add_argument(
+        "--peer-bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve neighbors there and only there (default: at the same address as clients)",
+    )
+    parser.add_argument(
+        "--proxy-bind",
+        type=address,
+        metavar="HOST:PORT",
+        help="with a proxy: handler, serve its clients there (default: as in the cluster's "
+        "proxy_url)",
+    )
 
 
 def _add_end_options(parser: argparse.ArgumentParser) -> None:
@@ -135,12 +146,15 @@ def run(options: argparse.Namespace) -> int:
     if bind is None:
         expected = f"expected HOST:PORT, since cluster {cluster.id} has no url"
         raise InputError("--bind", "", expected)
-    peer_bind = options.peer_bind or _address_of(cluster.peer_url)
+    if options.proxy_bind is not None and not cluster.passes:
+        expected = f"expected a proxy: handler, cluster {cluster.id} has {cluster.handler}"
+        raise InputError("--proxy-bind", "", expected)
     serving = serve_node(
         topology,
         options.cluster,
         bind=bind,
-        peer_bind=peer_bind,
+        peer_bind=options.peer_bind or _address_of(cluster.peer_url),
+        proxy_bind=options.proxy_bind or _address_of(cluster.proxy_url),
         seed=options.seed,
         source=options.topology,
         drain_timeout_s=options.drain_timeout_s,

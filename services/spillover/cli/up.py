@@ -236,9 +236,11 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
         console = f"{first}/console"
         ready = {"ready": True, "clusters": bed.urls, "redis": None, "console": console}
         secure = {} if bed.certified.ca_file is None else {"ca_file": str(bed.certified.ca_file)}
-        print(json.dumps({**ready, **secure, "logs": logs}), flush=True)
+        doors = {"proxies": _doors(bed.topology)} if _doors(bed.topology) else {}
+        print(json.dumps({**ready, **secure, **doors, "logs": logs}), flush=True)
         return
     lines = [f"cluster {cluster}  {url}" for cluster, url in bed.urls.items()]
+    lines += [f"service {cluster}  {url}" for cluster, url in _doors(bed.topology).items()]
     lines.append("their logs, until the end if that is clean:")
     lines += [f"log of {cluster}  {log}" for cluster, log in logs.items()]
     revive = f"; {REVIVE} and Enter starts dead ones again" if at_terminal else ""
@@ -248,9 +250,15 @@ def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
         lines.append(f"  export {CA_VARIABLE}={bed.certified.ca_file}  for all commands but curl")
     lines.append(f"  spillover status {first}")
     believing = "" if bed.certified.ca_file is None else f"--cacert {bed.certified.ca_file} "
-    example = json.dumps(_example(bed.topology))
-    lines.append(f"  curl {believing}{first}/requests -d '{example}'")
+    door = next(iter(_doors(bed.topology).values()), None)
+    asked = f"{first}/requests -d '{json.dumps(_example(bed.topology))}'"
+    lines.append(f"  curl {believing}{asked if door is None else door}")
     print("\n".join(lines), file=sys.stderr)
+
+
+def _doors(topology: Topology) -> dict[str, str]:
+    """Where clusters that pass requests to a service have its clients."""
+    return {c.id: c.proxy_url for c in topology.clusters if c.proxy_url is not None}
 
 
 def _example(topology: Topology) -> dict[str, Any]:

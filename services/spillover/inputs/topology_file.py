@@ -23,6 +23,9 @@ from spillover.model.topology import NOT_RUN_STATUSES, Topology
 _OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
 """Fields of clusters that are only along with a list of servers."""
 
+_OF_PASSING = ("routes", "passed_body_limit_bytes")
+"""Those that are only along with a proxy: handler."""
+
 
 def load_topology(name_or_path: str) -> Topology:
     """Returns the built-in topology of that name, else the one in the YAML file at that path.
@@ -98,6 +101,9 @@ def dump_topology(topology: Topology) -> str:
     for cluster, cluster_told in zip(topology.clusters, told["clusters"], strict=True):
         if cluster.not_run_statuses == NOT_RUN_STATUSES:
             del cluster_told["not_run_statuses"]  # only along with an http: handler
+        if not cluster.passes:
+            for name in _OF_PASSING:
+                del cluster_told[name]
         for name in _OF_POOLS:
             if cluster.pool is None or not cluster_told[name]:
                 del cluster_told[name]

@@ -6,6 +6,7 @@ The fields themselves, their limits and how they fit together are in `spillover.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -17,10 +18,21 @@ from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.nearest import did_you_mean
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
-from spillover.model.upstream_urls import is_http_handler, upstream_urls
+from spillover.model.upstream_urls import (
+    is_http_handler,
+    is_proxy_handler,
+    passed_to,
+    upstream_urls,
+)
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
-HANDLER_KINDS = ("sleep", "spin", "python", "http", "dask")
+HANDLER_KINDS = ("sleep", "spin", "python", "http", "proxy", "dask")
+
+_HANDLERS_READ: tuple[tuple[Callable[[str], bool], Callable[[str], object]], ...] = (
+    (is_http_handler, upstream_urls),
+    (is_proxy_handler, passed_to),
+    (is_dask_handler, dask_target),
+)
 
 _PYTHON_HANDLER = re.compile(r"python:[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -33,12 +45,15 @@ def _check_policy(value: str) -> str:
 
 
 def _check_handler(value: str) -> str:
-    if is_http_handler(value) or is_dask_handler(value):
+    for is_such, read in _HANDLERS_READ:
+        if not is_such(value):
+            continue
         try:
-            upstream_urls(value) if is_http_handler(value) else dask_target(value)
+            read(value)
         except ValueError as error:
             raise fault(str(error)) from error
-    elif value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
+        return value
+    if value not in ("sleep", "spin") and not _PYTHON_HANDLER.fullmatch(value):
         kind = value.partition(":")[0]
         hint = "" if kind in HANDLER_KINDS else did_you_mean(kind, HANDLER_KINDS)
         raise fault(f"expected {HANDLERS_KNOWN}, got {describe(value)}{hint}")
@@ -68,6 +83,7 @@ FORMS: Forms = {
     (Cluster, "handler"): _HANDLER,
     (Cluster, "url"): _URL,
     (Cluster, "peer_url"): _URL,
+    (Cluster, "proxy_url"): _URL,
     (Server, "id"): ID,
     (Server, "handler"): _HANDLER | None,
     (ServerClass, "id"): ID,

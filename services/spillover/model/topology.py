@@ -16,6 +16,7 @@ from spillover.model.certified_names import check_names
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits
+from spillover.model.routes import Route, check_routes
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
@@ -31,7 +32,8 @@ CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,63}")
 """Cluster ids end up in headers, labels, file names and option values: plain ones only."""
 
 HANDLERS_KNOWN = (
-    "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:ADDRESS:MODULE:FUNCTION"
+    "sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL[,URL...] or "
+    "dask:ADDRESS:MODULE:FUNCTION"
 )
 """What a cluster's `handler` may be, for messages."""
 
@@ -141,6 +143,22 @@ class Cluster:
 
     Why: `spillover up` and the deployments choose addresses by themselves. Nodes that are started
     one by one need it, for themselves and for their neighbors."""
+    proxy_url: str | None = None
+    """With a `proxy:` handler: where clients of the service reach its cluster, at any method and
+    path. `spillover node` listens there unless `--proxy-bind` says otherwise.
+
+    Why: `spillover up` chooses addresses by itself. The API of the node stays at its `url`."""
+    passed_body_limit_bytes: Annotated[int, at_least(0)] = 8_388_608
+    """With a `proxy:` handler: how large the body of a request may be. Larger ones get 413.
+
+    Why: it is read whole before it is decided where the request runs. 8 MiB is a prompt of a
+    million tokens."""
+    routes: tuple[Route, ...] = ()
+    """With a `proxy:` handler: what is known of requests by their path and method, where they do
+    not say it themselves. The first one that fits counts.
+
+    Why: a service needs none. Without one a request has the type and the deadline that its
+    `Spillover-Type` and `Spillover-Deadline-Ms` say, or the usual ones."""
     peer_url: str | None = None
     """Where neighbors reach it, if not at `url`.
 
@@ -376,7 +394,8 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
         if cluster.id in seen:
             _fail(f"{field}.id", f"expected ids that differ, got {cluster.id!r} twice")
         seen.add(cluster.id)
-        for name, url in (("url", cluster.url), ("peer_url", cluster.peer_url)):
+        for name in ("url", "peer_url", "proxy_url"):
+            url = getattr(cluster, name)
             if url is not None and url in urls:
                 _fail(f"{field}.{name}", f"expected urls that differ, got {url} twice")
             urls.add(url)
@@ -384,6 +403,7 @@ def _check_clusters(clusters: tuple[Cluster, ...]) -> None:
             _fail(f"{field}.workers", f"expected thread or process, got {cluster.workers!r}")
         _check_processes(field, cluster)
         _check_not_run_statuses(field, cluster)
+        _check_passing(field, cluster)
         check_limits(cluster, "topology", f"{field}.")
         _check_pool(field, cluster)
 
@@ -411,6 +431,20 @@ def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
     with_http = any(handler.startswith("http:") for handler in cluster.handlers.values())
     if cluster.not_run_statuses != NOT_RUN_STATUSES and not with_http:
         _fail(field, "expected only along with an http: handler")
+
+
+def _check_passing(field: str, cluster: Cluster) -> None:
+    proxied = [handler for handler in cluster.handlers.values() if handler.startswith("proxy:")]
+    if proxied and not cluster.passes:
+        _fail(f"{field}.handler", "expected proxy: for all servers of a cluster, or for none")
+    plain = Cluster(id=cluster.id, servers=cluster.servers)
+    for name in ("proxy_url", "passed_body_limit_bytes", "routes"):
+        if not proxied and getattr(cluster, name) != getattr(plain, name):
+            _fail(f"{field}.{name}", "expected only along with a proxy: handler")
+    try:
+        check_routes(cluster.routes, are_alike=not isinstance(cluster.servers, tuple))
+    except InputError as error:
+        _fail(f"{field}.{error.field}", error.expected)
 
 
 def _check_processes(field: str, cluster: Cluster) -> None:

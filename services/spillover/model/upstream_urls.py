@@ -1,4 +1,5 @@
-"""The services that a handler `http:URL[,URL...]` stands in front of, as it names them.
+"""The services that a handler `http:URL[,URL...]` or `proxy:URL[,URL...]` stands in front of, as it
+names them.
 
 Calling them is in `spillover.live.handlers`.
 """
@@ -19,6 +20,7 @@ _URL = re.compile(
 )
 _FORM = "http(s)://HOST[:PORT][/PATH]"
 _PORTS = {"http": 80, "https": 443}
+PROXY = "proxy:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,34 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
     Raises ValueError with what was expected, in one line.
     """
     alone = handler.startswith(("http://", "https:"))
-    urls = (handler if alone else handler.removeprefix("http:")).split(",")
+    return _each(handler if alone else handler.removeprefix("http:"), "http")
+
+
+def is_proxy_handler(handler: str) -> bool:
+    """Returns whether it is meant to be one."""
+    return handler.startswith(PROXY)
+
+
+def passed_to(handler: str) -> tuple[UpstreamUrl, ...]:
+    """Returns the upstreams of a handler `proxy:URL[,URL...]`: requests bring their paths along.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    found = _each(handler.removeprefix(PROXY), "proxy")
+    for upstream in found:
+        if upstream.target != "/":
+            raise ValueError(f"expected http://HOST[:PORT] without a path, got {upstream.name}")
+    return found
+
+
+def _each(told: str, kind: str) -> tuple[UpstreamUrl, ...]:
+    urls = told.split(",")
     if len(urls) > UPSTREAMS_MAX:
         raise ValueError(f"expected at most {UPSTREAMS_MAX} URLs, got {len(urls)}")
     found = []
     for url in urls:
+        if not url:
+            raise ValueError(f"expected {kind}:URL[,URL...], got an empty URL")
         upstream = _parsed(url)
         if upstream in found:
             raise ValueError(f"expected URLs that differ, got {shown(url)} twice")
@@ -58,8 +83,6 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
 
 
 def _parsed(url: str) -> UpstreamUrl:
-    if not url:
-        raise ValueError("expected http:URL[,URL...], got an empty URL")
     match = _URL.fullmatch(url)
     if match is None or not is_host(match["host"]) or not 0 < int(match["port"] or 80) < 65_536:
         raise ValueError(f"expected {_FORM}, got {shown(url)}")

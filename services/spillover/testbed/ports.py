@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from spillover.model.errors import InputError, RunError
@@ -48,7 +49,20 @@ def with_addresses(
             scheme = "https" if is_secure else "http"
             urls[cluster.id] = f"{scheme}://127.0.0.1:{port}"
             port += 1
-    return topology.with_urls(urls)
+    return _with_doors(topology.with_urls(urls), given_ports, first_port)
+
+
+def _with_doors(topology: Topology, given_ports: set[int], first_port: int) -> Topology:
+    """The same with a proxy_url for every cluster that passes requests on, behind all others."""
+    port = max([first_port, *(urlsplit(c.url or "").port or 80 for c in topology.clusters)]) + 1
+    clusters = []
+    for cluster in topology.clusters:
+        if cluster.passes and cluster.proxy_url is None:
+            port = _next_free(port, given_ports, first_port)
+            cluster = replace(cluster, proxy_url=f"http://127.0.0.1:{port}")  # noqa: PLW2901
+            port += 1
+        clusters.append(cluster)
+    return replace(topology, clusters=tuple(clusters))
 
 
 def free_urls(count: int, first_port: int) -> list[str]:

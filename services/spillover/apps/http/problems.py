@@ -55,6 +55,8 @@ STATUS_BY_REASON = {
     "not_found": 404,
     "method_not_allowed": 405,
     "malformed": 400,
+    "not_passed": 501,
+    "loop_detected": 508,
     "internal": 500,
 }
 

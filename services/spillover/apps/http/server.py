@@ -74,6 +74,11 @@ class HttpServer(uvicorn.Server):
         """Returns those that are open."""
         return self._service.connections
 
+    @property
+    def connection_count(self) -> int:
+        """Returns how many connections there are."""
+        return len(self.server_state.connections)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._tls is None:
             await super().startup(sockets)
@@ -88,10 +93,8 @@ class HttpServer(uvicorn.Server):
             await loop.create_server(
                 self._connect,
                 sock=one,
-                ssl=tls,
                 backlog=BACKLOG,
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=SHUTDOWN_S,
+                **secured(tls),
             )
             for one in sockets
         ]
@@ -108,6 +111,12 @@ class HttpServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def secured(tls: ssl.SSLContext) -> dict[str, Any]:
+    """Returns how to listen with TLS: options of a loop's `create_server`."""
+    limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
+    return {"ssl": tls, **limits}
 
 
 def url_of(listening: socket.socket, *, is_secure: bool = False) -> str:

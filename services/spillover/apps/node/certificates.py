@@ -39,6 +39,13 @@ def door_contexts(
     ]
 
 
+def proxy_context(cluster: Cluster, credentials: Credentials | None) -> ssl.SSLContext | None:
+    """Returns how to listen for the clients of a service: as its `proxy_url` says."""
+    if credentials is None or not (cluster.proxy_url or "").startswith("https:"):
+        return None
+    return credentials.front(ssl.CERT_NONE)
+
+
 @contextlib.contextmanager
 def watching(
     credentials: Credentials,

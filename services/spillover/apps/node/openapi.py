@@ -17,7 +17,7 @@ from spillover.apps.node.openapi_told import tell
 from spillover.apps.node.preferences import WAIT_MAX_S, WAIT_MS_MAX
 from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import Terms
-from spillover.live.overflow.protocol import FIRST, SPOKEN
+from spillover.live.overflow.protocol import FIRST, PASS, SPOKEN, STREAM
 from spillover.model.access import TENANT, Role
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX
 
@@ -119,14 +119,14 @@ class CancelAnswerView(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one hot path. `problems` are the reasons it may give; an answer without a
-    body model is described by its content type alone."""
+    """One method of one hot path. `problems` are the reasons it may give; what has no model of its
+    body is described by its content type alone."""
 
     summary: str
     operation_id: str
     answers: Mapping[int, tuple[str, Body | str]]
     problems: tuple[str, ...] = ()
-    body: Body | None = None
+    body: Body | str | None = None
     parameters: tuple[dict[str, Any], ...] = field(default=())
 
 
@@ -284,6 +284,16 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
             problems=(*REQUEST_PROBLEMS, "not_a_neighbor"),
         )
     },
+    PASS: {
+        "post": Operation(
+            summary="Between neighbors: run a request that passes through",
+            operation_id="post_pass",
+            body="application/octet-stream",
+            parameters=(HELLO_HEADER,),
+            answers={200: ("Its answer has begun, and comes in frames", STREAM.decode())},
+            problems=(*REQUEST_PROBLEMS, "not_a_neighbor"),
+        )
+    },
     SPOKEN[0].cancel: {
         "post": Operation(
             summary="Between neighbors: cancel a request that was handed on",
@@ -348,8 +358,7 @@ def _tell_access(schema: dict[str, Any]) -> None:
 def _described(operation: Operation) -> dict[str, Any]:
     responses = {str(status): told for status, told in problems(*operation.problems).items()}
     for status, (description, body) in operation.answers.items():
-        content = {body: {}} if isinstance(body, str) else _json(body)
-        responses[str(status)] = {"description": description, "content": content}
+        responses[str(status)] = {"description": description, "content": _content(body)}
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": operation.operation_id,
@@ -358,17 +367,19 @@ def _described(operation: Operation) -> dict[str, Any]:
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _json(operation.body)}
+        described["requestBody"] = {"required": True, "content": _content(operation.body)}
     return described
 
 
 def _bodies(operation: Operation) -> Iterator[Body]:
-    if operation.body is not None:
-        yield operation.body
-    yield from (body for _, body in operation.answers.values() if not isinstance(body, str))
+    said = (operation.body, *(body for _, body in operation.answers.values()))
+    yield from (body for body in said if not (body is None or isinstance(body, str)))
 
 
-def _json(body: Body) -> dict[str, Any]:
+def _content(body: Body | str) -> dict[str, Any]:
+    """JSON of this model, or bytes of this type of content."""
+    if isinstance(body, str):
+        return {body: {"schema": {"type": "string", "format": "binary"}}}
     return {"application/json": {"schema": reference(body)}}
 
 

@@ -32,9 +32,6 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ENVELOPE_LIMIT_BYTES = 65_536
 """What a forward may take beyond its payload: path, names, numbers."""
 
-PASSED_BODY_LIMIT_BYTES = 8 * 1024 * 1024
-"""Of a request that passes through; its head comes on top."""
-
 READ_S = 10.0
 """For a neighbor to send all of what it says."""
 
@@ -60,7 +57,8 @@ class PeerPaths:
         """The topology has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
-        self._pass_limit_bytes = PASSED_BODY_LIMIT_BYTES + 3 * ENVELOPE_LIMIT_BYTES
+        passed_bytes = self._shell.cluster.passed_body_limit_bytes
+        self._pass_limit_bytes = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
         """Who this is, to a neighbor that wants to know whether it is believed here."""

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.certificates import door_contexts, is_secure, watching
+from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
+from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.apps.node.token_files import TokenFiles
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_lost
@@ -40,6 +41,8 @@ LAST_WORDS_S = 0.1
 """So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
 not heard of the end decides again. A connection that is just closed would leave it in doubt."""
 
+_BINDS = ("--bind", "--peer-bind", "--proxy-bind")
+
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,7 @@ async def serve_node(
     *,
     bind: tuple[str, int],
     peer_bind: tuple[str, int] | None = None,
+    proxy_bind: tuple[str, int] | None = None,
     seed: int | None = None,
     source: str | None = None,
     drain_timeout_s: float = 30.0,
@@ -63,24 +67,29 @@ async def serve_node(
     """Serve one cluster until SIGTERM or SIGINT, then drain and return: requests under way are
     waited for up to `drain_timeout_s`, results that nobody has fetched up to `results_timeout_s`
     of that. A second signal ends it at once, and with `end_with_stdin` the end of standard input:
-    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else. With
-    a `store`, a configuration is taken only if that takes it. `credentials` are for doors whose
-    url is `https`; with `token_files` it lets in only who has an API token. Raises InputError if
-    an address cannot be bound, and what NodeShell raises, naming `source`.
+    whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else; with
+    `proxy_bind` the clients of the service that requests are passed to. With a `store`, a
+    configuration is taken only if that takes it. `credentials` are for doors whose url is `https`;
+    with `token_files` it lets in only who has an API token. Raises InputError if an address cannot
+    be bound, and what NodeShell raises, naming `source`.
     """
     with contextlib.ExitStack() as sockets:
-        listening = [sockets.enter_context(one) for one in _bound(bind, peer_bind)]
+        bound = _bind(sockets, bind, peer_bind, proxy_bind)
+        listening = [one for one in bound if one is not None]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
-        _say_who_starts(shell, listening, source, has_tokens=token_files is not None)
+        _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         stop, end = _ends(end_with_stdin=end_with_stdin)
         access = _watched(shell, token_files)
         app = create_app(
             shell, testbed=testbed, allowed_origins=allowed_origins, store=store, access=access
         )
-        servers = _servers(shell, app, credentials, apart=peer_bind is not None)
+        of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
+        servers: list[HttpServer | ProxyDoor] = [*of_app]
+        if proxy_bind is not None:
+            servers.append(ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials)))
         _watch_files(shell, servers)
         if credentials is not None:
-            sockets.enter_context(watching(credentials, shell, servers))
+            sockets.enter_context(watching(credentials, shell, of_app))
         _reread_on_hangup(credentials, token_files)
         running = asyncio.create_task(shell.run())
         doors = zip(servers, listening, strict=True)
@@ -98,10 +107,14 @@ async def serve_node(
             await close_node(shell, servers, running, serving)
 
 
-def _bound(bind: tuple[str, int], peer_bind: tuple[str, int] | None) -> Iterator[socket.socket]:
-    yield bind_socket(*bind)
-    if peer_bind is not None:
-        yield bind_socket(*peer_bind, option="--peer-bind")
+def _bind(
+    sockets: contextlib.ExitStack, *addresses: tuple[str, int] | None
+) -> list[socket.socket | None]:
+    """A listening socket for each option that has an address."""
+    return [
+        None if at is None else sockets.enter_context(bind_socket(*at, option=option))
+        for at, option in zip(addresses, _BINDS, strict=True)
+    ]
 
 
 def _servers(
@@ -150,7 +163,7 @@ def _settle_memory() -> None:
 
 async def close_node(
     shell: NodeShell,
-    servers: Sequence[HttpServer],
+    servers: Sequence[HttpServer | ProxyDoor],
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
     last_words_s: float = LAST_WORDS_S,
@@ -199,23 +212,31 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _say_who_starts(
-    shell: NodeShell, sockets: Sequence[socket.socket], source: str | None, *, has_tokens: bool
+    shell: NodeShell,
+    sockets: Sequence[socket.socket | None],
+    source: str | None,
+    *,
+    has_tokens: bool,
 ) -> None:
     """The first lines of a node's log."""
-    secure = is_secure(shell.topology, shell.cluster, apart=len(sockets) > 1)
-    addresses = [url_of(one, is_secure=tls) for one, tls in zip(sockets, secure, strict=True)]
+    public, peer, proxied = sockets
+    assert public is not None  # noqa: S101 - it has clients
+    secure = is_secure(shell.topology, shell.cluster, apart=peer is not None)
+    address = url_of(public, is_secure=secure[0])
+    is_proxy_secure = (shell.cluster.proxy_url or "").startswith("https:")
     _log.info(
         Message(
             "node starts",
             cluster=shell.cluster.id,
-            address=addresses[0],
-            peer_address=addresses[1] if len(addresses) > 1 else None,
+            address=address,
+            peer_address=None if peer is None else url_of(peer, is_secure=secure[1]),
+            proxy_address=None if proxied is None else url_of(proxied, is_secure=is_proxy_secure),
             federation=shell.topology.name,
             topology=source,
             version=__version__,
         )
     )
-    _warn_if_open(sockets[0], addresses[0], is_secret=secure[0], has_tokens=has_tokens)
+    _warn_if_open(public, address, is_secret=secure[0], has_tokens=has_tokens)
 
 
 def _warn_if_open(
@@ -232,13 +253,13 @@ def _warn_if_open(
         _log.warning(Message(words, address=address, tls=is_secret))
 
 
-def _watch_files(shell: NodeShell, servers: Sequence[HttpServer]) -> None:
+def _watch_files(shell: NodeShell, servers: Sequence[HttpServer | ProxyDoor]) -> None:
     allowed = raise_file_limit(shell.machine.settings)
     if allowed is None:
         return
 
     def connections() -> int:
-        taken = sum(len(server.server_state.connections) for server in servers)
+        taken = sum(server.connection_count for server in servers)
         return taken + shell.machine.register.away + shell.machine.servers.jobs
 
     FileWatch(allowed, connections).begin(shell.timers, lambda: shell.now_s)

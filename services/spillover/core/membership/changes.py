@@ -147,7 +147,7 @@ def filled(before: Topology, after: Topology) -> Topology:
 
 
 def _filled_of(old: Cluster, new: Cluster) -> Cluster:
-    names = ("url", "peer_url", "held_limit_bytes")
+    names = ("url", "peer_url", "proxy_url", "held_limit_bytes")
     missing = {name: getattr(old, name) for name in names if getattr(new, name) is None}
     return replace(new, **missing)
 

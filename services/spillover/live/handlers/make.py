@@ -11,6 +11,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.base import OnEnd, OnHealth, Workers
 from spillover.live.handlers.http.handler import HttpWorkers
+from spillover.live.handlers.proxy.handler import Begin, ProxyWorkers
 from spillover.live.handlers.python.handler import python_workers
 from spillover.live.handlers.service_payload import ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
@@ -21,7 +22,12 @@ from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import TOKENS_MAX, UnlikeServers
-from spillover.model.upstream_urls import is_http_handler, upstream_urls
+from spillover.model.upstream_urls import (
+    is_http_handler,
+    is_proxy_handler,
+    passed_to,
+    upstream_urls,
+)
 
 OnServerHealth: TypeAlias = Callable[[int, bool], None]
 """As `OnHealth`, of the server with this number."""
@@ -29,16 +35,18 @@ OnServerHealth: TypeAlias = Callable[[int, bool], None]
 SLEEP, SPIN = EMULATED = ("sleep", "spin")
 
 
-def make_workers(
+def make_workers(  # noqa: PLR0917 - each is handed on by position
     cluster: Cluster,
     source: str,
     timers: Timers,
     on_end: OnEnd,
     on_health: OnHealth,
     moving: Moving | None = None,
+    begin: Begin | None = None,
 ) -> Workers:
     """Returns what runs requests for `cluster`. Must be called inside a running loop. Answers that
-    come from elsewhere count as `moving` until they are whole.
+    come from elsewhere count as `moving` until they are whole; `begin` takes those that pass
+    through as they come, which `proxy:` needs.
 
     Neither callback is called before this has returned. Raises InputError, naming `source`, for a
     handler that cannot be had.
@@ -48,7 +56,7 @@ def make_workers(
         return SleepWorkers(times, timers, on_end)
     if cluster.handler == SPIN:
         return SpinWorkers(times, on_end)
-    return _called_workers(cluster, source, timers, on_end, on_health, moving)
+    return _called_workers(cluster, source, timers, on_end, on_health, moving, begin)
 
 
 def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
@@ -59,6 +67,7 @@ def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
     on_end: OnEnd,
     on_health: OnServerHealth,
     moving: Moving | None = None,
+    begin: Begin | None = None,
 ) -> Workers:
     """Returns the same for the pool of `cluster`: each of its servers runs what it is sent by its
     own handler, as the cluster says otherwise."""
@@ -77,27 +86,34 @@ def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
             own = replace(cluster, handler=handler, servers=at_once, service_ms=service_ms)
             told = f"{source}: server {server.id}"
             own_health = partial(on_health, number)
-            workers.add(_called_workers(own, told, timers, workers.ended, own_health, moving))
+            made = (own, told, timers, workers.ended, own_health, moving, begin)
+            workers.add(_called_workers(*made))
     return workers
 
 
-def _called_workers(
+def _called_workers(  # noqa: PLR0917 - as `make_workers`
     cluster: Cluster,
     source: str,
     timers: Timers,
     on_end: OnEnd,
     on_health: OnHealth,
     moving: Moving | None,
+    begin: Begin | None,
 ) -> Workers:
     """Those of a handler that is the users' own."""
     if is_dask_handler(cluster.handler):
         return _dask_workers(cluster, source, on_end, on_health)
-    if not is_http_handler(cluster.handler):
+    is_proxy = is_proxy_handler(cluster.handler)
+    if not (is_proxy or is_http_handler(cluster.handler)):
         return python_workers(cluster, source, timers, on_end)
     try:
-        urls = upstream_urls(cluster.handler)
+        urls = (passed_to if is_proxy else upstream_urls)(cluster.handler)
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
+    if is_proxy:
+        if begin is None:
+            raise InputError(source, "handler", "expected a node that passes answers on")
+        return ProxyWorkers(urls, cluster, on_end, on_health, begin, moving)
     return HttpWorkers(urls, cluster, on_end, on_health, moving)
 
 

@@ -24,6 +24,7 @@ from spillover.live.http.connection import (
     OnEnd,
     OnHead,
     OutgoingRequest,
+    Pool,
     Response,
 )
 from spillover.live.http.head import Server
@@ -54,7 +55,8 @@ class HttpClient:
     `user_timeout_s` is how long the other end may be gone without a word before the connection is
     given up (see `keepalive`). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
-    `headers` go with each request.
+    `headers` go with each request. `make_connection` makes connections of another kind, for
+    exchanges that are given to `dispatch`.
 
     With `https://` there are handshakes by `tls` (None: whom the system trusts), in which the other
     end has to prove that it is `server_name` (None: the url's host); a few at once, others wait
@@ -84,6 +86,7 @@ class HttpClient:
         server_name: str | None = None,
         first: str | None = None,
         on_tls_failure: Callable[[str], None] | None = None,
+        make_connection: Callable[[Pool], Connection] | None = None,
     ) -> None:
         self._server = Server(base_url, headers)
         self._securing: Securing | None = None
@@ -97,8 +100,9 @@ class HttpClient:
         self._idle_s_max = idle_s_max
         self._body_limit_bytes = body_limit_bytes
         self._excerpt_bytes = excerpt_bytes
-        told = writes, moving, connect_timeout_s, user_timeout_s
-        self._opening = Opening(self._server, *told, self._securing)
+        make = make_connection or (lambda pool: Connection(pool, writes, moving))
+        told = make, connect_timeout_s, user_timeout_s, self._securing
+        self._opening = Opening(self._server, *told)
         self._open: set[Connection] = set()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._closing: set[Connection] = set()
@@ -173,7 +177,7 @@ class HttpClient:
                 return exchange
             loop = asyncio.get_running_loop()
             exchange.timer = loop.call_later(timeout_s, exchange.expire, timeout_s)
-        self._dispatch(exchange, head, parts)
+        self.dispatch(exchange, head, parts)
         return exchange
 
     async def warm(self, connections: int) -> None:
@@ -235,7 +239,7 @@ class HttpClient:
         url = self._server.url + path
         exchange = OutgoingRequest("GET", url, answer.settle, sys.maxsize, on_body=lines.feed)
         answer.exchange = exchange
-        self._dispatch(exchange, head, (b"",))
+        self.dispatch(exchange, head, (b"",))
         try:
             if silence_s is not None:
                 await _while_heard(exchange, answer, silence_s)
@@ -296,7 +300,8 @@ class HttpClient:
         self._closing.discard(connection)
         self._ended.set()
 
-    def _dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
+    def dispatch(self, exchange: OutgoingRequest, head: bytes, body: Body) -> None:
+        """Send what is written already, now if a connection is idle; else as `send`."""
         oldest_s = time.monotonic() - self._idle_s_max
         while self._idle:
             connection, _ = self._idle.popitem()

@@ -8,10 +8,9 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from spillover.live.engine.moving import Moving
-from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.awaited import Awaited
 from spillover.live.http.connection import Connection, OutgoingRequest, Pool
 from spillover.live.http.head import Server
@@ -43,15 +42,13 @@ class Opening:
     def __init__(
         self,
         server: Server,
-        writes: WriteBatch | None,
-        moving: Moving | None,
+        make_connection: Callable[[Pool], Connection],
         connect_timeout_s: float,
         user_timeout_s: float | None,
         securing: Securing | None,
     ) -> None:
         self._server = server
-        self._writes = writes
-        self._moving = moving
+        self._make_connection = make_connection
         self._timeout_s = connect_timeout_s + (0.0 if securing is None else HANDSHAKE_S)
         self._user_timeout_s = user_timeout_s
         self._securing = securing
@@ -75,7 +72,7 @@ class Opening:
     async def _open_socket(self, owner: Owner, options: dict[str, Any]) -> Connection:
         loop, server = asyncio.get_running_loop(), self._server
         transport, connection = await loop.create_connection(
-            lambda: Connection(owner, self._writes, self._moving),
+            lambda: self._make_connection(owner),
             server.host,
             server.port,
             **options,

@@ -7,7 +7,7 @@ is read when Prometheus asks. Besides, the usual metrics of the process: memory,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,8 +18,8 @@ from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
 from spillover.live.engine.metric_types import Counters, Histogram, counter, gauges
 from spillover.live.engine.timers import Timers
-from spillover.live.overflow.passed_metrics import PassedMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
+from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
@@ -53,13 +53,14 @@ class NodeMetrics(Collector):
         self._system_time = Histogram(signals.SYSTEM_TIME)
         self._queue_wait = Histogram(signals.QUEUE_WAIT)
         self._hops = Histogram(signals.HOPS)
+        self.passed_head = Histogram(signals.PASSED_HEAD)
+        self.passed_ends: Mapping[str, int] = {}
+        """What became of answers that had begun to pass through."""
         self._written = (
             requests, refusals, received, forwards,
-            self._system_time, self._queue_wait, self._hops,
+            self._system_time, self._queue_wait, self._hops, self.passed_head,
         )  # fmt: skip
         self.tokens = token_metrics(machine)
-        self.passed: PassedMetrics | None = None
-        """Where requests pass; set by who makes the relays."""
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
         """Forwards to each neighbor, by its handle, whatever came back."""
@@ -72,6 +73,12 @@ class NodeMetrics(Collector):
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
+
+    def watched(self, relays: Relays) -> Relays:
+        """Returns them, counted from now on."""
+        relays.on_head = self.passed_head.observe
+        self.passed_ends = relays.ends
+        return relays
 
     @property
     def answered(self) -> tuple[int, float]:
@@ -143,10 +150,10 @@ class NodeMetrics(Collector):
             yield written.collect(cluster)
         yield from self._pushes_and_pulls(cluster)
         yield from self._shadows(cluster)
+        passed = [((end,), count) for end, count in self.passed_ends.items()]
+        yield counter(signals.PASSED_RESPONSES, cluster, passed)
         if self.tokens is not None:
             yield from self.tokens.collect(cluster)
-        if self.passed is not None:
-            yield from self.passed.collect(cluster)
         values = {
             signals.QUEUE_LENGTH: machine.queue_length,
             signals.SERVERS: machine.servers.total,

@@ -41,7 +41,6 @@ from spillover.live.overflow.identity import Peers
 from spillover.live.overflow.links import Links
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.passed_link import PassedLink
-from spillover.live.overflow.passed_metrics import PassedMetrics
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.peer_link import PeerLink
 from spillover.live.overflow.recent import REFUSED
@@ -112,7 +111,7 @@ class NodeShell:
         period_s, streams_max = topology.gossip_period_ms / 1e3, self.clients.streams_max
         self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
         self.waiters = Waiters()
-        self.relays = self._make_relays()
+        self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers))
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
@@ -376,15 +375,10 @@ class NodeShell:
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
         told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
+        passing = (self.moving, self.relays.begin)
         if pool is None:
-            return make_workers(cluster, *told, self._health_changed, self.moving)
-        return make_unlike_workers(cluster, pool, *told, self._server_changed, self.moving)
-
-    def _make_relays(self) -> Relays:
-        relays = Relays(self.feed, self.waiters, self.timers)
-        if self.cluster.passes:
-            self.metrics.passed = PassedMetrics(relays)
-        return relays
+            return make_workers(cluster, *told, self._health_changed, *passing)
+        return make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)
 
     def _make_link(self, handle: int, neighbor: Neighbor, emulated_link: EmulatedLink) -> PeerLink:
         cluster, url = neighbor.id, neighbor.url

@@ -122,6 +122,18 @@ HOPS = Signal(
     "Times forwarded, requests of clients that were done",
     buckets=HOP_BUCKETS,
 )
+PASSED_RESPONSES = Signal(
+    "spillover_passed_responses_total",
+    "counter",
+    "Answers that had begun to pass through, by how they ended; truncated: broken off",
+    ("end",),
+)
+PASSED_HEAD = Signal(
+    "spillover_passed_head_seconds",
+    "histogram",
+    "From a request that passes through, here, to the head of its answer",
+    buckets=DURATION_BUCKETS_S,
+)
 HELD_BYTES = Signal(
     "spillover_held_bytes",
     "gauge",

@@ -1,5 +1,5 @@
-"""The upstreams of the handler `http:`: which is the least busy, which can be reached, which had
-better be left alone.
+"""The upstreams of the handlers `http:` and `proxy:`: which is the least busy, which can be
+reached, which had better be left alone.
 
 Health is passive: an upstream is down from the moment a connection to it cannot be made, and is
 then looked after by connecting, never by work. One that fails counts as busy for as long as a
@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnHealth
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES, SAID_LIMIT_BYTES, Ended
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import Body
+from spillover.live.http.connection import Body, Connection, Pool
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import NotDelivered
 from spillover.model.upstream_urls import UpstreamUrl
@@ -57,9 +57,15 @@ class Upstream:
     """One upstream: its connections, how many requests it has, whether it can be reached."""
 
     def __init__(
-        self, url: UpstreamUrl, place: int, connections_max: int, moving: Moving | None
+        self,
+        url: UpstreamUrl,
+        place: int,
+        connections_max: int,
+        moving: Moving | None,
+        make_connection: Callable[[Pool], Connection] | None,
     ) -> None:
         self.name = url.name
+        self.origin = url.origin
         self.place = place
         self.running = 0
         self.up = True
@@ -81,6 +87,7 @@ class Upstream:
             body_limit_bytes=RESULT_LIMIT_BYTES,
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
+            make_connection=make_connection,
         )
 
     def post(self, headers: Sequence[tuple[bytes, bytes]], body: Body) -> asyncio.Future[Response]:
@@ -102,12 +109,14 @@ class Upstreams:
         usual_s: float,
         on_health: OnHealth,
         moving: Moving | None = None,
+        make_connection: Callable[[Pool], Connection] | None = None,
     ) -> None:
         self._usual_s = usual_s
         """How long a success takes."""
         connections_max = 2 * servers + CONNECTIONS_SPARE
         self._all = [
-            Upstream(url, place, connections_max, moving) for place, url in enumerate(urls)
+            Upstream(url, place, connections_max, moving, make_connection)
+            for place, url in enumerate(urls)
         ]
         self._on_health = on_health
         self._random = Random()  # only spreads attempts to connect

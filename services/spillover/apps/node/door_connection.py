@@ -1,0 +1,364 @@
+"""A client of the service behind a door: its requests are read, passed on one after another, and
+answered. The bounds of a connection are kept here; where requests go is in `proxy_door`.
+
+The other readers of HTTP in this house know what they may be asked; this one does not, so it reads
+with `live.handlers.proxy.framing`, as the other end of a passed request does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import struct
+from typing import Protocol, cast
+
+from spillover.apps.http.exchange import (
+    DISCARD_LIMIT_BYTES,
+    NO_ROOM,
+    NO_ROOM_S,
+    body_too_slow,
+    too_large,
+)
+from spillover.apps.http.half_closed import HalfClosed
+from spillover.apps.http.problems import BUG, Problem
+from spillover.apps.http.service import Bounds
+from spillover.apps.node.passed_answers import PassedAnswer, write_problem
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, TooLong
+from spillover.live.handlers.proxy.heads import (
+    CHUNKED,
+    Refused,
+    RequestHead,
+    Way,
+    has_passed,
+    read_request,
+)
+from spillover.live.overflow.relay import UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.request import Refusal
+
+AHEAD_MAX_BYTES = 65_536
+"""Of what comes behind a request that is under way."""
+
+LINGER_S = 5.0
+"""For a client to read why the rest of its body is not read."""
+
+LAST_WORDS_S = 0.1
+"""Between the last words of an answer that breaks off and the reset, which could overtake them."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class Door(Protocol):
+    """What a connection needs of the listener."""
+
+    shell: NodeShell
+    bounds: Bounds
+    pseudonym: str
+    body_limit_bytes: int
+    loop: asyncio.AbstractEventLoop
+
+    def watch(self, connection: DoorConnection) -> None:
+        """Have it told, each second, when something is too late."""
+
+    def let_go(self, connection: DoorConnection) -> None:
+        """It is gone."""
+
+    def pass_on(
+        self, answer: PassedAnswer, head: RequestHead, way: Way, body: bytes, received_s: float
+    ) -> None:
+        """A request has come whole. Raises Problem where it is not taken."""
+
+
+class DoorConnection(asyncio.Protocol):
+    """One client. Its requests are passed on one after another; while one is under way, what comes
+    behind it waits, and is read to see whether the client is still there."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._way = Way("", "http", door.pseudonym)
+        self._head_bytes = HeadBytes()
+        self._head: RequestHead | None = None
+        """Of the request that is read or under way."""
+        self._body: Body | None = None
+        """While it is read."""
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._received_s = 0.0
+        self._answer: PassedAnswer | None = None
+        """Of the request that is under way."""
+        self._ahead = b""
+        """What has come behind it."""
+        self._is_feeding = False
+        self._discards = False
+        """All that comes is thrown away, until the client has read the last answer."""
+        self._discarded_bytes = 0
+        self._read_paused = False
+        self._half_closed = False
+        self._unsent_bytes = 0
+        self.due_s = math.inf
+        """When something will have taken too long."""
+
+    @property
+    def is_gone(self) -> bool:
+        return self.transport.is_closing()
+
+    # --- what the loop tells ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(UNSENT_MAX_BYTES, UNSENT_RESUME_BYTES)
+        peer = transport.get_extra_info("peername")
+        scheme = "http" if transport.get_extra_info("ssl_object") is None else "https"
+        client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._way = Way(client, scheme, self._door.pseudonym)
+        self._await_request()
+        self._door.watch(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - all ends are alike
+        self._door.let_go(self)
+        if isinstance(self.transport, HalfClosed):
+            self.transport.stop()
+        self._forget_body()
+        answer, self._answer = self._answer, None
+        self._head = None
+        self._ahead = b""
+        if answer is not None:
+            answer.client_left()
+
+    def data_received(self, data: bytes) -> None:
+        if self._discards:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > DISCARD_LIMIT_BYTES:
+                self.transport.abort()
+            return
+        if self._answer is not None or self._is_feeding:
+            self._ahead += data
+            if len(self._ahead) > AHEAD_MAX_BYTES and not self._read_paused:
+                self._read_paused = True
+                self.transport.pause_reading()
+            return
+        self._feed(data)
+
+    def eof_received(self) -> bool:
+        """Returns whether to keep the connection: for an answer to a whole request. Who has gone
+        for good is found out by beginning it."""
+        answer = self._answer
+        if answer is None or self._discards:
+            return False
+        self._half_closed = True
+        if not answer.has_begun and not isinstance(self.transport, HalfClosed):
+            half = HalfClosed(self.transport, self._door.loop)
+            self.transport = cast("asyncio.Transport", half)
+        return True
+
+    def pause_writing(self) -> None:
+        answer = self._answer
+        if answer is not None and answer.flow is not None:
+            answer.flow.pause()
+
+    def resume_writing(self) -> None:
+        answer = self._answer
+        if answer is not None and answer.flow is not None:
+            answer.flow.resume()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _feed(self, data: bytes) -> None:
+        """Go on with what has come, request by request, as long as each is answered at once."""
+        self._is_feeding = True
+        try:
+            while data and self._answer is None and not (self._discards or self.is_gone):
+                data = self._read_some(data)
+                if self._ahead and self._answer is None:
+                    data, self._ahead = data + self._ahead, b""
+        finally:
+            self._is_feeding = False
+        if data and not (self._discards or self.is_gone):
+            self._ahead = data + self._ahead
+
+    def _read_some(self, data: bytes) -> bytes:
+        """Read up to the end of a head or of a body. Returns what is behind that."""
+        try:
+            if self._head is None:
+                return self._read_head(data)
+            return self._read_body(self._head, data)
+        except Problem as problem:
+            self._refuse(problem)
+        except Refused as error:
+            self._refuse(_refused(error))
+        except TooLong as error:
+            self._refuse(Problem("head_too_large", str(error)))
+        except Malformed as error:
+            self._refuse(Problem("malformed", str(error)))
+        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
+            _log.exception(Message("internal error", what="a request to be passed on"))
+            self._refuse(Problem("internal", BUG))
+        return b""
+
+    def _read_head(self, data: bytes) -> bytes:
+        if not self._head_bytes.has_begun:
+            data = data.lstrip(b"\r\n") if data[:1] in (b"\r", b"\n") else data
+            if not data:
+                return b""
+            self.due_s = self._door.shell.now_s + self._door.bounds.head_s
+        found = self._head_bytes.feed(data)
+        if found is None:
+            return b""
+        lines, rest = found
+        head = read_request(lines)
+        self._received_s = self._door.shell.now_s
+        self._head = head
+        if has_passed(head.fields, self._way.pseudonym):
+            detail = "the request was here before: its upstream leads back to this door"
+            raise Problem("loop_detected", detail)
+        if head.size_bytes > self._door.body_limit_bytes:
+            raise too_large(self._door.body_limit_bytes, whole=False)
+        self._check_room(max(0, head.size_bytes))
+        self.due_s = self._received_s + self._door.bounds.body_s
+        body = self._body = head.body()
+        if body.done:
+            self._whole(head, b"")
+        elif head.awaits_continue and not rest:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return rest
+
+    def _read_body(self, head: RequestHead, data: bytes) -> bytes:
+        body = self._body
+        assert body is not None  # noqa: S101 - its head has come
+        piece = body.feed(data)
+        if piece:
+            self._parts.append(piece)
+            self._size_bytes += len(piece)
+            self._door.shell.moving.add(len(piece))
+            if self._size_bytes > self._door.body_limit_bytes:
+                raise too_large(self._door.body_limit_bytes, whole=False)
+            if head.size_bytes == CHUNKED:
+                self._check_room(0)
+        if body.done:
+            whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._forget_body()
+            self._whole(head, whole)
+            return body.rest
+        return b""
+
+    def _check_room(self, more_bytes: int) -> None:
+        """A body is read only if there is room for it in the cluster."""
+        moving = self._door.shell.moving
+        moving.add(more_bytes)
+        is_too_much = moving.is_too_much
+        moving.add(-more_bytes)
+        if is_too_much:
+            self._door.shell.metrics.home_refused(Refusal.MEMORY_FULL)
+            raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
+
+    def _forget_body(self) -> None:
+        if self._size_bytes:
+            self._door.shell.moving.add(-self._size_bytes)
+        self._parts, self._size_bytes, self._body = [], 0, None
+
+    def _whole(self, head: RequestHead, body: bytes) -> None:
+        """A request has come whole."""
+        self.due_s = math.inf
+        self._body = None
+        answer = self._answer = PassedAnswer(self._door.shell, self, head)
+        try:
+            self._door.pass_on(answer, head, self._way, body, self._received_s)
+        except Problem as problem:
+            answer.refuse(problem)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what cannot be read on."""
+        self._forget_body()
+        method = "GET" if self._head is None else self._head.method
+        self._discards = True
+        write_problem(self, problem, method, keep_alive=False)
+
+    # --- what answers tell --------------------------------------------------------------------
+
+    def write(self, data: Buffer) -> None:
+        self.transport.write(data)
+
+    def writelines(self, parts: tuple[Buffer, ...]) -> None:
+        self.transport.writelines(parts)
+
+    def answered(self, *, keep_alive: bool) -> None:
+        self._answer = None
+        self._head = None
+        if self._discards:
+            self.due_s = self._door.shell.now_s + LINGER_S
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            return
+        if not keep_alive or self._half_closed:
+            self.close()
+            return
+        self._await_request()
+        if self._read_paused:
+            self._read_paused = False
+            self.transport.resume_reading()
+        if self._ahead and not self._is_feeding:
+            # In another turn, lest a thousand requests in a row be answered within each other.
+            self._door.loop.call_soon(self._feed_ahead)
+
+    def _feed_ahead(self) -> None:
+        if self._answer is None and not self._is_feeding and not self.is_gone:
+            data, self._ahead = self._ahead, b""
+            self._feed(data)
+
+    def reset(self, last_words: bytes = b"") -> None:
+        """See `ClientLine.reset`. The words are tried to be brought over before."""
+        if self.is_gone:
+            return
+        if last_words:
+            self.transport.write(last_words)
+            self._door.loop.call_later(LAST_WORDS_S, self._reset)
+        else:
+            self._reset()
+
+    def _reset(self) -> None:
+        """A connection that is just closed would be a whole answer to who reads up to its end."""
+        opened = self.transport.get_extra_info("socket")
+        if opened is not None and not self.is_gone:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def close(self) -> None:
+        """Close it once all is sent that was written."""
+        self.due_s = self._door.shell.now_s + self._door.bounds.unread_s
+        self.transport.close()
+
+    # --- bounds -------------------------------------------------------------------------------
+
+    def _await_request(self) -> None:
+        self.due_s = self._door.shell.now_s + self._door.bounds.idle_s
+
+    def too_late(self, now_s: float) -> None:
+        """What was awaited has not come in time."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes and unsent_bytes != self._unsent_bytes:  # it is read, slowly
+            self._unsent_bytes = unsent_bytes
+            self.due_s = now_s + self._door.bounds.unread_s
+        elif self._discards or self.is_gone or unsent_bytes:
+            self.transport.abort()
+        elif self._body is not None:
+            self._refuse(body_too_slow(self._door.bounds.body_s))
+        elif self._head_bytes.has_begun:
+            detail = f"expected the whole head of a request within {self._door.bounds.head_s:g} s"
+            self._refuse(Problem("head_too_slow", detail))
+        else:
+            self.transport.close()
+
+
+def _refused(error: Refused) -> Problem:
+    if error.status == 501:
+        return Problem("not_passed", str(error))
+    if error.status == 431:
+        return Problem("head_too_large", str(error))
+    own_status = None if error.status == 400 else error.status
+    return Problem("malformed", str(error), own_status=own_status)

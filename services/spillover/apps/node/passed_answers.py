@@ -1,0 +1,285 @@
+"""One request that passes through, as its client sees the answer: its head, its body as it comes,
+and an end that tells whether it was whole. What fails before that is told as a problem of ours.
+
+Where requests come in is in `proxy_door`, what heads mean in `live.handlers.proxy.heads`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+import msgspec
+
+from spillover.apps.http.exchange import STATUS_LINE
+from spillover.apps.http.problems import Problem
+from spillover.apps.node.answers import node_ended, problem_of
+from spillover.core.overflow.events import SoFar
+from spillover.core.overflow.idempotency import IdempotencyRecord
+from spillover.live.engine.write_batch import Buffer
+from spillover.live.handlers.proxy.heads import RequestHead, values
+from spillover.live.handlers.proxy.unqueued import UnqueuedCall
+from spillover.live.overflow.relay import Flow
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.waiters import Told
+from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.passed import Fields, PassedHead
+from spillover.model.request import Answer, Request
+
+JOINED_BYTES = 16_384
+"""A smaller piece is copied between its chunk's ends, a larger one is not."""
+
+_PROXY_ERRORS = {
+    "queue_full": "connection_limit_reached",
+    "blocked": "connection_limit_reached",
+    "draining": "destination_unavailable",
+    "no_servers": "destination_unavailable",
+    "deadline_exceeded": "http_response_timeout",
+    "handler_failed": "http_response_incomplete",
+    "outcome_unknown": "connection_terminated",
+    "unknown_type": "proxy_configuration_error",
+    "loop_detected": "proxy_loop_detected",
+    "internal": "proxy_internal_error",
+    "cancelled": "proxy_internal_response",
+    "conflict": "proxy_internal_response",
+}
+"""By reason (RFC 9209, section 2.3); all others are faults of the request."""
+
+_BODYLESS = (204, 304)
+_EVENTS = b"text/event-stream"
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class ClientLine(Protocol):
+    """What an answer needs of its connection."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Returns whether nothing that is written now can arrive."""
+
+    def write(self, data: Buffer) -> None: ...
+
+    def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
+
+    def answered(self, *, keep_alive: bool) -> None:
+        """The whole answer is written."""
+
+    def reset(self, last_words: bytes = b"") -> None:
+        """Break off, so that nobody takes what was sent for an answer."""
+
+
+def proxy_status(reason: str) -> bytes:
+    """Returns the header by which errors of ours are told from those of the service."""
+    error = _PROXY_ERRORS.get(reason, "http_request_error")
+    return b"spillover; error=" + error.encode()
+
+
+def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
+    """Answer with an error of ours."""
+    if line.is_gone:
+        return
+    body = problem.body()
+    fields = [
+        *problem.all_headers(),
+        (b"proxy-status", proxy_status(problem.reason)),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if not keep_alive:
+        fields.append((b"connection", b"close"))
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    head = b"%b%b\r\n" % (STATUS_LINE[problem.status], lines)
+    line.write(head if method == "HEAD" else head + body)
+    line.answered(keep_alive=keep_alive)
+
+
+class PassedAnswer:
+    """The sink of one request (`live.overflow.relay`)."""
+
+    __slots__ = (
+        "_head",
+        "_is_chunked",
+        "_is_of_events",
+        "_keep_alive",
+        "_left_bytes",
+        "_line",
+        "_shell",
+        "call",
+        "entry",
+        "flow",
+        "has_begun",
+        "is_over",
+        "own_name",
+        "request",
+        "tells_events",
+    )
+
+    def __init__(self, shell: NodeShell, line: ClientLine, head: RequestHead) -> None:
+        self._shell = shell
+        self._line = line
+        self._head = head
+        self._keep_alive = head.keep_alive
+        self._is_chunked = False
+        self._is_of_events = False
+        self._left_bytes: int | None = None
+        """Of a length that was told."""
+        self.request: Request | None = None
+        """As it is taken: it may be answered before its entry is there."""
+        self.own_name = ""
+        """Of one that is passed on beside the servers."""
+        self.entry: IdempotencyRecord | None = None
+        """Of a request that was taken."""
+        self.call: UnqueuedCall | None = None
+        """Of one that is passed on beside the servers."""
+        self.flow: Flow | None = None
+        self.has_begun = False
+        self.is_over = False
+        self.tells_events = False
+        """A stream of events that breaks off ends with one that says so."""
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the request, empty before it has one."""
+        return self.own_name if self.request is None else self.request.id
+
+    # --- the sink -----------------------------------------------------------------------------
+
+    def begin(self, head: PassedHead, so_far: SoFar, flow: Flow) -> None:
+        self.flow = flow
+        self.has_begun = True
+        if self._line.is_gone:
+            return
+        written = self._written(head, so_far)
+        if written is None:
+            self._break_off()
+            return
+        self._line.write(written)
+
+    def piece(self, data: bytes) -> None:
+        line = self._line
+        if self.is_over or line.is_gone:
+            return
+        if self._left_bytes is not None:
+            self._left_bytes -= len(data)
+            if self._left_bytes < 0:
+                self._break_off()
+                return
+        if not self._is_chunked:
+            line.write(data)
+        elif len(data) < JOINED_BYTES:
+            line.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            line.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def end(self, trailers: Fields, answer: Answer | None) -> None:  # noqa: ARG002 - of `Sink`
+        if self.is_over or self._line.is_gone:
+            return
+        if self._left_bytes:
+            self._break_off()
+            return
+        self.is_over = True
+        if self._is_chunked:
+            lines = b""
+            if trailers and self._head.takes_trailers:
+                lines = b"".join([b"%b: %b\r\n" % field for field in trailers])
+            self._line.write(b"0\r\n%b\r\n" % lines)
+        self._line.answered(keep_alive=self._keep_alive)
+
+    def break_off(self, answer: Answer | None) -> None:
+        if not self.is_over:
+            self._break_off(None if answer is None else answer.problem)
+
+    def settle(self, told: Told) -> None:
+        if told is not None:
+            self.refuse(problem_of(self.name, told))
+            return
+        has_not_run = self.entry is None or self._shell.surely_never_ran(self.entry.ref)
+        self.refuse(node_ended(self.name, has_not_run=has_not_run))
+
+    def taken(self, entry: IdempotencyRecord) -> None:
+        """It is under way, unless it has come to its end already."""
+        self.entry = entry
+
+    def client_left(self) -> None:
+        """Nobody waits for the answer any more."""
+        self.is_over = True
+        if self.entry is not None:
+            self._shell.home_requests.abandon(self.entry)
+        elif self.call is not None:
+            self.call.cancel()
+
+    # --- beside the servers -------------------------------------------------------------------
+
+    def unqueued_ended(self, came_to: Fields | str) -> None:
+        """Its trailers, or why it is not whole."""
+        if isinstance(came_to, tuple):
+            self.end(came_to, None)
+        elif self.has_begun:
+            if not self.is_over:
+                self._break_off(came_to)
+        else:
+            self.refuse(Problem("handler_failed", came_to, id=self.name))
+
+    # ------------------------------------------------------------------------------------------
+
+    def refuse(self, problem: Problem) -> None:
+        """Nothing has begun, and nothing will."""
+        if not self.is_over:
+            self.is_over = True
+            write_problem(self._line, problem, self._head.method, keep_alive=self._keep_alive)
+
+    def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
+        """The head as it is sent; None if it cannot be."""
+        fields = list(head.headers)
+        lengths = values(head.headers, b"content-length")
+        bodyless = self._head.method == "HEAD" or head.status in _BODYLESS
+        self._is_chunked = not (bodyless or lengths or self._head.is_old)
+        if lengths and not bodyless:
+            if len(lengths) > 1 or not lengths[0].isdigit():
+                return None
+            self._left_bytes = int(lengths[0])
+        elif bodyless:
+            self._left_bytes = 0
+        elif self._head.is_old:
+            self._keep_alive = False
+        if not (self._is_chunked and self._head.takes_trailers):
+            fields = [field for field in fields if field[0].lower() != b"trailer"]
+        self._is_of_events = any(
+            value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
+        )
+        if self._is_chunked:
+            fields.append((b"Transfer-Encoding", b"chunked"))
+        if not self._keep_alive:
+            fields.append((b"Connection", b"close"))
+        fields += self._of_ours(so_far)
+        start = b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)
+        written = b"".join([start, *(b"%b: %b\r\n" % field for field in fields)])
+        if written.count(b"\n") != len(fields) + 1 or written.count(b"\r") != len(fields) + 1:
+            return None
+        return written + b"\r\n"
+
+    def _of_ours(self, so_far: SoFar) -> Fields:
+        timing = b"queued;dur=%.3f, network;dur=%.3f, service;dur=%.3f" % (
+            so_far.queued_s * 1e3,
+            so_far.network_s * 1e3,
+            so_far.service_s * 1e3,
+        )
+        return (
+            (b"Spillover-Request-Id", self.name.encode()),
+            (b"Spillover-Path", ",".join(so_far.path).encode()),
+            (b"Server-Timing", timing),
+        )
+
+    def _break_off(self, problem: str | None = None) -> None:
+        """Whoever reads it must see that it is not whole."""
+        self.is_over = True
+        words = b""
+        if self.tells_events and self._is_of_events and self._left_bytes is None:
+            told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
+            event = b"event: error\ndata: %b\n\n" % msgspec.json.encode(told)
+            words = b"%x\r\n%b\r\n" % (len(event), event) if self._is_chunked else event
+        _log.info(Message("answer broken off", request_id=self.name, reason=problem))
+        if self.entry is not None and not self._line.is_gone:
+            self._shell.home_requests.abandon(self.entry)
+        self._line.reset(words)

@@ -1,0 +1,201 @@
+"""The door of a service: a listener of its own, where every method and path is one request that is
+passed on as it is. What it may wait for, and which type it has, its headers or routes say.
+
+How requests are read is in `door_connection`, what answers look like in `passed_answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+
+from spillover.apps.http.problems import Problem
+from spillover.apps.http.server import secured
+from spillover.apps.http.service import Bounds
+from spillover.apps.node.door_connection import DoorConnection
+from spillover.apps.node.intake import Headers, read_headers
+from spillover.apps.node.passed_answers import PassedAnswer
+from spillover.core.overflow.events import SoFar
+from spillover.live.handlers.proxy.handler import ProxyWorkers
+from spillover.live.handlers.proxy.heads import (
+    RequestHead,
+    Way,
+    onward,
+)
+from spillover.live.handlers.proxy.unqueued import Unqueued
+from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.logs import OncePerPeriod
+from spillover.model.ids import RequestId
+from spillover.model.passed import PassedHead, PassedRequest
+from spillover.model.request import Refusal, Request
+from spillover.model.routes import Route
+
+SWEEP_S = 1.0
+STOP_S = 2.0
+
+_SERVER_NAMES = frozenset(
+    {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
+     b"traceparent"}
+)  # fmt: skip
+
+_log = logging.getLogger(__name__)
+_log.addFilter(OncePerPeriod())
+
+
+class ProxyDoor:
+    """The listener of a node whose cluster passes requests on. To be made where the loop runs."""
+
+    def __init__(
+        self, shell: NodeShell, bounds: Bounds | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
+        self.shell = shell
+        self.bounds = bounds or Bounds()
+        self.ready = asyncio.Event()
+        self.connections: set[DoorConnection] = set()
+        # Unlike any other's on the way of a request, also of a node of the same name elsewhere.
+        self.pseudonym = f"{shell.cluster.id}-{os.urandom(4).hex()}.spillover"
+        self.loop = asyncio.get_running_loop()
+        workers = shell.workers
+        self._unqueued = (
+            Unqueued(workers.upstreams, shell.timers) if isinstance(workers, ProxyWorkers) else None
+        )
+        self._sweeps = False
+        self._stopped = asyncio.Event()
+        self._emptied: asyncio.Event | None = None
+        """Set when the last connection is gone, at the end."""
+        self._go_by()
+        shell.on_change.append(self._go_by)
+
+    def _go_by(self) -> None:
+        """The topology has changed."""
+        topology, cluster = self.shell.topology, self.shell.cluster
+        self._default_deadline_ms = topology.default_deadline_ms
+        self.body_limit_bytes = cluster.passed_body_limit_bytes
+        self._routes = cluster.routes
+
+    @property
+    def connection_count(self) -> int:
+        """Returns how many connections there are."""
+        return len(self.connections)
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve until told to stop."""
+        limits = {} if self._tls is None else secured(self._tls)
+        servers = [
+            await self.loop.create_server(lambda: DoorConnection(self), sock=one, **limits)
+            for one in sockets
+        ]
+        self.ready.set()
+        await self._stopped.wait()
+        for server in servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self.connections:
+            self._emptied = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied.wait(), STOP_S)
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    def stop(self) -> None:
+        """Have `serve` return, once what was answered has left or the time for that is up."""
+        self._stopped.set()
+
+    def watch(self, connection: DoorConnection) -> None:
+        """Have it looked at each second."""
+        self.connections.add(connection)
+        if not self._sweeps:
+            self._sweeps = True
+            self.shell.timers.at(self.shell.now_s + SWEEP_S, self._sweep)
+
+    def let_go(self, connection: DoorConnection) -> None:
+        """It is gone."""
+        self.connections.discard(connection)
+        if self._emptied is not None and not self.connections:
+            self._emptied.set()
+
+    def _sweep(self, _: float) -> None:
+        now_s = self.shell.now_s
+        for connection in list(self.connections):
+            if connection.due_s <= now_s:
+                connection.too_late(now_s)
+        self._sweeps = bool(self.connections)
+        if self._sweeps:
+            self.shell.timers.at(now_s + SWEEP_S, self._sweep)
+
+    def route_of(self, head: RequestHead) -> Route | None:
+        """Returns the first route that fits."""
+        target, method = head.target.decode("latin-1"), head.method
+        for route in self._routes:
+            if target.startswith(route.path) and (not route.methods or method in route.methods):
+                return route
+        return None
+
+    def pass_on(
+        self, answer: PassedAnswer, head: RequestHead, way: Way, body: bytes, received_s: float
+    ) -> None:
+        """A request has come whole. Raises Problem where it is not taken."""
+        meant = [(name.lower(), value) for name, value in head.fields]
+        headers = read_headers([one for one in meant if one[0] in _SERVER_NAMES])
+        route = self.route_of(head)
+        passed = PassedRequest(head.method, head.target, onward(head, way, len(body)), body)
+        deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
+        if route is not None:
+            answer.tells_events = route.sse_error_event
+            if route.unqueued and self._unqueued is not None:
+                self._pass_beside(self._unqueued, answer, passed, headers, deadline_s)
+                return
+        type_ = headers.type or (None if route is None else route.type) or "default"
+        work = passed.encode()
+        request = Request(
+            RequestId(headers.key or ""), headers.key is not None, work, (), type_,
+            headers.priority, headers.traceparent, len(work),
+        )  # fmt: skip
+        answer.request = request
+        home_requests = self.shell.home_requests
+        if headers.key is not None:
+            known = home_requests.find(headers.key)
+            if known is not None and known.answer is None:
+                detail = "under way; its answer is passed on as it comes and not kept"
+                raise Problem("conflict", detail, id=headers.key)
+        entry = home_requests.take_passed(request, deadline_s, answer)
+        answer.taken(entry)
+
+    def _pass_beside(
+        self,
+        unqueued: Unqueued,
+        answer: PassedAnswer,
+        passed: PassedRequest,
+        headers: Headers,
+        deadline_s: float,
+    ) -> None:
+        cluster = self.shell.cluster.id
+        answer.own_name = name = headers.key or f"{cluster}-{os.urandom(8).hex()}"
+        if unqueued.is_full:
+            self.shell.metrics.home_refused(Refusal.QUEUE_FULL)
+            detail = "too many requests are passed on beside the servers"
+            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
+        begun_s = self.shell.now_s
+
+        def on_head(head: PassedHead) -> None:
+            so_far = SoFar((cluster,), 0.0, 0.0, self.shell.now_s - begun_s)
+            call = answer.call
+            assert call is not None  # noqa: S101 - a head comes later than the call
+            answer.begin(head, so_far, call)
+
+        ends = (on_head, answer.piece, answer.unqueued_ended)
+        answer.call = unqueued.send(passed, name, deadline_s, *ends)
+
+    def _deadline_ms(self, headers: Headers, route: Route | None) -> float:
+        if headers.deadline_ms is not None:
+            return headers.deadline_ms
+        if route is not None and route.deadline_ms is not None:
+            return route.deadline_ms
+        return self._default_deadline_ms

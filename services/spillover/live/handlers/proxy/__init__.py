@@ -1,0 +1,1 @@
+"""Any service as it is: the handler `proxy:URL`."""

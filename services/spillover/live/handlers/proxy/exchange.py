@@ -1,0 +1,123 @@
+"""One passed request on one connection to a service: it goes out whole, its answer is handed on as
+it comes. Any method, interim answers, trailers, and answers that end with their connection.
+
+Which connection, and opening it, is the business of `live.http.client`; what the ends mean, that of
+`handler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, ToTheEnd
+from spillover.live.handlers.proxy.heads import AnswerHead, read_answer
+from spillover.live.http.connection import Connection, OutgoingRequest, Response
+from spillover.model.passed import Fields, PassedHead
+
+INTERIM_MAX = 32
+"""Interim answers to one request: a service that sends them for ever does not answer."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PassedExchange(OutgoingRequest):
+    """`on_begin` once, `on_piece` with its body as it comes, and `on_end` with a Response (without
+    the body) if it came whole."""
+
+    on_begin: Callable[[PassedHead], None]
+    on_piece: Callable[[bytes], None]
+    trailers: Fields = ()
+    has_begun: bool = False
+    """Whether the head has come."""
+
+
+class PassedConnection(Connection):
+    """Carries one PassedExchange at a time."""
+
+    __slots__ = ("_head", "_incoming", "_interim", "_keep_alive", "_status")
+
+    def _await_answer(self) -> None:
+        self._head = HeadBytes()
+        self._incoming: Body | None = None
+        """Of the answer that has begun."""
+        self._interim = 0
+        self._keep_alive = False
+        self._status = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None:
+            self.close()  # nobody asked
+            return
+        assert isinstance(exchange, PassedExchange)  # noqa: S101 - of a client for these
+        piece = b""
+        answer: AnswerHead | None = None
+        try:
+            if self._incoming is None:
+                answer, data = self._read_head(exchange, data)
+                if answer is None:
+                    return
+                self._incoming = answer.body
+                self._keep_alive = answer.keep_alive
+                self._status = answer.head.status
+            body = self._incoming
+            if data:
+                piece = body.feed(data)
+        except Malformed as error:
+            exchange.break_off(f"the answer is not valid HTTP: {error}")
+            return
+        if answer is not None:
+            exchange.has_begun = True
+            exchange.on_begin(answer.head)
+        if piece and exchange.connection is self:
+            exchange.on_piece(piece)
+        if body.done and exchange.connection is self:
+            self._end(exchange, body, self._keep_alive and not body.rest)
+
+    def _read_head(self, exchange: PassedExchange, data: bytes) -> tuple[AnswerHead | None, bytes]:
+        """The final head, if it is there, and what follows it."""
+        while (found := self._head.feed(data)) is not None:
+            head, data = found
+            answer = read_answer(head, exchange.method)
+            if answer is not None:
+                return answer, data
+            self._interim += 1
+            if self._interim > INTERIM_MAX:
+                raise Malformed(f"more than {INTERIM_MAX} interim answers")
+        return None, b""
+
+    def eof_received(self) -> None:
+        exchange = self.exchange
+        if exchange is not None:
+            if isinstance(self._incoming, ToTheEnd):
+                self._end(cast("PassedExchange", exchange), self._incoming, is_reusable=False)
+            else:
+                exchange.break_off("the service closed the connection before the answer was whole")
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pool.lost(self)
+        if self.exchange is not None:
+            self.exchange.break_off(f"the connection broke before the answer was whole: {exc}")
+
+    def _end(self, exchange: PassedExchange, body: Body, is_reusable: bool) -> None:  # noqa: FBT001
+        """The answer is whole. What came behind it is for nobody."""
+        self.exchange = exchange.connection = None
+        exchange.trailers = body.trailers
+        response = Response(self._status, {}, b"", exchange.sent_s, time.monotonic())
+        self._await_answer()
+        transport = self._transport
+        # An answer can come before the whole request has left: the rest must not follow later.
+        if is_reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
+            self.resume_reading()
+            self.idle_since_s = response.received_s
+            self.pool.released(self)
+        else:
+            self.close()
+        exchange.end(response)

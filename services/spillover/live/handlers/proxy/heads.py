@@ -1,0 +1,364 @@
+"""Heads of passed requests and answers: what is refused of them, what is dropped, and what is added
+(RFC 9110, 7.6 and 10.1.1; RFC 9112, 3 and 6; RFC 7239). Pure.
+
+All else stays as it was written: the order of fields, the case of their names, their repetition.
+How bytes become heads is in `framing`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spillover.live.handlers.proxy.framing import (
+    Body,
+    ByLength,
+    Chunked,
+    Malformed,
+    TooLong,
+    ToTheEnd,
+    split_head,
+)
+from spillover.model.passed import METHOD_LENGTH_MAX, Fields, PassedHead, PassedRequest
+
+CHUNKED = -1
+"""In place of a length."""
+
+LENGTH_DIGITS_MAX = 15
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?@]*)((?:[/?].*)?)")
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
+_LENGTH = re.compile(rb"[0-9]{1,%d}" % LENGTH_DIGITS_MAX)
+
+_OF_THE_HOP = frozenset(
+    {
+        *(b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"),
+        *(b"te", b"trailer", b"http2-settings", b"proxy-authenticate", b"proxy-authorization"),
+    }
+)
+"""They mean something between two neighbors on the way only."""
+
+_NEVER_OF_THE_HOP = frozenset(
+    {
+        *(b"host", b"content-length", b"content-type", b"content-encoding", b"content-range"),
+        *(b"authorization", b"cookie", b"set-cookie", b"cache-control", b"location", b"date"),
+        *(b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"),
+        *(b"idempotency-key", b"traceparent", b"tracestate", b"proxy-status", b"server-timing"),
+    }
+)
+"""Whoever names one of them in `Connection` would have it vanish on the way, and the service think
+that it was never there."""
+
+OURS = b"spillover-"
+"""What begins so means something to nodes, and is not passed on."""
+
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host"})
+
+_NO_BODY = frozenset({204, 304})
+
+
+class Refused(Malformed):
+    """A request that is not passed on, with the status to say so."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class RequestHead(NamedTuple):
+    """What the door has to know of a head."""
+
+    method: str
+    target: bytes
+    fields: Fields
+    options: frozenset[bytes]
+    """Of `Connection`, in lower case."""
+    is_old: bool
+    """HTTP/1.0."""
+    host: bytes
+    size_bytes: int
+    """Of the body; or CHUNKED."""
+    tells_size: bool
+    awaits_continue: bool
+
+    @property
+    def keep_alive(self) -> bool:
+        return not (self.is_old or b"close" in self.options)
+
+    @property
+    def takes_trailers(self) -> bool:
+        """Returns whether who asks reads trailers."""
+        return any(b"trailers" in tokens(value) for value in values(self.fields, b"te"))
+
+    def body(self) -> Body:
+        """Returns what reads the body."""
+        return Chunked() if self.size_bytes == CHUNKED else ByLength(self.size_bytes)
+
+
+def values(fields: Fields, name: bytes) -> list[bytes]:
+    """Returns the values of the fields of that name, which is in lower case."""
+    return [value for other, value in fields if other.lower() == name]
+
+
+def tokens(value: bytes) -> list[bytes]:
+    """Returns the parts of a list, in lower case."""
+    return [part for one in value.lower().split(b",") if (part := one.strip(b" \t"))]
+
+
+def read_request(head: bytes) -> RequestHead:
+    """Returns the head of a request. Raises Refused for what is not passed on."""
+    try:
+        start, fields = split_head(head)
+    except TooLong as error:
+        raise Refused(431, str(error)) from error
+    except Malformed as error:
+        raise Refused(400, str(error)) from error
+    method, target, is_old = _start_of(start)
+    meant = _meant(fields)
+    options = frozenset(one for value in meant.get(b"connection", ()) for one in tokens(value))
+    authority, target = _target_of(method, target)
+    host = _host_of(meant.get(b"host", []), authority, is_old=is_old)
+    size_bytes = _size_of(meant, is_old=is_old)
+    expected = [one for value in meant.get(b"expect", ()) for one in tokens(value)]
+    if any(one != b"100-continue" for one in expected):
+        raise Refused(417, "Expect: expected 100-continue or nothing")
+    if b"upgrade" in options and any(
+        one != b"h2c" for value in meant.get(b"upgrade", ()) for one in tokens(value)
+    ):
+        raise Refused(501, "Upgrade: another protocol is not passed through")
+    tells_size = size_bytes == CHUNKED or b"content-length" in meant
+    awaits = bool(expected) and not is_old and size_bytes != 0
+    return RequestHead(
+        method, target, fields, options, is_old, host, size_bytes, tells_size, awaits
+    )
+
+
+def _start_of(start: bytes) -> tuple[str, bytes, bool]:
+    line = _START.fullmatch(start)
+    if line is None:
+        raise Refused(400, "expected METHOD TARGET HTTP/1.1")
+    method, target, major, minor = line.groups()
+    if major != b"1":
+        raise Refused(505, "expected HTTP/1.1 or HTTP/1.0")
+    if len(method) > METHOD_LENGTH_MAX:
+        raise Refused(501, f"expected a method of at most {METHOD_LENGTH_MAX} characters")
+    if method == b"CONNECT":
+        raise Refused(501, "CONNECT is not passed through")
+    return method.decode(), target, minor == b"0"
+
+
+def _target_of(method: str, target: bytes) -> tuple[bytes | None, bytes]:
+    """The authority, if it is told, and the target as origin-form."""
+    if target.startswith(b"/"):
+        return None, target
+    if target == b"*":
+        if method != "OPTIONS":
+            raise Refused(400, "*: expected OPTIONS")
+        return None, target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        raise Refused(400, "expected a target that starts with /")
+    authority, path = absolute.groups()
+    if not path:
+        path = b"*" if method == "OPTIONS" else b"/"
+    return authority, path if path[:1] in (b"/", b"*") else b"/" + path
+
+
+def _host_of(hosts: list[bytes], authority: bytes | None, *, is_old: bool) -> bytes:
+    """Empty where an HTTP/1.0 client does not tell."""
+    if len(hosts) > 1 or not (hosts or is_old):
+        raise Refused(400, "Host: expected once")
+    host = hosts[0] if hosts else authority
+    if host is None:
+        return b""
+    if _HOST.fullmatch(host) is None:
+        raise Refused(400, "Host: expected HOST[:PORT]")
+    if authority is not None and authority.lower() != host.lower():
+        raise Refused(400, "Host: expected the same as in the target")
+    return host
+
+
+def _size_of(meant: dict[bytes, list[bytes]], *, is_old: bool) -> int:
+    lengths = meant.get(b"content-length", [])
+    codings = meant.get(b"transfer-encoding", [])
+    if codings:
+        if is_old:
+            raise Refused(400, "Transfer-Encoding: expected none in HTTP/1.0")
+        if lengths:
+            raise Refused(400, "expected one of Content-Length and Transfer-Encoding")
+        if len(codings) > 1 or codings[0].lower() != b"chunked":
+            raise Refused(400, "Transfer-Encoding: expected chunked alone")
+        return CHUNKED
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
+        raise Refused(400, "Content-Length: expected one number")
+    return int(lengths[0])
+
+
+_MEANT = _FRAMING | {b"connection", b"expect", b"upgrade"}
+
+
+def _meant(fields: Fields) -> dict[bytes, list[bytes]]:
+    """Those that mean something to the door. One written with _ is another name to us and the same
+    one to services that know headers as variables: it is refused, where it could do harm."""
+    meant: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        lower = name.lower()
+        if lower in _MEANT:
+            meant.setdefault(lower, []).append(value)
+        elif b"_" in lower:
+            with_dashes = lower.replace(b"_", b"-")
+            if with_dashes in _NEVER_OF_THE_HOP | _FRAMING or with_dashes.startswith(OURS):
+                raise Refused(400, f"header: expected {with_dashes.decode()}")
+    return meant
+
+
+# --- what is passed on ------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """Where a request comes in: what is told about it."""
+
+    client: str
+    """The address of who asks; empty if that is not known."""
+    scheme: str
+    pseudonym: str
+    """Of this door, among all that a request may pass."""
+
+
+def has_passed(fields: Fields, pseudonym: str) -> bool:
+    """Returns whether the request was here before: then it goes in a loop."""
+    ours = pseudonym.encode().lower()
+    hops = [hop.split() for value in values(fields, b"via") for hop in tokens(value)]
+    return any(len(hop) > 1 and hop[1] == ours for hop in hops)
+
+
+def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
+    """Returns the fields that the service gets, of a request with a body of this size.
+
+    The way is told once: lines of one list become one, to which this hop is added.
+    """
+    dropped = _dropped(head.options)
+    lists: dict[bytes, list[bytes]] = {b"forwarded": [], b"x-forwarded-for": [], b"via": []}
+    kept: list[tuple[bytes, bytes]] = []
+    seen = set()
+    for field in head.fields:
+        name = field[0].lower()
+        if name in lists:
+            lists[name].append(field[1])
+        elif not (name in dropped or name == b"expect" or name.startswith(OURS)):
+            seen.add(name)
+            kept.append(field)
+    if head.size_bytes == CHUNKED:
+        kept.append((b"Content-Length", b"%d" % size_bytes))
+    if head.host and b"host" not in seen:
+        kept.insert(0, (b"Host", head.host))
+    if head.takes_trailers:
+        kept.append((b"TE", b"trailers"))
+    _tell_way(kept, lists, way, head)
+    if b"x-forwarded-proto" not in seen:
+        kept.append((b"X-Forwarded-Proto", way.scheme.encode()))
+    if head.host and b"x-forwarded-host" not in seen:
+        kept.append((b"X-Forwarded-Host", head.host))
+    return tuple(kept)
+
+
+def _tell_way(
+    kept: list[tuple[bytes, bytes]], lists: dict[bytes, list[bytes]], way: Way, head: RequestHead
+) -> None:
+    client = way.client
+    node = f'"[{client}]"' if ":" in client else client or "unknown"
+    element = f"for={node};proto={way.scheme}".encode()
+    if head.host:
+        element += b';host="%b"' % head.host
+    version = b"1.0" if head.is_old else b"1.1"
+    for name, title, added in (
+        (b"forwarded", b"Forwarded", element),
+        (b"x-forwarded-for", b"X-Forwarded-For", (client or "unknown").encode()),
+        (b"via", b"Via", b"%b %b" % (version, way.pseudonym.encode())),
+    ):
+        kept.append((title, b", ".join([*lists[name], added])))
+
+
+def _dropped(options: Iterable[bytes]) -> frozenset[bytes]:
+    named = (one for one in options if not one.startswith(OURS))
+    return _OF_THE_HOP | (frozenset(named) - _NEVER_OF_THE_HOP)
+
+
+def upstream_head(request: PassedRequest, authority: bytes, added: Fields) -> bytes:
+    """Returns a request's head as it is sent to a service at `authority`, with what the node adds.
+    Raises ValueError if it cannot be sent so; neighbors may say anything."""
+    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii", "replace"), request.target)
+    lines = [start]
+    names = set()
+    for name, value in (*request.headers, *added):
+        names.add(name.lower())
+        lines.append(b"%b: %b" % (name, value))
+    if b"host" not in names:
+        lines.insert(1, b"Host: %b" % authority)
+    if b"te" in names:
+        lines.append(b"Connection: TE")
+    head = b"\r\n".join([*lines, b""])
+    read = read_request(head)
+    if read.size_bytes != len(request.body) or len(read.fields) != len(lines) - 1:
+        raise ValueError("its head does not fit its body")
+    return head + b"\r\n"
+
+
+class AnswerHead(NamedTuple):
+    """A final answer's."""
+
+    head: PassedHead
+    body: Body
+    keep_alive: bool
+
+
+def read_answer(head: bytes, method: str) -> AnswerHead | None:
+    """Returns what a service answers to a request of this method; None for an interim answer.
+    Raises Malformed for what clients might read differently."""
+    start, fields = split_head(head)
+    line = _ANSWER.fullmatch(start)
+    if line is None:
+        raise Malformed("expected HTTP/1.1 and a status")
+    is_old, status, reason = line[1] == b"0", int(line[2]), line[3] or b""
+    if status == 101:
+        raise Malformed("it switched to another protocol without being asked")
+    if status < 200:
+        return None
+    options = {one for value in values(fields, b"connection") for one in tokens(value)}
+    lengths = set(values(fields, b"content-length"))
+    body = _answer_body(fields, lengths, is_old=is_old)
+    if method == "HEAD" or status in _NO_BODY:
+        body = ByLength(0)
+    dropped = _dropped(options)
+    kept = []
+    for field in fields:
+        name = field[0].lower()
+        if name == b"content-length" and not lengths:
+            continue
+        lengths -= {field[1]} if name == b"content-length" else set()
+        if name not in dropped and name not in (b"spillover-request-id", b"spillover-path"):
+            kept.append(field)
+    if isinstance(body, Chunked):
+        kept += [field for field in fields if field[0].lower() == b"trailer"]
+    keep_alive = not is_old and b"close" not in options and not isinstance(body, ToTheEnd)
+    return AnswerHead(PassedHead(status, reason, tuple(kept)), body, keep_alive)
+
+
+def _answer_body(fields: Fields, lengths: set[bytes], *, is_old: bool) -> Body:
+    codings = values(fields, b"transfer-encoding")
+    if codings:
+        if lengths or is_old or len(codings) > 1 or codings[0].lower() != b"chunked":
+            raise Malformed("Transfer-Encoding: expected chunked alone, and no length besides")
+        return Chunked()
+    if not lengths:
+        return ToTheEnd()
+    (length, *others) = lengths
+    if others or _LENGTH.fullmatch(length) is None:
+        raise Malformed("Content-Length: expected one number")
+    return ByLength(int(length))

@@ -1,0 +1,149 @@
+"""Requests that are passed to a service beside its servers: health checks and preflights must not
+wait behind work. Nothing is known of them to the machine; they are few, and short.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from spillover.live.engine.timers import Timers
+from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
+from spillover.live.handlers.proxy.exchange import PassedExchange
+from spillover.live.handlers.proxy.handler import (
+    UNQUEUED_MAX,
+    added_fields,
+    passed_exchange,
+)
+from spillover.live.http.connection import Response
+from spillover.model.errors import NotDelivered
+from spillover.model.passed import Fields, PassedHead, PassedRequest
+
+OnHead = Callable[[PassedHead], None]
+OnPiece = Callable[[bytes], None]
+OnEnd = Callable[[Fields | str], None]
+"""Told its trailers when an answer is whole, else why it is not."""
+
+
+class Unqueued:
+    """At most UNQUEUED_MAX at once."""
+
+    def __init__(self, upstreams: Upstreams, timers: Timers) -> None:
+        self._upstreams = upstreams
+        self._timers = timers
+        self._running = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._running >= UNQUEUED_MAX
+
+    def send(
+        self,
+        request: PassedRequest,
+        name: str,
+        deadline_s: float,
+        on_head: OnHead,
+        on_piece: OnPiece,
+        on_end: OnEnd,
+    ) -> UnqueuedCall:
+        """Send it; all of its answer must come before the deadline. Raises ValueError if it cannot
+        be sent."""
+        self._running += 1
+        call = UnqueuedCall(self, request, name, deadline_s, (on_head, on_piece, on_end))
+        call.begin(self._upstreams, self._timers)
+        return call
+
+    def ended(self) -> None:
+        self._running -= 1
+
+
+class UnqueuedCall:
+    """One of them."""
+
+    def __init__(
+        self,
+        owner: Unqueued,
+        request: PassedRequest,
+        name: str,
+        deadline_s: float,
+        on: tuple[OnHead, OnPiece, OnEnd],
+    ) -> None:
+        self._owner = owner
+        self._request = request
+        self._name = name
+        self._deadline_s = deadline_s
+        self._on_head, self._on_piece, self._on_end = on
+        self._tried: list[Upstream] = []
+        self._exchange: PassedExchange | None = None
+        self._is_over = False
+
+    def begin(self, upstreams: Upstreams, timers: Timers) -> None:
+        self._upstreams = upstreams
+        self._timer = timers.at(self._deadline_s, self._too_late)
+        try:
+            self._send()
+        except ValueError:
+            self._end_silently()
+            raise
+
+    def pause(self) -> None:
+        if self._exchange is not None:
+            self._exchange.pause()
+
+    def resume(self) -> None:
+        if self._exchange is not None:
+            self._exchange.resume()
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        if not self._is_over:
+            self._let_go()
+            self._end_silently()
+
+    def _send(self) -> None:
+        now_s = time.monotonic()
+        upstream = self._upstreams.choose(self._tried, now_s)
+        if upstream is None:
+            self._end(self._upstreams.problem())
+            return
+        self._tried.append(upstream)
+        exchange = passed_exchange(
+            upstream,
+            self._request,
+            added_fields(self._name, self._deadline_s - now_s),
+            self._on_head,
+            self._on_piece,
+            partial(self._came_back, upstream),
+        )
+        if exchange.on_end is not None:
+            self._exchange = exchange
+
+    def _came_back(self, upstream: Upstream, came_to: Response | BaseException) -> None:
+        exchange, self._exchange = self._exchange, None
+        if isinstance(came_to, Response):
+            assert exchange is not None  # noqa: S101 - its head has come
+            self._end(exchange.trailers)
+        elif isinstance(came_to, NotDelivered):
+            self._upstreams.unreachable(upstream, reason_of(came_to))
+            self._send()
+        else:
+            self._end(f"upstream {upstream.name}: {reason_of(came_to)}")
+
+    def _too_late(self, _: float) -> None:
+        self._let_go()
+        self._end("the deadline passed before its answer was whole")
+
+    def _let_go(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.cancel()
+
+    def _end(self, came_to: Fields | str) -> None:
+        self._end_silently()
+        self._on_end(came_to)
+
+    def _end_silently(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+        self._owner.ended()

@@ -1,0 +1,276 @@
+"""Answers of a service through its door: as they are, as they come, and those that lie."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.federation import turn, until
+from support.passed_requests import get
+from support.proxy_doors import in_front, told
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+HOPS = pytest.mark.parametrize("hops", [0, 1])
+"""Where what is said must not depend on the way."""
+
+
+FEW = 2
+"""Failures after which a neighbor is not degraded yet."""
+
+
+@HOPS
+def test_the_answer_comes_as_it_is(hops):
+    answers = {
+        b"HTTP/1.1 203 Odd reason\r\nX-a: 1\r\nset-cookie: b\r\nSet-Cookie: c\r\n"
+        b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x00": b"\x1f\x8b\x00",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n": b"abc",
+        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-1/9\r\n"
+        b"Content-Length: 2\r\n\r\nab": b"ab",
+        b"HTTP/1.1 204 No Content\r\n\r\n": b"",
+        b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 99\r\n\r\n': b"",
+        b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 1\r\n\r\nx": b"x",
+        b"HTTP/1.1 429 Much\r\nContent-Length: 1\r\n\r\nx": b"x",
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\nx": b"x",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\n" + OK: b"ok",
+        b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n": b"",
+    }
+
+    async def check(here):
+        for answer, body in answers.items():
+            here.service.answer = answer
+            before = len(here.service.seen)
+            read = await here.ask(get())
+            final = answer[answer.rindex(b"HTTP/1.1") :]
+            start, *lines = final.partition(b"\r\n\r\n")[0].split(b"\r\n")
+            assert read.start == start
+            assert [b"%b: %b" % field for field in read.fields][: len(lines)] == lines
+            assert (read.body, read.is_whole) == (body, True)
+            assert read.get(b"spillover-path") == "a,b"[: 1 + 2 * hops]
+            assert len(here.service.seen) == before + 1, "it was retried"
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_head_has_no_body_whatever_it_tells(hops):
+    async def check(here):
+        for lines in (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n", b""):
+            here.service.answer = b"HTTP/1.1 200 OK\r\n%b\r\n" % lines
+            client = await here.client()
+            for _ in range(2):  # nothing is left over for the next one
+                read = await client.ask(get(method=b"HEAD"), "HEAD")
+                assert (read.status, read.is_whole) == (200, True)
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_an_answer_that_ends_with_its_connection(hops):
+    async def close(talk, *_):
+        await talk.say(b"HTTP/1.1 200 OK\r\n\r\nabc", b"def")
+        return False
+
+    async def check(here):
+        here.service.answer = close
+        read = await here.ask(get())
+        assert (read.body, read.is_whole) == (b"abcdef", True)
+        assert read.get(b"transfer-encoding") == "chunked"
+        read = await here.ask(get(version=b"1.0"))
+        assert (read.body, read.get(b"connection")) == (b"abcdef", "close")
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_trailers_where_both_sides_can(hops):
+    async def check(here):
+        here.service.answer = (
+            b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nab\r\n0\r\nX-Sum: 1\r\n\r\n"
+        )
+        read = await here.ask(get(b"TE: trailers", b"Connection: TE"))
+        assert (read.body, read.trailers, read.get(b"trailer")) == (
+            b"ab",
+            ((b"X-Sum", b"1"),),
+            "X-Sum",
+        )
+        read = await here.ask(get())
+        assert (read.body, read.trailers, read.get(b"trailer")) == (b"ab", (), "")
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_each_piece_leaves_before_the_next_one_comes(hops):
+    async def check(here):
+        more = asyncio.Queue()
+
+        async def stream(talk, *_):
+            await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while piece := await more.get():
+                await talk.say(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await talk.say(b"0\r\n\r\n")
+            return True
+
+        here.service.answer = stream
+        client = await here.client()
+        client.writer.write(get())
+        await client.reader.readuntil(b"\r\n\r\n")
+        for number in range(50):
+            piece = b"piece %d" % number
+            more.put_nowait(piece)
+            expected = b"%x\r\n%b\r\n" % (len(piece), piece)
+            assert await client.reader.readexactly(len(expected)) == expected
+        assert here["a"].ledger.home["away" if hops else "running"] == 1
+        more.put_nowait(b"")
+        assert await client.reader.readexactly(5) == b"0\r\n\r\n"
+        await until(lambda: here["a"].ledger.home["done"] == 1)
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_a_service_that_lies_before_anything_begins(hops):
+    async def hang_up(talk, *_):
+        talk.reset()
+
+    lies = {
+        "no HTTP": b"220 hello\r\n\r\n",
+        "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "a length and chunks": (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
+        "interim answers for ever": b"HTTP/1.1 103 Early\r\n\r\n" * 1000,
+        "a head of 1 MiB": b"HTTP/1.1 200 OK\r\nA: " + b"b" * 1_048_576 + b"\r\n\r\n",
+        "another protocol": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        "a reset": hang_up,
+    }
+
+    async def check(here):
+        for name, lie in list(lies.items())[: FEW if hops else None]:
+            here.service.answer = lie
+            before = len(here.service.seen)
+            read = await here.ask(get())
+            assert (read.status, told(read)["reason"]) == (502, "handler_failed"), name
+            assert len(here.service.seen) == before + 1, name
+            here.service.answer = OK
+            assert (await here.ask(get())).body == b"ok", name
+
+    in_front(check, hops)
+
+
+@HOPS
+def test_what_begins_and_does_not_come_whole_is_reset(hops):
+    async def begin(talk, head, _):
+        lie = LIES[head.split(b" ")[1][1:].decode()]
+        await talk.say(lie)
+        return False
+
+    LIES = {  # noqa: N806 - a table
+        "short": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+        "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "bad-chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+        "bad-trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n: a\r\n\r\n",
+    }
+
+    async def check(here):
+        here.service.answer = begin
+        versions = (b"1.1",) if hops else (b"1.1", b"1.0")
+        names = list(LIES)[: FEW if hops else None]
+        for name in names:
+            for version in versions:
+                client = await here.client()
+                read = await client.ask(get(target=b"/" + name.encode(), version=version))
+                # What is seen to be bad along with the head has never begun.
+                assert read.status == 502 or not read.is_whole, name
+        await until(lambda: here["a"].ledger.home["failed"] == len(names) * len(versions))
+        assert here["a"].ledger.home["done"] == 0
+
+    in_front(check, hops)
+
+
+def test_what_comes_behind_an_answer_is_nobodys():
+    async def check(here):
+        here.service.answer = OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+        client = await here.client()
+        for _ in range(3):
+            assert (await client.ask(get())).body == b"ok"
+        assert here.service.connections >= 3
+
+    in_front(check)
+
+
+@HOPS
+def test_a_client_that_never_reads_stops_the_service(hops):
+    async def check(here):
+        sent = 0
+
+        async def endless(talk, *_):
+            nonlocal sent
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+            piece = b"x" * 65_536
+            while sent < 1_073_741_824:
+                await talk.say(piece)
+                sent += len(piece)
+
+        here.service.answer = endless
+        client = await here.client(limit=1)
+        client.writer.transport.pause_reading()
+        client.writer.write(get())
+        last = -1
+
+        async def stands_still():
+            nonlocal last
+            before, last = last, sent
+            await turn(0.05)
+            return sent == before and sent > 0
+
+        await until(stands_still)
+        assert sent < 16 * 2**20 * (1 + hops), "what the kernel takes, and little more"
+        (connection,) = here.doors["a"].connections
+        assert connection.transport.get_write_buffer_size() < 1_048_576
+        client.close()
+        await until(lambda: here["a"].ledger.home["cancelled"] == 1)
+
+    in_front(check, hops)
+
+
+def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twice():
+    async def check(here):
+        for _ in range(4):
+            assert (await here.ask(get())).body == b"ok"
+
+        async def hang_up(talk, *_):
+            talk.reset()
+
+        here.service.answer = hang_up
+        here.service.seen.clear()
+        assert (await here.ask(get())).status == 502
+        assert len(here.service.seen) == 1
+
+    in_front(check, handler="proxy:http://127.0.0.1:1,{url}")
+
+
+@HOPS
+def test_the_deadline_is_for_the_head_alone(hops):
+    async def check(here):
+        go_on = asyncio.Event()
+
+        async def slowly(talk, *_):
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+            await go_on.wait()
+            await talk.say(b"k")
+            return True
+
+        here.service.answer = slowly
+        client = await here.client()
+        client.writer.write(get(b"Spillover-Deadline-Ms: 40"))
+        await client.reader.readuntil(b"\r\n\r\no")
+        await turn(0.1)  # beyond it
+        go_on.set()
+        assert await client.reader.readexactly(1) == b"k"
+
+    in_front(check, hops)
