@@ -76,17 +76,6 @@ def test_files_that_cannot_be_read(command, tmp_path, capsys):
         assert words in line
 
 
-@pytest.mark.parametrize("url", ["redis://:s3cret@h", "redis://h?password=s3cret"])
-def test_a_password_that_everybody_sees_is_warned_of(url, capsys):
-    """Not with the password."""
-    assert redis_url(url) == url
-    line = capsys.readouterr().err
-    assert line.startswith("spillover: --redis: `ps` shows its password")
-    assert "s3cret" not in line
-    assert redis_url("redis://user@h") == "redis://user@h"
-    assert capsys.readouterr().err == ""
-
-
 def test_what_is_no_address_is_not_shown(command, tmp_path, capsys):
     """It may be nearly one, and then with its password."""
     file = tmp_path / "redis-url"

@@ -376,11 +376,17 @@ def test_a_client_stays_in_its_loop():
 
 @pytest.mark.parametrize(
     "nodes",
-    [[], "", "127.0.0.1:8101", "https://x", "http://x?a=1", "http://u@x", ["http://x", "y"]],
+    [[], "", "127.0.0.1:8101", "https://x?a", "http://x?a=1", "http://u@x", ["http://x", "y"]],
 )
 def test_a_wrong_url_is_told_at_once(nodes):
     with pytest.raises(InputError, match="expected"):
         AsyncSpillover(nodes)
+
+
+def test_a_file_without_cas_is_told_at_once(tmp_path):
+    for file in (tmp_path, tmp_path / "none"):
+        with pytest.raises(InputError, match="expected a file"):
+            AsyncSpillover("https://x", ca_file=str(file))
 
 
 @pytest.mark.parametrize("wrong", [{"token": "a b"}, {"token": ""}, {"connections_max": 0}])

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 from spillover.apps.http.sites import origin_of
 from spillover.model.addresses import is_plain_url
@@ -95,10 +93,6 @@ def redis_url(given: str | None, file: str | None = None, option: str = "--redis
         if given:
             raise InputError("--redis-url-file", "", f"expected without an address in {option}")
         return _first_line(file)
-    if given and _has_password(given):
-        hidden = f"--redis-url-file and {REDIS_VARIABLE} do not"
-        line = f"spillover: {option}: `ps` shows its password to everybody here, {hidden}"
-        print(line, file=sys.stderr)
     return given or os.environ.get(REDIS_VARIABLE) or None
 
 
@@ -116,14 +110,6 @@ def _first_line(file: str) -> str:
         expected = f"expected an address in the first line of {file}, got none"
         raise InputError("--redis-url-file", "", expected)
     return line
-
-
-def _has_password(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.password or parse_qs(parts.query).get("password"))
-    except ValueError:
-        return False  # no address at all: whoever takes it apart says so
 
 
 def add_log_format(parser: argparse.ArgumentParser) -> None:
