@@ -7,12 +7,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import AsyncExitStack
+from functools import partial
 from itertools import product
 
 import httpx
 import pytest
 
 from spillover.apps.http.audit import AUDIT_LOGGER, FAILED_PER_S
+from spillover.apps.http.console.broadcast import OF_ONE_MAX
 from spillover.apps.node.doors import DOORS, Open, needs_of
 from spillover.model.access import Role
 from support.api_tokens import HOLDERS, SECRETS, access_of_tests, bearer, shown_by
@@ -188,6 +191,27 @@ def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes)
                 async for _ in events:
                     pass
             assert (await client.get("/console/events", headers=headers)).status_code == 401
+
+    with_node(nodes, check)
+
+
+def test_nobody_takes_all_places_of_the_console(nodes):
+    async def check(node):
+        async with (
+            httpx.AsyncClient(base_url=node.url, trust_env=False) as client,
+            AsyncExitStack() as stack,
+        ):
+            listen = partial(client.stream, "GET", "/console/events")
+            for _ in range(OF_ONE_MAX):
+                response = await stack.enter_async_context(listen(headers=shown_by("reader")))
+                assert response.status_code == 200
+            async with listen(headers=shown_by("reader")) as refused:
+                assert refused.status_code == 503
+            async with listen(headers=shown_by("operator")) as response:
+                assert response.status_code == 200
+        broadcast = node.server.config.app._app.state.console.broadcast
+        await nodes.until(lambda: broadcast.listeners == 0)
+        assert not broadcast._held
 
     with_node(nodes, check)
 

@@ -99,6 +99,12 @@ def still_let_in(scope: Mapping[str, Any]) -> bool:
     return asks is None or asks()
 
 
+def name_in(scope: Mapping[str, Any]) -> str | None:
+    """Returns what the API token of whoever makes a request is called; None without one."""
+    token: ApiToken | None = scope.get(API_TOKEN)
+    return None if token is None else token.name
+
+
 def tenant_in(scope: Mapping[str, Any]) -> str:
     """Returns the tenant of whoever makes a request; empty where there are no tenants."""
     token: ApiToken | None = scope.get(API_TOKEN)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from spillover.live.process.logs import OncePerPeriod
 
 LISTENERS_MAX = 32
+OF_ONE_MAX = 8
+"""Of those with one API token: nobody can take the places of all others."""
 
 HEARTBEAT_S = 1.0
 """So often a listener hears something, even if there is nothing new: the page can tell a service
@@ -25,7 +28,11 @@ _log.addFilter(OncePerPeriod())
 
 
 class TooManyListeners(Exception):
-    """LISTENERS_MAX listen already."""
+    """So many listen already as may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
 
 
 class Broadcast:
@@ -35,6 +42,8 @@ class Broadcast:
         self._look = look
         self._period_s = period_s
         self._listeners = 0
+        self._held: Counter[str] = Counter()
+        """Places, by the names of API tokens."""
         self._polling: asyncio.Task[None] | None = None
         self._newest = b""
         self._number = 0
@@ -50,18 +59,26 @@ class Broadcast:
     def polling(self) -> bool:
         return self._polling is not None
 
-    def join(self) -> None:
-        """Take a place; to be given back by `leave`. Raises TooManyListeners."""
+    def join(self, holder: str | None = None) -> None:
+        """Take a place, for whoever has that API token; to be given back by `leave`. Raises
+        TooManyListeners."""
         if self._listeners >= LISTENERS_MAX:
-            raise TooManyListeners
+            raise TooManyListeners(LISTENERS_MAX)
+        if holder is not None:
+            if self._held[holder] >= OF_ONE_MAX:
+                raise TooManyListeners(OF_ONE_MAX)
+            self._held[holder] += 1
         self._listeners += 1
         if self._polling is None and not self._closed:
             self._number = 0  # what was seen before is old
             self._polling = asyncio.create_task(self._poll(), name="console")
 
-    def leave(self) -> None:
+    def leave(self, holder: str | None = None) -> None:
         """The last one to leave ends the poller."""
         self._listeners -= 1
+        if holder is not None:
+            self._held[holder] -= 1
+            self._held += Counter()  # without those that are 0
         if self._listeners == 0:
             self._stop()
 

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from spillover.apps.http.access import may_in, still_let_in
+from spillover.apps.http.access import may_in, name_in, still_let_in
 from spillover.apps.http.asgi import Receive, Scope, Send
 from spillover.apps.http.console.assets import (
     ASKED_AGAIN,
@@ -25,7 +25,7 @@ from spillover.apps.http.console.assets import (
     digest,
     page,
 )
-from spillover.apps.http.console.broadcast import LISTENERS_MAX, Broadcast, TooManyListeners
+from spillover.apps.http.console.broadcast import Broadcast, TooManyListeners
 from spillover.apps.http.console.operators import Operators
 from spillover.apps.http.exchange import EXCHANGE, Exchange
 from spillover.apps.http.problems import Problem, as_response
@@ -92,7 +92,7 @@ class Console:
         return HTMLResponse(page(self._title), headers=headers)
 
     async def _listen(self, request: Request) -> Response:
-        return _Stream(self.broadcast, self._hello(request), partial(still_let_in, request.scope))
+        return _Stream(self.broadcast, self._hello(request), request.scope)
 
     async def _act(self, action: str, request: Request) -> Response:
         if action not in self._actions:
@@ -141,21 +141,20 @@ def _client(request: Request) -> str | None:
 class _Stream(Response):
     """Server-sent events to one listener, if there is a place."""
 
-    def __init__(
-        self, broadcast: Broadcast, hello: bytes, still_let_in: Callable[[], bool]
-    ) -> None:
+    def __init__(self, broadcast: Broadcast, hello: bytes, scope: Scope) -> None:
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
         super().__init__(headers={**headers, "x-accel-buffering": "no", **SAFE_HEADERS})
         del self.headers["content-length"]  # nobody knows it yet
         self._broadcast = broadcast
         self._hello = hello
-        self._still_let_in = still_let_in
+        self._still_let_in = partial(still_let_in, scope)
+        self._holder = name_in(scope)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._broadcast.join()
-        except TooManyListeners:
-            detail = f"expected at most {LISTENERS_MAX} pages that listen at a time"
+            self._broadcast.join(self._holder)
+        except TooManyListeners as error:
+            detail = f"expected at most {error.most} pages that listen at a time"
             refusal = _refusal(503, "too_many_listeners", detail, RETRY_AFTER_S)
             await refusal(scope, receive, send)
             return
@@ -168,7 +167,7 @@ class _Stream(Response):
             if writing.done() and not writing.result():
                 break_off()
         finally:
-            self._broadcast.leave()
+            self._broadcast.leave(self._holder)
             for task in (writing, leaving):
                 task.cancel()
             await asyncio.gather(writing, leaving, return_exceptions=True)
