@@ -14,7 +14,7 @@ from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls.contexts import client_context, trusting_context
 from spillover.live.tls.material import read_material
-from spillover.model.errors import NotDelivered
+from spillover.model.errors import NotBelieved, NotDelivered
 from support.certificates import Authority
 from support.federation import run, topology_of, until
 from support.secure_federation import SecureFederation, name_of
@@ -91,7 +91,7 @@ def test_nothing_ends_unknown_by_a_bad_certificate(tmp_path, what):
                 assert [answer.status for answer in told] == [403] * 20
                 assert not any(failures.values())
             elif wrong is not None:
-                assert {type(error) for error in told} == {NotDelivered}
+                assert {type(error) for error in told} == {NotBelieved}
                 assert failures["in", reason] == sum(failures.values()) > 0
 
     run(main)
@@ -174,7 +174,7 @@ def test_an_address_is_no_name(tmp_path):
 class Load:
     """Requests to one node without a pause, from entering to leaving; how they ended."""
 
-    def __init__(self, node, at_once=12):
+    def __init__(self, node, at_once=40):
         self._node = node
         self._at_once = at_once
         self.statuses = Counter()
@@ -191,7 +191,7 @@ class Load:
 
     async def _ask(self):
         while True:
-            answer = await self._node.post({"service_ms": 3})
+            answer = await self._node.post({"service_ms": 5})
             self.statuses[answer.status] += 1
             self.clusters[json.loads(answer.body).get("cluster")] += 1
 
@@ -242,5 +242,27 @@ def test_rotation_under_load(tmp_path):
             assert pair.credentials["b"].failures["in", "untrusted"] > 0
             ends = [one.failures["out", "refused"] for one in pair.credentials.values()]
             assert ends == [0, 0]
+
+    run(main)
+
+
+def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
+    """B does not believe a any more: what it holds of a's it still answers, and gets nothing new."""
+
+    async def main():
+        clusters = {"a": {"servers": 1}, "b": {"servers": 4}}
+        async with _pair(tmp_path, clusters=clusters) as pair:
+            a, b = pair["a"], pair["b"]
+            answers = [a.post({"service_ms": 3000}) for _ in range(4)]
+            await until(lambda: b.ledger.foreign["running"] > 0)
+            pair.certify("b", trusted=[Authority("another")])
+            assert await pair.credentials["b"].look()
+            await until(lambda: a.shell.links.by_handle[0]._agreement.is_turned_away)
+            assert b.ledger.foreign["running"] > 0
+            received = b.ledger.foreign["received"]
+            told = [json.loads((await answer).body) for answer in answers]
+            assert {one["cluster"] for one in told} == {"a", "b"}
+            assert set((await _flood(a, 8))[0]) == {200}
+            assert b.ledger.foreign["received"] == received
 
     run(main)

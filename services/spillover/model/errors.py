@@ -5,6 +5,7 @@ SpilloverError
 ├── RunError           the run itself failed; exit status 1, one line
 ├── PeerError          a call to another process failed
 │   ├── NotDelivered   it surely was not accepted there: deciding again is safe
+│   │   ├── NotBelieved       one side does not believe the other's certificate
 │   │   ├── Unreachable       none of those that might have taken it could be reached
 │   │   ├── Refused           not now: the other side is full, or draining
 │   │   │   └── QueueFull     there was no place for an object before its deadline
@@ -63,6 +64,10 @@ class NotDelivered(PeerError):
     """The other side surely did not accept the call: nothing of it was or will be done there."""
 
     surely_did_not_run = True
+
+
+class NotBelieved(NotDelivered):
+    """What is there answers, and one of the two does not believe the other's certificate."""
 
 
 class Unreachable(NotDelivered):

@@ -120,7 +120,11 @@ class StreamHeard:
 
 @dataclass(slots=True)
 class StreamEnded:
-    """The stream was ended, broke, fell silent or could not be opened."""
+    """The stream was ended, broke, fell silent or could not be opened. `not_believed`: what is at
+    the neighbor's address is there, and one of the two does not believe the other's certificate.
+    That tells nothing of what the neighbor holds: connections from before carry their answers."""
+
+    not_believed: bool = False
 
 
 @dataclass(slots=True)
@@ -316,12 +320,12 @@ class LinkMachine:
     def _stream_heard(self, _: StreamHeard) -> None:
         self.has_heard = True
 
-    def _stream_ended(self, _: StreamEnded) -> None:
+    def _stream_ended(self, event: StreamEnded) -> None:
         """A stream that never spoke tells that the neighbor is silent."""
         if self.has_heard:
             self._attempt = 0
             self._out.append(Tell(ev.LinkDown(self.neighbor)))
-        else:
+        elif not event.not_believed:
             self._give_all_up()
         draw = self._random.random()
         self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))

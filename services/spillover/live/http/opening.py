@@ -19,7 +19,7 @@ from spillover.live.http.securing import Retired, Securing, Unproven
 from spillover.live.process.own_lag import PatientTimeout
 from spillover.live.tls import failures
 from spillover.live.tls.contexts import HANDSHAKE_S
-from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 
 FIRST_LIMIT_BYTES = 65_536
 """Of what is answered before a connection counts."""
@@ -67,7 +67,8 @@ class Opening:
             raise NotDelivered(f"{url}: no connection within {self._timeout_s:g} s") from None
         except (OSError, UnicodeError) as error:
             self._tell_failed(error)
-            raise NotDelivered(f"{url}: cannot connect: {_in_words(error)}") from error
+            kind = NotBelieved if isinstance(error, ssl.SSLCertVerificationError) else NotDelivered
+            raise kind(f"{url}: cannot connect: {_in_words(error)}") from error
 
     async def _open_socket(self, owner: Owner, options: dict[str, Any]) -> Connection:
         loop, server = asyncio.get_running_loop(), self._server
@@ -110,7 +111,7 @@ class Opening:
             securing.failed(failures.REFUSED)
             # Nobody tells: loops drop the alert along with the connection.
             why = "not accepted, perhaps for the certificate that was shown on it"
-            raise NotDelivered(f"{url}: a new connection was {why}: {error}") from None
+            raise NotBelieved(f"{url}: a new connection was {why}: {error}") from None
         finally:
             answer.cancel()
 

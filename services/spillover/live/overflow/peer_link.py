@@ -36,7 +36,7 @@ from spillover.live.overflow.peer_clients import CANCELS_AT_ONCE_MAX, PeerClient
 from spillover.live.overflow.protocol import SPOKEN, WRONG_VERSION, Calls
 from spillover.live.overflow.report_lines import NothingToDo, Question, decode_line
 from spillover.live.process.logs import Message
-from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
 
@@ -279,7 +279,7 @@ class PeerLink:
         """Read the neighbor's reports for ever, connecting again whenever the stream ends."""
         told = ""
         while True:
-            self._malformed = False
+            self._malformed = not_believed = False
             self._obey(link.StreamBegun())
             try:
                 await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
@@ -288,13 +288,15 @@ class PeerLink:
                 reason = str(refused)
                 if refused.status == NOT_A_NEIGHBOR:
                     self._agreement.turned_away(refused.headers)
+                    not_believed = self._clients.is_secure  # it has proved to be the neighbor
                 elif refused.status == WRONG_VERSION:
                     self._agreement.refused_version(refused.headers)
             except PeerError as error:
                 reason = str(error)
                 if not self._machine.has_heard:
                     self._agreement.unanswered()
-            pause_s = self._break_off()
+                not_believed = isinstance(error, NotBelieved)
+            pause_s = self._break_off(not_believed)
             reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
                 told = reason
@@ -315,10 +317,10 @@ class PeerLink:
             else:
                 return
 
-    def _break_off(self) -> float:
+    def _break_off(self, not_believed: bool) -> float:  # noqa: FBT001 - see `StreamEnded`
         """The stream has ended: how long to wait before the next one."""
         pause_s = 0.0
-        for command in self._machine.handle(link.StreamEnded()):
+        for command in self._machine.handle(link.StreamEnded(not_believed)):
             if isinstance(command, link.Reconnect):
                 pause_s = command.pause_s
             else:
