@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient
+from spillover.live.http.connection import Connection
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
@@ -72,15 +73,17 @@ class PeerClients:
         """Returns whether what is at this url is called as all others are."""
         return url.startswith("https:") == self.is_secure
 
-    def of_link(self, url: str, caller: Caller, away_max: int) -> HttpClient:
-        """Returns one for a link over which so many requests may be away."""
+    def of_link(
+        self, url: str, caller: Caller, away_max: int, kind: type[Connection] = Connection
+    ) -> HttpClient:
+        """Returns one for a link over which so many requests may be away, with connections of this
+        kind."""
         client = self._make(
             url,
             caller,
             connections_max=self.connections_max(away_max),
             user_timeout_s=GIVEN_UP_AFTER_S,
-            writes=self._writes,
-            moving=self._moving,
+            make_connection=lambda pool: kind(pool, self._writes, self._moving),
         )
         self._clients.add(client)
         return client

@@ -28,7 +28,7 @@ from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.live.engine.timers import Timers
 from spillover.live.http.client import Response
-from spillover.live.http.connection import OutgoingRequest, StreamRefused
+from spillover.live.http.connection import Connection, OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
@@ -81,6 +81,8 @@ class PeerLink:
     hears what became of each forward: answered, refused, lost or recalled.
     """
 
+    CONNECTION: type[Connection] = Connection
+
     def __init__(
         self,
         *,
@@ -105,7 +107,7 @@ class PeerLink:
         self._feed = feed
         self._on_forward = on_forward
         self._clients = clients
-        self._client = clients.of_link(url, agreement.caller, away_max)
+        self._client = clients.of_link(url, agreement.caller, away_max, self.CONNECTION)
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
