@@ -291,12 +291,14 @@ class Exchange:
         if not self.disconnected:
             self.response_started = True
             self._line.on_flow = on_flow
+            self._line.writes.flush()
             self.write(head)
 
     def write(self, *parts: Buffer) -> None:
-        """One more part of an answer that has begun, at the end of the loop's turn."""
-        if not self.disconnected:
-            self._line.writes.write(self._line.transport, *parts)
+        """One more part of an answer that has begun. It is written at once: what is not sent must
+        be known before more of it is read."""
+        if not (self.disconnected or self._line.transport.is_closing()):
+            write_parts(self._line.transport, *parts)
 
     def end(self, *, close: bool = False) -> None:
         """The answer is whole."""
@@ -306,7 +308,6 @@ class Exchange:
             return
         self.response_complete = True
         if close or not self.keep_alive:
-            line.writes.flush()
             line.transport.close()
         if self.news is not None:
             self.news.set()

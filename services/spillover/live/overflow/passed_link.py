@@ -16,6 +16,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
 from spillover.live.http.client import Response
 from spillover.live.http.connection import OnBody
+from spillover.live.http.small_reads import SmallReadsConnection
 from spillover.live.overflow import passed_wire
 from spillover.live.overflow.passed_wire import FrameReader
 from spillover.live.overflow.peer_link import ForwardWay, PeerLink
@@ -25,6 +26,8 @@ from spillover.live.overflow.relay import Relay, Relays
 
 class PassedLink(PeerLink):
     """The sending side of a link over which requests pass."""
+
+    CONNECTION = SmallReadsConnection
 
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)

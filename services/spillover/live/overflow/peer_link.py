@@ -30,7 +30,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http.client import HttpClient, Response
-from spillover.live.http.connection import OutgoingRequest, StreamRefused
+from spillover.live.http.connection import Connection, OutgoingRequest, StreamRefused
 from spillover.live.overflow import wire
 from spillover.live.overflow.agreement import Agreement
 from spillover.live.overflow.emulated_link import EmulatedLink, Parcel
@@ -90,6 +90,8 @@ class PeerLink:
     hears what became of each forward: answered, refused, lost or recalled.
     """
 
+    CONNECTION: type[Connection] = Connection
+
     def __init__(
         self,
         *,
@@ -120,8 +122,7 @@ class PeerLink:
             headers=[(HELLO, hello_of(agreement.caller))],
             connections_max=connections_max,
             user_timeout_s=GIVEN_UP_AFTER_S,
-            writes=writes,
-            moving=moving,
+            make_connection=lambda pool: self.CONNECTION(pool, writes, moving),
         )
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
