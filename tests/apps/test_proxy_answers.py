@@ -254,6 +254,31 @@ def test_an_upstream_that_is_not_there_is_passed_over_and_doubt_is_not_tried_twi
     in_front(check, handler="proxy:http://127.0.0.1:1,{url}")
 
 
+def test_answers_to_who_never_reads_do_not_pile_up():
+    async def check(here):
+        here.service.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+        client = await here.client()
+        client.writer.transport.pause_reading()
+        client.writer.write(get() * 1000)
+        last = -1
+
+        async def stands_still():
+            nonlocal last
+            before, last = last, len(here.service.seen)
+            await turn(0.05)
+            return last and last == before
+
+        await until(stands_still)
+        assert len(here.service.seen) < 200
+        (connection,) = here.doors["a"].connections
+        assert connection.transport.get_write_buffer_size() < 1_048_576
+        client.writer.transport.resume_reading()
+        for _ in range(1000):
+            assert (await client.answer()).is_whole
+
+    in_front(check)
+
+
 @HOPS
 def test_the_deadline_is_for_the_head_alone(hops):
     async def check(here):

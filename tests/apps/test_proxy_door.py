@@ -88,6 +88,25 @@ def test_a_name_that_is_under_way_is_a_conflict(hops):
     in_front(check, hops)
 
 
+def test_doubt_is_tried_once_more_with_a_key_alone():
+    async def check(here):
+        async def hang_up_once(talk, *_):
+            if len(here.service.seen) == 1:
+                talk.reset()
+                return False
+            await talk.say(OK)
+            return True
+
+        here.service.answer = hang_up_once
+        assert (await here.ask(get())).status == 502
+        assert len(here.service.seen) == 1
+        here.service.seen.clear()
+        assert (await here.ask(get(b"Idempotency-Key: k"))).body == b"ok"
+        assert len(here.service.seen) == 2
+
+    in_front(check, handler="proxy:{url},{other}")
+
+
 def test_requests_in_a_pipeline_are_answered_in_order():
     async def echo(talk, head, body):
         told = head.split(b" ")[1] + body

@@ -120,7 +120,12 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, **fields
     """As `federation.topology_of`; every cluster has a door in front of the same service."""
     async with lying_service() as service:
         ids = ids or ("a",)
-        told = {"handler": handler.format(url=service.url), **(cluster or {})}
+        told = {
+            "handler": handler.format(
+                url=service.url, other=service.url.replace("127.0.0.1", "localhost")
+            ),
+            **(cluster or {}),
+        }
         given = dict.fromkeys(ids, told)
         async with federation.Federation(
             federation.topology_of(*ids, clusters=given, **fields)

@@ -99,6 +99,7 @@ class DoorConnection(asyncio.Protocol):
         """All that comes is thrown away, until the client has read the last answer."""
         self._discarded_bytes = 0
         self._read_paused = False
+        self.write_paused = False
         self._half_closed = False
         self._unsent_bytes = 0
         self.due_s = math.inf
@@ -107,6 +108,11 @@ class DoorConnection(asyncio.Protocol):
     @property
     def is_gone(self) -> bool:
         return self.transport.is_closing()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing that comes is read any more."""
+        return self._discards or self.is_gone
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -137,7 +143,7 @@ class DoorConnection(asyncio.Protocol):
             if self._discarded_bytes > DISCARD_LIMIT_BYTES:
                 self.transport.abort()
             return
-        if self._answer is not None or self._is_feeding:
+        if self._answer is not None or self._is_feeding or self.write_paused:
             self._ahead += data
             if len(self._ahead) > AHEAD_MAX_BYTES and not self._read_paused:
                 self._read_paused = True
@@ -158,13 +164,17 @@ class DoorConnection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
+        self.write_paused = True
         answer = self._answer
         if answer is not None and answer.flow is not None:
             answer.flow.pause()
 
     def resume_writing(self) -> None:
+        self.write_paused = False
         answer = self._answer
-        if answer is not None and answer.flow is not None:
+        if answer is None:
+            self._read_on()
+        elif answer.flow is not None:
             answer.flow.resume()
 
     # --- reading ------------------------------------------------------------------------------
@@ -173,13 +183,13 @@ class DoorConnection(asyncio.Protocol):
         """Go on with what has come, request by request, as long as each is answered at once."""
         self._is_feeding = True
         try:
-            while data and self._answer is None and not (self._discards or self.is_gone):
+            while data and not (self._answer or self.write_paused or self._is_over):
                 data = self._read_some(data)
                 if self._ahead and self._answer is None:
                     data, self._ahead = data + self._ahead, b""
         finally:
             self._is_feeding = False
-        if data and not (self._discards or self.is_gone):
+        if data and not self._is_over:
             self._ahead = data + self._ahead
 
     def _read_some(self, data: bytes) -> bytes:
@@ -299,6 +309,12 @@ class DoorConnection(asyncio.Protocol):
             self.close()
             return
         self._await_request()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Unless the client has not read the last answers: they must not pile up."""
+        if self.write_paused or self._is_over:
+            return
         if self._read_paused:
             self._read_paused = False
             self.transport.resume_reading()
@@ -307,7 +323,7 @@ class DoorConnection(asyncio.Protocol):
             self._door.loop.call_soon(self._feed_ahead)
 
     def _feed_ahead(self) -> None:
-        if self._answer is None and not self._is_feeding and not self.is_gone:
+        if not (self._answer or self._is_feeding or self.write_paused or self._is_over):
             data, self._ahead = self._ahead, b""
             self._feed(data)
 

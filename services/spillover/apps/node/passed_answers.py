@@ -55,6 +55,9 @@ _log.addFilter(OncePerPeriod())
 class ClientLine(Protocol):
     """What an answer needs of its connection."""
 
+    write_paused: bool
+    """More is unsent than should be."""
+
     @property
     def is_gone(self) -> bool:
         """Returns whether nothing that is written now can arrive."""
@@ -155,6 +158,8 @@ class PassedAnswer:
             self._break_off()
             return
         self._line.write(written)
+        if self._line.write_paused:
+            flow.pause()
 
     def piece(self, data: bytes) -> None:
         line = self._line
