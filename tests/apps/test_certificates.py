@@ -247,7 +247,7 @@ def test_rotation_under_load(tmp_path):
 
 
 def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
-    """B does not believe a any more: what it holds of a's it still answers, and gets nothing new."""
+    """b does not believe a any more: it answers what it holds of a's, and gets nothing new."""
 
     async def main():
         clusters = {"a": {"servers": 1}, "b": {"servers": 4}}
