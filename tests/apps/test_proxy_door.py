@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from spillover.core.overflow.events import ServersDown
+from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.model.routes import Route
 from support.federation import turn, until
 from support.passed_requests import REFUSED, SEEN, get, post, without_way
@@ -86,6 +87,30 @@ def test_a_name_that_is_under_way_is_a_conflict(hops):
         assert len(here.service.seen) == 2
 
     in_front(check, hops)
+
+
+def test_what_runs_beside_the_servers_is_capped_and_ends_with_its_client():
+    async def check(here):
+        async def hang(talk, *_):
+            await talk.until_closed()
+
+        here.service.answer = hang
+        clients = [await here.client() for _ in range(UNQUEUED_MAX)]
+        for client in clients:
+            client.writer.write(get())
+        await until(lambda: len(here.service.seen) == UNQUEUED_MAX)
+        read = await here.ask(get())
+        assert (read.status, told(read)["reason"]) == (429, "queue_full")
+        for client in clients:
+            client.close()
+        await until(lambda: here.service.gone == UNQUEUED_MAX)
+        here.service.answer = OK
+        assert (await here.ask(get())).body == b"ok"
+        read = await here.ask(get(b"Spillover-Deadline-Ms: 5000", method=b"HEAD"), "HEAD")
+        assert read.get(b"spillover-path") == "a"
+        assert here["a"].ledger.home["accepted"] == 0
+
+    in_front(check, cluster={"routes": (Route(path="/", unqueued=True),)})
 
 
 def test_doubt_is_tried_once_more_with_a_key_alone():
