@@ -48,7 +48,7 @@ PASS = f"{PEER_PREFIX}v2/pass"
 """A request that passes through is handed over. Asked of those whose reports say `passes`."""
 
 STREAM = b"application/spillover-stream"
-"""The content type of an answer to that which has begun: frames (`frames`)."""
+"""The content type of an answer to that which has begun: frames (`passed_wire`)."""
 
 WRONG_VERSION = 400
 """The status for calls of a version that is not spoken here. Whoever hands a request on takes it
