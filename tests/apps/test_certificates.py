@@ -247,7 +247,7 @@ def test_rotation_under_load(tmp_path):
 
 
 def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
-    """b does not believe a any more: it answers what it holds of a's, and gets nothing new."""
+    """Once b does not believe a, it answers what it holds of a's, and gets nothing new."""
 
     async def main():
         clusters = {"a": {"servers": 1}, "b": {"servers": 4}}

@@ -298,7 +298,7 @@ class PeerLink:
                 if not self._machine.has_heard:
                     self._agreement.unanswered()
                 not_believed = isinstance(error, NotBelieved)
-            pause_s = self._break_off(not_believed)
+            pause_s = self._break_off(not_believed=not_believed)
             reason = _QUERY.sub("", reason)
             if self._machine.has_heard or reason != told:
                 told = reason
@@ -319,7 +319,7 @@ class PeerLink:
             else:
                 return
 
-    def _break_off(self, not_believed: bool) -> float:  # noqa: FBT001 - see `StreamEnded`
+    def _break_off(self, *, not_believed: bool = False) -> float:
         """The stream has ended: how long to wait before the next one."""
         pause_s = 0.0
         for command in self._machine.handle(link.StreamEnded(not_believed)):
