@@ -207,17 +207,19 @@ class Relays:
         """The request has come to its end, or the node does."""
         relay = self._open.pop(ref)
         self._begun.pop(ref, None)
+        # What the source still writes comes to nothing: it may not know yet.
+        sink, relay.sink = relay.sink, _Nowhere()
         if not relay.has_begun:
-            relay.sink.settle(told)
+            sink.settle(told)
             return
         answer = told if isinstance(told, Answer) else None
         if answer is not None and relay.is_whole:
             self.ends[WHOLE] += 1
-            relay.sink.end(relay.trailers, answer)
+            sink.end(relay.trailers, answer)
             return
         was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED
         self.ends[CANCELLED if was_cancelled else TRUNCATED] += 1
-        relay.sink.break_off(answer)
+        sink.break_off(answer)
 
     def _sweep(self, _: float) -> None:
         """Break off what has stood still for too long. Looked at all the while a write is blocked,
