@@ -10,6 +10,7 @@ import pytest
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.model.routes import Route
+from support.api_tokens import SECRETS, access_of_tests
 from support.federation import turn, until
 from support.passed_requests import REFUSED, SEEN, get, post, without_way
 from support.proxy_doors import in_front, told
@@ -63,6 +64,57 @@ def test_a_client_that_leaves_closes_the_services_connection(hops):
         await until(lambda: here["a"].ledger.home["cancelled"] == 2)
 
     in_front(check, hops)
+
+
+def shown(holder):
+    return b"Proxy-Authorization: Bearer " + SECRETS.get(holder, holder).encode()
+
+
+def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
+    async def check(here):
+        for lines, status, reason in (
+            ((b"A: b",), 407, "proxy_unauthenticated"),
+            ((shown("unknown"),), 407, "proxy_unauthenticated"),
+            ((shown("submitter"), shown("submitter")), 407, "proxy_unauthenticated"),
+            ((b"Authorization: Bearer " + SECRETS["submitter"].encode(),), 407, None),
+            ((shown("reader"),), 403, "forbidden"),
+        ):
+            read = await here.ask(get(*lines))
+            assert read.status == status, lines
+            assert told(read)["reason"] in {reason, "proxy_unauthenticated"}
+            assert (read.get(b"proxy-authenticate") != "") == (status == 407)
+        assert here.service.seen == []
+        here.service.answer = OK
+        read = await here.ask(get(shown("submitter"), b"Authorization: Bearer of-the-service"))
+        assert read.body == b"ok"
+        ((head, _),) = here.service.seen
+        assert b"\r\nAuthorization: Bearer of-the-service\r\n" in head
+        assert b"roxy-" not in head
+
+    in_front(check, access=access_of_tests())
+
+
+def test_names_belong_to_tenants_here_too():
+    async def check(here):
+        go_on = asyncio.Event()
+
+        async def wait(talk, *_):
+            await go_on.wait()
+            await talk.say(OK)
+            return True
+
+        here.service.answer = wait
+        clients = []
+        for number, holder in enumerate(("submitter", "other")):
+            clients.append(await here.client())
+            clients[-1].writer.write(get(shown(holder), b"Idempotency-Key: k"))
+            await until(lambda n=number: len(here.service.seen) == n + 1)
+        go_on.set()
+        for client in clients:
+            read = await client.answer()
+            assert (read.body, read.get(b"spillover-request-id")) == (b"ok", "k")
+
+    in_front(check, access=access_of_tests(), cluster={"servers": 2})
 
 
 @HOPS

@@ -55,7 +55,7 @@ TOPOLOGIES = {
     ),
     "unknown handler": (
         "clusters: [{id: a, servers: 1, handler: snooze}]\n",
-        "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or ",
+        "clusters[0].handler: expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...]",
     ),
     "no YAML": ("clusters: [\n", "line 2: expected YAML"),
     "empty": ("", "expected a mapping of fields, got nothing"),
@@ -254,7 +254,7 @@ def test_a_node_whose_port_for_neighbors_is_in_use(tmp_path, capsys):
         ("python:json:not_there", "expected a function 'not_there' in module 'json'"),
         (
             "python:json:tool.not_there",
-            "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:",
+            "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
         ),
     ],
 )

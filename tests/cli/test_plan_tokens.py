@@ -150,7 +150,7 @@ def test_the_curve_is_drawn(pool, require, tmp_path, capsys):
             ["--pool", "comte8", "--from", "http://h:1"],
             "usage: --from: not allowed with argument --pool",
         ),
-        (["--from", "h:1"], "usage: --from: expected http://HOST[:PORT], got 'h:1'"),
+        (["--from", "h:1"], "usage: --from: expected http(s)://HOST[:PORT], got 'h:1'"),
     ],
 )
 def test_bad_options(options, complaint, require, capsys):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from spillover.apps.http.audit import Audit
+from spillover.apps.node.doors import Doors as NodeDoors
 from spillover.apps.node.proxy_door import ProxyDoor
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.framing import split_head
@@ -116,7 +119,7 @@ class Doors:
 
 
 @asynccontextmanager
-async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, **fields):
+async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, access=None, **fields):
     """As `federation.topology_of`; every cluster has a door in front of the same service."""
     async with lying_service() as service:
         ids = ids or ("a",)
@@ -134,7 +137,8 @@ async def doors(*ids, handler="proxy:{url}", cluster=None, bounds=None, **fields
             for id_ in ids:
                 bound = bind_socket("127.0.0.1", 0)
                 listening.append(bound)
-                door = made[id_] = ProxyDoor(nodes[id_].shell, bounds)
+                let_in = None if access is None else NodeDoors(access, Audit(time.monotonic))
+                door = made[id_] = ProxyDoor(nodes[id_].shell, bounds, doors=let_in)
                 ports[id_] = bound.getsockname()[1]
                 serving.append(asyncio.create_task(door.serve([bound])))
                 await door.ready.wait()

@@ -37,9 +37,10 @@ from spillover.model.trust import CA_VARIABLE
 from spillover.model.unlike_servers import DEFAULT_TYPE
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.testbed.following import Following
+from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.ports import FIRST_PORT, LAST_PORT, passed_over
 from spillover.testbed.revival import DELAYS_S
-from spillover.testbed.supervisor import NodeProcess, Testbed
+from spillover.testbed.supervisor import Testbed
 from spillover_loadgen.option_types import at_least_zero, whole_number
 
 REVIVE = "r"

@@ -16,19 +16,18 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from spillover.inputs.topology_file import dump_topology
-from spillover.live.overflow.ending import ENDING
 from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 from spillover.testbed.asking import answers, is_ready
 from spillover.testbed.certified import Certified, Certify
-from spillover.testbed.last_words import last_words, tail_of
+from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.own_token import make_own_token
 from spillover.testbed.owned_directory import OwnedDirectory, remove_leftovers
 from spillover.testbed.ports import FIRST_PORT, start_lock, with_addresses
@@ -42,51 +41,6 @@ TOPOLOGY_FILE = "topology.yaml"
 REDIS_VARIABLE = "SPILLOVER_REDIS_URL"
 """Where `spillover node` looks for an address, which may hold a password."""
 EXIT_USAGE = 2
-
-
-@dataclass(slots=True)
-class NodeProcess:
-    """One running node."""
-
-    cluster: ClusterId
-    url: str
-    process: asyncio.subprocess.Process
-    log: Path
-    log_began_at: int
-    """Where in the file its own words begin: those in whose place it is wrote there too."""
-    started_s: float
-    """On the monotonic clock."""
-    starts_again_in_s: float | None = None
-    """Once it has ended: when another one takes its place; None if nobody will, unasked."""
-    problem: str = ""
-    """Why no other one could be started in its place."""
-
-    def last_words(self) -> str:
-        """Returns the last line with words in it that it wrote, for one-line reports."""
-        return last_words(self.log, self.log_began_at)
-
-    def words_on_ending(self) -> str | None:
-        """Returns what it said last of what it waits for at its end, or has lost."""
-        lines = tail_of(self.log, self.log_began_at)
-        said = [line.partition(ENDING)[2] for line in lines if ENDING in line]
-        return said[-1] if said else None
-
-    @property
-    def was_killed(self) -> bool:
-        """By a signal, so that what it said last has nothing to do with its end."""
-        code = self.process.returncode
-        return code is not None and code < 0
-
-    def end_of_life(self) -> str:
-        """Returns how it ended, in words."""
-        code = self.process.returncode
-        if self.problem:
-            return f"no other one can be started: {self.problem}"
-        if code is None:
-            return "running"
-        if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
-        return f"exit status {code}"
 
 
 class Testbed:
@@ -126,8 +80,7 @@ class Testbed:
         self.keeps_logs = False
         """Whether the logs outlive the testbed: so if a node ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
-        self._source = topology.name if source is None else source
-        self._seed = seed
+        self._source, self._seed = topology.name if source is None else source, seed
         self.drain_timeout_s = drain_timeout_s
         self._results_timeout_s = results_timeout_s
         self._allowed_origins = allowed_origins

@@ -13,14 +13,17 @@ from spillover.live.overflow.agreement import Agreement, Terms
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_link import PassedLink
 from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_piece
+from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import STREAM
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import Caller, Stay
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import DONE, Answer, Request
+from spillover.model.topology import Cluster, Topology
 from support.loop import until
 
+TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
 STAY = Stay(0.0, 0.0, 0.0)
 HTTP = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % STREAM
 FRAMES = (
@@ -54,6 +57,7 @@ class Home:
             away_max=1000,
             agreement=Agreement(Caller("a", "b"), Terms()),
             timers=self.timers,
+            clients=PeerClients(TOPOLOGY, None),
             random=Random(1),
             feed=self._feed,
             on_forward=lambda _: None,

@@ -32,6 +32,7 @@ STATUS_BY_REASON = {
     "store_unreachable": 503,
     "rate_limited": 429,
     "unauthenticated": 401,
+    "proxy_unauthenticated": 407,
     "forbidden": 403,
     "deadline_exceeded": 504,
     "cancelled": 409,

@@ -12,7 +12,7 @@ import logging
 import math
 import socket
 import struct
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from spillover.apps.http.exchange import (
     DISCARD_LIMIT_BYTES,
@@ -53,6 +53,13 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
+class Asked(NamedTuple):
+    """What a client asks for, and whose request that is."""
+
+    head: RequestHead
+    tenant: str
+
+
 class Door(Protocol):
     """What a connection needs of the listener."""
 
@@ -68,8 +75,11 @@ class Door(Protocol):
     def let_go(self, connection: DoorConnection) -> None:
         """It is gone."""
 
+    def tenant_of(self, head: RequestHead, address: str) -> str:
+        """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
+
     def pass_on(
-        self, answer: PassedAnswer, head: RequestHead, way: Way, body: bytes, received_s: float
+        self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
 
@@ -89,6 +99,7 @@ class DoorConnection(asyncio.Protocol):
         """While it is read."""
         self._parts: list[bytes] = []
         self._size_bytes = 0
+        self._tenant = ""
         self._received_s = 0.0
         self._answer: PassedAnswer | None = None
         """Of the request that is under way."""
@@ -224,6 +235,7 @@ class DoorConnection(asyncio.Protocol):
         head = read_request(lines)
         self._received_s = self._door.shell.now_s
         self._head = head
+        self._tenant = self._door.tenant_of(head, self._way.client)
         if has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"
             raise Problem("loop_detected", detail)
@@ -278,7 +290,8 @@ class DoorConnection(asyncio.Protocol):
         self._body = None
         answer = self._answer = PassedAnswer(self._door.shell, self, head)
         try:
-            self._door.pass_on(answer, head, self._way, body, self._received_s)
+            asked = Asked(head, self._tenant)
+            self._door.pass_on(answer, asked, self._way, body, self._received_s)
         except Problem as problem:
             answer.refuse(problem)
 

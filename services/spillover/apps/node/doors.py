@@ -7,7 +7,7 @@ Who asks is settled in `apps.http.access`, who neighbors are by their certificat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -75,6 +75,9 @@ def needs_of(path: str) -> Mapping[str, Need] | None:
     return found
 
 
+_CHALLENGE = (b"proxy-authenticate", b'Bearer realm="spillover"')
+
+
 class Doors:
     """The doors of one node that has API tokens."""
 
@@ -93,6 +96,21 @@ class Doors:
         if Role.SUBMIT not in token.roles:
             raise self._forbidden(exchange, token, Role.SUBMIT)
         return token
+
+    def passer(self, shown: Sequence[bytes], door: str, address: str | None) -> ApiToken:
+        """Returns who asks for a request to be passed on to a service. To this node an API token is
+        shown as to a proxy (`Proxy-Authorization`): what else is shown is the service's business.
+        Raises Problem `proxy_unauthenticated` or `forbidden`."""
+        token = self.access.tokens.find(shown[0]) if len(shown) == 1 else None
+        if token is not None and Role.SUBMIT in token.roles:
+            return token
+        if token is None:
+            detail = "expected an API token, once: Proxy-Authorization: Bearer ..."
+            problem = Problem("proxy_unauthenticated", detail, headers=[_CHALLENGE])
+        else:
+            problem = _lacks(token, Role.SUBMIT)
+        self._audit.turned_away(token, door, problem.reason, address)
+        raise problem
 
     def enter(self, exchange: Exchange) -> ApiToken | None:
         """Returns who comes through the door that a request is for; None where nobody has to say.
@@ -129,13 +147,17 @@ class Doors:
         return told
 
     def _forbidden(self, exchange: Exchange, token: ApiToken, need: Role) -> Problem:
-        detail = f"expected an API token with the role {need}; {token.name} has not got it"
-        problem = Problem("forbidden", detail)
+        problem = _lacks(token, need)
         self._turned_away(exchange, token, problem)
         return problem
 
     def _turned_away(self, exchange: Exchange, token: ApiToken | None, problem: Problem) -> None:
         self._audit.turned_away(token, _door(exchange), problem.reason, _address(exchange))
+
+
+def _lacks(token: ApiToken, need: Role) -> Problem:
+    detail = f"expected an API token with the role {need}; {token.name} has not got it"
+    return Problem("forbidden", detail)
 
 
 def _no_door(exchange: Exchange, needs: Mapping[str, Need] | None) -> Problem:

@@ -75,7 +75,7 @@ class HotPaths:
         self._app = app
         self._pages = pages
         self._sessions = sessions
-        self._doors = doors
+        self.doors = self._doors = doors
         """None: there are no API tokens, and so no tenants."""
         self._shell = shell
         self._home_requests = shell.home_requests

@@ -20,7 +20,9 @@ Every error has a body of type `application/problem+json` with a `reason` for pr
 `malformed`, `head_too_large`, `head_too_slow`, `not_found`, `method_not_allowed` or `internal`, and
 every call of another version of the protocol between nodes with `wrong_version`. A node that lets
 in only who shows an API token (`Authorization: Bearer`) answers others `unauthenticated` or
-`forbidden`. What the reasons mean, and when to retry, is in services/docs/http.md of the source."""
+`forbidden`. A service behind a `proxy:` handler has an address of its own, where `not_passed`,
+`loop_detected` and `proxy_unauthenticated` occur. What the reasons mean, and when to retry, is in
+services/docs/http.md of the source."""
 
 HEADERS = {
     "Idempotency-Key": "The name of the request. A repeat under the same name at the same node is "

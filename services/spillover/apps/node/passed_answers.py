@@ -23,6 +23,7 @@ from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.waiters import Told
 from spillover.live.process.logs import Message, OncePerPeriod
+from spillover.model.ids import name_of
 from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer, Request
 
@@ -144,7 +145,7 @@ class PassedAnswer:
     @property
     def name(self) -> str:
         """Returns the name of the request, empty before it has one."""
-        return self.own_name if self.request is None else self.request.id
+        return self.own_name if self.request is None else name_of(self.request.id)
 
     # --- the sink -----------------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.server import secured
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.door_connection import DoorConnection
+from spillover.apps.node.answers import rate_limited
+from spillover.apps.node.door_connection import Asked, DoorConnection
+from spillover.apps.node.doors import Doors
 from spillover.apps.node.intake import Headers, read_headers
 from spillover.apps.node.passed_answers import PassedAnswer
 from spillover.core.overflow.events import SoFar
@@ -30,7 +32,7 @@ from spillover.live.handlers.proxy.heads import (
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
-from spillover.model.ids import RequestId
+from spillover.model.ids import RequestId, name_of, request_id_of
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
 from spillover.model.routes import Route
@@ -51,9 +53,16 @@ class ProxyDoor:
     """The listener of a node whose cluster passes requests on. To be made where the loop runs."""
 
     def __init__(
-        self, shell: NodeShell, bounds: Bounds | None = None, *, tls: ssl.SSLContext | None = None
+        self,
+        shell: NodeShell,
+        bounds: Bounds | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self._tls = tls
+        self._doors = doors
+        self._own = shell.cluster.id
         self.shell = shell
         self.bounds = bounds or Bounds()
         self.ready = asyncio.Event()
@@ -138,10 +147,19 @@ class ProxyDoor:
                 return route
         return None
 
+    def tenant_of(self, head: RequestHead, address: str) -> str:
+        """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
+        if self._doors is None:
+            return ""
+        shown = [value for name, value in head.fields if name.lower() == b"proxy-authorization"]
+        door = f"{head.method} {head.target.partition(b'?')[0].decode('latin-1')}"
+        return self._doors.passer(shown, door, address).tenant
+
     def pass_on(
-        self, answer: PassedAnswer, head: RequestHead, way: Way, body: bytes, received_s: float
+        self, answer: PassedAnswer, asked: Asked, way: Way, body: bytes, received_s: float
     ) -> None:
         """A request has come whole. Raises Problem where it is not taken."""
+        head, tenant = asked
         meant = [(name.lower(), value) for name, value in head.fields]
         headers = read_headers([one for one in meant if one[0] in _SERVER_NAMES])
         route = self.route_of(head)
@@ -150,34 +168,45 @@ class ProxyDoor:
         if route is not None:
             answer.tells_events = route.sse_error_event
             if route.unqueued and self._unqueued is not None:
-                self._pass_beside(self._unqueued, answer, passed, headers, deadline_s)
+                name = request_id_of(tenant, headers.key or f"{self._own}-{os.urandom(8).hex()}")
+                self._pass_beside(self._unqueued, answer, passed, name, deadline_s)
                 return
         type_ = headers.type or (None if route is None else route.type) or "default"
         work = passed.encode()
+        id_ = request_id_of(tenant, headers.key or "")
         request = Request(
-            RequestId(headers.key or ""), headers.key is not None, work, (), type_,
+            id_, headers.key is not None, work, (), type_,
             headers.priority, headers.traceparent, len(work),
         )  # fmt: skip
         answer.request = request
         home_requests = self.shell.home_requests
         if headers.key is not None:
-            known = home_requests.find(headers.key)
+            known = home_requests.find(id_)
             if known is not None and known.answer is None:
                 detail = "under way; its answer is passed on as it comes and not kept"
                 raise Problem("conflict", detail, id=headers.key)
+        if tenant:
+            self._check_quota(headers.key, tenant)
         entry = home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
+
+    def _check_quota(self, name: str | None, tenant: str) -> None:
+        quotas = self.shell.home_requests.quotas
+        excess = None if quotas is None else quotas.ask(tenant, self.shell.now_s)
+        if excess is not None:
+            self.shell.metrics.home_refused(Refusal.RATE_LIMITED)
+            raise rate_limited(name or "", excess)
 
     def _pass_beside(
         self,
         unqueued: Unqueued,
         answer: PassedAnswer,
         passed: PassedRequest,
-        headers: Headers,
+        request_id: RequestId,
         deadline_s: float,
     ) -> None:
-        cluster = self.shell.cluster.id
-        answer.own_name = name = headers.key or f"{cluster}-{os.urandom(8).hex()}"
+        cluster = self._own
+        answer.own_name = name = name_of(request_id)
         if unqueued.is_full:
             self.shell.metrics.home_refused(Refusal.QUEUE_FULL)
             detail = "too many requests are passed on beside the servers"
@@ -191,7 +220,7 @@ class ProxyDoor:
             answer.begin(head, so_far, call)
 
         ends = (on_head, answer.piece, answer.unqueued_ended)
-        answer.call = unqueued.send(passed, name, deadline_s, *ends)
+        answer.call = unqueued.send(passed, request_id, deadline_s, *ends)
 
     def _deadline_ms(self, headers: Headers, route: Route | None) -> float:
         if headers.deadline_ms is not None:

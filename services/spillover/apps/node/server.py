@@ -78,7 +78,7 @@ async def serve_node(
         listening = [one for one in bound if one is not None]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
-        stop, end = _ends(end_with_stdin=end_with_stdin)
+        ends = _ends(end_with_stdin=end_with_stdin)
         access = _watched(shell, token_files)
         app = create_app(
             shell, testbed=testbed, allowed_origins=allowed_origins, store=store, access=access
@@ -86,7 +86,8 @@ async def serve_node(
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
         servers: list[HttpServer | ProxyDoor] = [*of_app]
         if proxy_bind is not None:
-            servers.append(ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials)))
+            context = proxy_context(shell.cluster, credentials)
+            servers.append(ProxyDoor(shell, tls=context, doors=app.doors))
         _watch_files(shell, servers)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
@@ -98,13 +99,24 @@ async def serve_node(
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
             _settle_memory()
-            await _first(stop.wait(), end.wait(), running, serving)
-            if not end.is_set():
-                drained = shell.drain(drain_timeout_s, results_timeout_s)
-                await _first(drained, end.wait(), running, serving)
-                tell_lost(shell.left)
+            await _run(shell, ends, (drain_timeout_s, results_timeout_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+async def _run(
+    shell: NodeShell,
+    ends: tuple[asyncio.Event, asyncio.Event],
+    timeouts_s: tuple[float, float],
+    running: asyncio.Task[None],
+    serving: asyncio.Future[Any],
+) -> None:
+    """Until it is to end, and has drained."""
+    stop, end = ends
+    await _first(stop.wait(), end.wait(), running, serving)
+    if not end.is_set():
+        await _first(shell.drain(*timeouts_s), end.wait(), running, serving)
+        tell_lost(shell.left)
 
 
 def _bind(

@@ -87,8 +87,7 @@ class HomeRequests:
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
         if not request.keyed:
-            made = f"{self._cluster}-{self._random.getrandbits(64):016x}"
-            request.id = RequestId(request.id + made)  # behind its tenant
+            request.id = self._named(request)
         mark = fingerprint(request) if request.keyed else None
         entry = IdempotencyRecord(request, ref, mark, asynchronous=asynchronous)
         self._names.open(entry)
@@ -108,7 +107,7 @@ class HomeRequests:
         hears what it comes to, perhaps before this returns. Its answer is not kept."""
         ref = self._next_ref()
         if not request.keyed:
-            request.id = RequestId(f"{self._cluster}-{self._random.getrandbits(64):016x}")
+            request.id = self._named(request)
         entry = IdempotencyRecord(request, ref, None, asynchronous=False)
         if self.closed:
             sink.settle(ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0))
@@ -116,8 +115,14 @@ class HomeRequests:
         self._names.open(entry)
         self._entries[ref] = entry
         self._relays.open(ref, sink)
+        if self.quotas is not None:
+            self.quotas.take(ref, tenant_of(request.id))
         self._feed(ev.Arrived(ref, request, deadline_s))
         return entry
+
+    def _named(self, request: Request) -> RequestId:
+        """Returns a name for what came without one, behind its tenant."""
+        return RequestId(f"{request.id}{self._cluster}-{self._random.getrandbits(64):016x}")
 
     def is_unconfirmed(self, entry: IdempotencyRecord) -> bool:
         """Returns whether the request may still be refused: nobody must be told that it is

@@ -100,8 +100,7 @@ class NodeShell:
         self.writes = WriteBatch(loop)
         held = self.machine.held
         self.moving = Moving(loop, held, self._moved)
-        kept = (topology.result_ttl_s, topology.result_limit, held.limit_bytes)
-        self.names = IdempotencyTable(*kept)
+        self.names = _names_of(topology, held.limit_bytes)
         self.clients = PeerClients(topology, credentials, self.writes, self.moving)
         self.room = Room(held, self.moving, self.names)
         self.metrics = NodeMetrics(self.machine, self.timers, self.names)
@@ -400,6 +399,10 @@ class NodeShell:
             feed=self.feed,
             on_forward=partial(self.metrics.forwarded, cluster),
         )
+
+
+def _names_of(topology: Topology, limit_bytes: int) -> IdempotencyTable:
+    return IdempotencyTable(topology.result_ttl_s, topology.result_limit, limit_bytes)
 
 
 def _stream(seed: int | None, name: str) -> Random:

@@ -12,7 +12,8 @@ from spillover.model.errors import RunError
 from spillover.model.schedule import Schedule
 from spillover.model.topology import Topology
 from spillover.sim.overflow.run import run_overflow
-from spillover.testbed.supervisor import NodeProcess, Testbed
+from spillover.testbed.node_process import NodeProcess
+from spillover.testbed.supervisor import Testbed
 from spillover.tools.demo.display import Display
 from spillover.tools.demo.load_process import LoadPlan, Progress, run_load
 from spillover.tools.demo.model import DemoResult, RunResult, Sample

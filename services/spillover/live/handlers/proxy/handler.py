@@ -25,6 +25,7 @@ from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExcha
 from spillover.live.handlers.proxy.heads import upstream_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
+from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
 from spillover.model.request import DONE, Outcome
 from spillover.model.topology import Cluster
@@ -73,11 +74,11 @@ def passed_exchange(
     return exchange
 
 
-def added_fields(name: str, remaining_s: float) -> Fields:
+def added_fields(request_id: RequestId, remaining_s: float) -> Fields:
     """Returns what a node adds to a request: its name, and how much time is left for it."""
     remaining_ms = max(0, int(remaining_s * 1e3))
     return (
-        (b"Spillover-Request-Id", name.encode()),
+        (b"Spillover-Request-Id", told_inside(request_id).encode()),
         (b"Spillover-Deadline-Ms", b"%d" % remaining_ms),
     )
 

@@ -18,6 +18,7 @@ from spillover.live.handlers.proxy.handler import (
 )
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
+from spillover.model.ids import RequestId
 from spillover.model.passed import Fields, PassedHead, PassedRequest
 
 OnHead = Callable[[PassedHead], None]
@@ -41,7 +42,7 @@ class Unqueued:
     def send(
         self,
         request: PassedRequest,
-        name: str,
+        request_id: RequestId,
         deadline_s: float,
         on_head: OnHead,
         on_piece: OnPiece,
@@ -50,7 +51,7 @@ class Unqueued:
         """Send it; all of its answer must come before the deadline. Raises ValueError if it cannot
         be sent."""
         self._running += 1
-        call = UnqueuedCall(self, request, name, deadline_s, (on_head, on_piece, on_end))
+        call = UnqueuedCall(self, request, request_id, deadline_s, (on_head, on_piece, on_end))
         call.begin(self._upstreams, self._timers)
         return call
 
@@ -65,13 +66,13 @@ class UnqueuedCall:
         self,
         owner: Unqueued,
         request: PassedRequest,
-        name: str,
+        request_id: RequestId,
         deadline_s: float,
         on: tuple[OnHead, OnPiece, OnEnd],
     ) -> None:
         self._owner = owner
         self._request = request
-        self._name = name
+        self._id = request_id
         self._deadline_s = deadline_s
         self._on_head, self._on_piece, self._on_end = on
         self._tried: list[Upstream] = []
@@ -111,7 +112,7 @@ class UnqueuedCall:
         exchange = passed_exchange(
             upstream,
             self._request,
-            added_fields(self._name, self._deadline_s - now_s),
+            added_fields(self._id, self._deadline_s - now_s),
             self._on_head,
             self._on_piece,
             partial(self._came_back, upstream),

@@ -1,0 +1,59 @@
+"""One node of a testbed: its process, where it can be called, and how it ended. When one is started
+again is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillover.live.overflow.ending import ENDING
+from spillover.model.ids import ClusterId
+from spillover.testbed.last_words import last_words, tail_of
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """One running node."""
+
+    cluster: ClusterId
+    url: str
+    process: asyncio.subprocess.Process
+    log: Path
+    log_began_at: int
+    """Where in the file its own words begin: those in whose place it is wrote there too."""
+    started_s: float
+    """On the monotonic clock."""
+    starts_again_in_s: float | None = None
+    """Once it has ended: when another one takes its place; None if nobody will, unasked."""
+    problem: str = ""
+    """Why no other one could be started in its place."""
+
+    def last_words(self) -> str:
+        """Returns the last line with words in it that it wrote, for one-line reports."""
+        return last_words(self.log, self.log_began_at)
+
+    def words_on_ending(self) -> str | None:
+        """Returns what it said last of what it waits for at its end, or has lost."""
+        lines = tail_of(self.log, self.log_began_at)
+        said = [line.partition(ENDING)[2] for line in lines if ENDING in line]
+        return said[-1] if said else None
+
+    @property
+    def was_killed(self) -> bool:
+        """By a signal, so that what it said last has nothing to do with its end."""
+        code = self.process.returncode
+        return code is not None and code < 0
+
+    def end_of_life(self) -> str:
+        """Returns how it ended, in words."""
+        code = self.process.returncode
+        if self.problem:
+            return f"no other one can be started: {self.problem}"
+        if code is None:
+            return "running"
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit status {code}"
