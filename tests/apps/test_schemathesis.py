@@ -68,7 +68,7 @@ OPERATIONS = {
     *("GET /explain/{request_id}", "POST /admin/drain", "POST /admin/resume"),
     *("PUT /admin/policy", "PUT /admin/tokens", "PUT /admin/links/{neighbor}"),
     *("POST /peer/v2/forward", "POST /peer/v2/cancel", "POST /peer/v2/federation"),
-    "POST /peer/v2/pass",
+    *("POST /peer/v2/pass", "GET /peer/v2/hello"),
     *("GET /peer/v2/reports", "GET /peer/v2/configuration", "GET /console"),
     *("GET /admin/config", "PUT /admin/config", "GET /session", "DELETE /session"),
 }

@@ -90,8 +90,7 @@ class Testbed:
         """What `on_ending` was last told of each node."""
         self.restarts = restart
         """Whether a node that crashes is started again."""
-        self._on_return = on_return
-        self._first_port = first_port
+        self._on_return, self._first_port = on_return, first_port
         self._config_redis = config_redis
         self.certified = Certified(certify)
         self._tokens, self.shown = tokens, dict[str, str]()  # the latter is told to nodes
@@ -104,8 +103,7 @@ class Testbed:
         self._left_dead: set[ClusterId] = set()
         """Nobody starts their nodes again, unless asked."""
         self._watching: list[asyncio.Task[None]] = []
-        self._stopping = False
-        self._all_dead = asyncio.Event()
+        self._stopping, self._all_dead = False, asyncio.Event()
 
     @property
     def urls(self) -> dict[ClusterId, str]:

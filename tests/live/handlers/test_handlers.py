@@ -250,7 +250,7 @@ BAD_HANDLERS = {
     "python:bad_syntax:f": "SyntaxError",
     "python:bad_exit:f": "SystemExit",
     "python:os:getpid": "expected getpid(payload)",
-    "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...] or dask:",
+    "python:os": "expected sleep, spin, python:MODULE:FUNCTION, http:URL[,URL...], proxy:URL",
     "http:https://h:0/": "expected http(s)://HOST",
     "http:http://h:1,http://h:1": "expected URLs that differ",
 }

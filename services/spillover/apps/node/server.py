@@ -70,31 +70,25 @@ async def serve_node(
     whoever started it has died. With `peer_bind` neighbors are served there, and nowhere else; with
     `proxy_bind` the clients of the service that requests are passed to. With a `store`, a
     configuration is taken only if that takes it. `credentials` are for doors whose url is `https`;
-    with `token_files` it lets in only who has an API token. Raises InputError if an address cannot
-    be bound, and what NodeShell raises, naming `source`.
+    with `token_files` only who has an API token is let in. Raises InputError where an address
+    cannot be bound, and what NodeShell raises.
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        listening = [one for one in bound if one is not None]
         shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         ends = _ends(end_with_stdin=end_with_stdin)
-        access = _watched(shell, token_files)
-        app = create_app(
-            shell, testbed=testbed, allowed_origins=allowed_origins, store=store, access=access
-        )
+        node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)
+        app = node(shell, access=_watched(shell, token_files))
         of_app = _servers(shell, app, credentials, apart=peer_bind is not None)
-        servers: list[HttpServer | ProxyDoor] = [*of_app]
-        if proxy_bind is not None:
-            context = proxy_context(shell.cluster, credentials)
-            servers.append(ProxyDoor(shell, tls=context, doors=app.doors))
+        at_proxy = [] if proxy_bind is None else [_proxy_door(shell, app, credentials)]
+        servers: list[HttpServer | ProxyDoor] = [*of_app, *at_proxy]
         _watch_files(shell, servers)
         if credentials is not None:
             sockets.enter_context(watching(credentials, shell, of_app))
         _reread_on_hangup(credentials, token_files)
         running = asyncio.create_task(shell.run())
-        doors = zip(servers, listening, strict=True)
-        serving = asyncio.gather(*(server.serve([one]) for server, one in doors))
+        serving = _serving(servers, [one for one in bound if one is not None])
         try:
             for server in servers:
                 await _first(server.ready.wait(), running, serving)
@@ -102,6 +96,13 @@ async def serve_node(
             await _run(shell, ends, (drain_timeout_s, results_timeout_s), running, serving)
         finally:
             await close_node(shell, servers, running, serving)
+
+
+def _serving(
+    servers: Sequence[HttpServer | ProxyDoor], listening: Sequence[socket.socket]
+) -> asyncio.Future[Any]:
+    each = zip(servers, listening, strict=True)
+    return asyncio.gather(*(server.serve([one]) for server, one in each))
 
 
 async def _run(
@@ -137,6 +138,10 @@ def _servers(
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
     return [HttpServer(app, tls=context) for app, context in zip(apps, tls, strict=True)]
+
+
+def _proxy_door(shell: NodeShell, app: HotPaths, credentials: Credentials | None) -> ProxyDoor:
+    return ProxyDoor(shell, tls=proxy_context(shell.cluster, credentials), doors=app.doors)
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:

@@ -89,11 +89,9 @@ class NodeShell:
         self.cluster = topology.cluster(cluster_id)
         self.epoch = time.time_ns() // 1_000_000
         self.started_s = time.monotonic()
-        neighbors = topology.neighbors(cluster_id)
-        random = _stream(seed, f"node/{cluster_id}")
+        neighbors, random = topology.neighbors(cluster_id), _stream(seed, f"node/{cluster_id}")
         self.machine = self._make_machine(neighbors, random, confirms=confirm is not None)
-        # A stream of its own: what links draw must not shift what the machine draws.
-        self._link_random = _stream(seed, f"links/{cluster_id}")
+        self._link_random = _stream(seed, f"links/{cluster_id}")  # not to shift the machine's
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers = Timers(loop, finest_alarm)
@@ -116,8 +114,7 @@ class NodeShell:
         self._condition_log = ConditionLog(self.machine)
         self.on_close: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        fed = (count(1).__next__, self.feed)
-        told = (self.waiters, self.relays)
+        fed, told = (count(1).__next__, self.feed), (self.waiters, self.relays)
         self.home_requests = HomeRequests(self.cluster.id, self.names, *fed, *told)
         self.foreign_requests = ForeignRequests(*fed, self._emulated, *told)
         self.interpreters = self._interpreters(confirm)
