@@ -85,6 +85,9 @@ def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
         own = await node.send("GET", "/explain/order-7", headers=shown_by("reader"))
         assert (own[0], own[2]["id"]) == (200, "order-7")
         assert len(own[2]["decisions"]) == 1
+        for reader in (BANK, shown_by("operator")):
+            told = await node.send("GET", "/explain/shop%00order-7", headers=reader)
+            assert told[0] == 404
         # Nor by the id that it has inside.
         for name in ("shop%00order-7", "shop%2Forder-7", "shop/order-7"):
             assert await look(node, BANK, name) == (404, "unknown_request")

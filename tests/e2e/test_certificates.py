@@ -147,3 +147,32 @@ def test_the_neighbors_door_is_for_neighbors(sites):
         asyncio.run(_status(sites, trusting_context(str(sites.directory / "b.ca"))))
     status, told = ask(f"{sites.urls['b']}{FIRST}")
     assert (status, told["reason"]) == (404, "not_found")
+
+
+def test_only_clients_doors_are_encrypted(tmp_path, start):
+    """That of a service too; between nodes, at one site, nothing is."""
+    doors, authority = free_ports(3), Authority("own")
+    files = put(tmp_path, "a", authority.sign(certified_name("a", "site")))
+    topology = tmp_path / "site.yaml"
+    topology.write_text(
+        f"name: site\nclusters:\n  - {{id: a, servers: 1, handler: 'proxy:http://127.0.0.1:9',"
+        f" url: 'https://127.0.0.1:{doors[0]}', peer_url: 'http://127.0.0.1:{doors[1]}',"
+        f" proxy_url: 'https://127.0.0.1:{doors[2]}'}}\n"
+    )
+    command = [*SPILLOVER, "node", "--topology", str(topology), "--cluster", "a"]
+    node = start(*command, "--tls-cert", files.cert, "--tls-key", files.key)
+    until(lambda: "node listens" in node.stderr, 30.0)
+    context = trusting_context(None)
+    context.load_verify_locations(cadata=authority.pem.decode())
+
+    async def statuses():
+        found = []
+        for port, path in ((doors[0], "/healthz"), (doors[2], "/of/the/service")):
+            client = HttpClient(
+                f"https://127.0.0.1:{port}", tls=context, server_name=certified_name("a", "site")
+            )
+            found.append((await client.request("GET", path, timeout_s=9.0)).status)
+            await client.close()
+        return found
+
+    assert asyncio.run(statuses()) == [200, 503]

@@ -192,7 +192,8 @@ def _credentials(
         option: getattr(options, option[2:].replace("-", "_")) or os.environ.get(variable) or None
         for option, variable, _ in TLS_OPTIONS
     }
-    is_public_secure = (cluster.url or "").startswith("https:")
+    of_clients = (cluster.url, cluster.proxy_url)
+    is_public_secure = any((url or "").startswith("https:") for url in of_clients)
     wanted = ["--tls-cert", "--tls-key"] if topology.is_secure or is_public_secure else []
     wanted += ["--tls-ca"] if topology.is_secure else []
     for option, variable, _ in TLS_OPTIONS:

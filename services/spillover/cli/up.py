@@ -128,7 +128,8 @@ def _check_tls(topology: Topology, options: argparse.Namespace) -> None:
     if options.tls:
         expected = "expected https:// or none with --tls"
     for index, cluster in enumerate(topology.clusters):
-        for name, url in (("url", cluster.url), ("peer_url", cluster.peer_url)):
+        for name in ("url", "peer_url", "proxy_url"):
+            url = getattr(cluster, name)
             if url is not None and url.startswith("https:") != options.tls:
                 raise InputError(source, f"clusters[{index}].{name}", f"{expected}, got {url}")
     if options.tls:

@@ -42,24 +42,26 @@ def with_addresses(
                 raise InputError(source, f"clusters[{index}].url", expected)
             given_ports.add(port)
     urls: dict[ClusterId, str] = {}
-    port = first_port
+    port, scheme = first_port, "https" if is_secure else "http"
     for cluster in topology.clusters:
         if cluster.url is None:
             port = _next_free(port, given_ports, first_port)
-            scheme = "https" if is_secure else "http"
             urls[cluster.id] = f"{scheme}://127.0.0.1:{port}"
             port += 1
-    return _with_doors(topology.with_urls(urls), given_ports, first_port)
+    return _with_doors(topology.with_urls(urls), given_ports, first_port, scheme)
 
 
-def _with_doors(topology: Topology, given_ports: set[int], first_port: int) -> Topology:
+def _with_doors(
+    topology: Topology, given_ports: set[int], first_port: int, scheme: str
+) -> Topology:
     """The same with a proxy_url for every cluster that passes requests on, behind all others."""
     port = max([first_port, *(urlsplit(c.url or "").port or 80 for c in topology.clusters)]) + 1
     clusters = []
     for cluster in topology.clusters:
         if cluster.passes and cluster.proxy_url is None:
             port = _next_free(port, given_ports, first_port)
-            cluster = replace(cluster, proxy_url=f"http://127.0.0.1:{port}")  # noqa: PLW2901
+            url = f"{scheme}://127.0.0.1:{port}"
+            cluster = replace(cluster, proxy_url=url)  # noqa: PLW2901
             port += 1
         clusters.append(cluster)
     return replace(topology, clusters=tuple(clusters))

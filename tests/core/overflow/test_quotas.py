@@ -51,7 +51,10 @@ class Twin:
         quota = self.quota(tenant)
         if quota.max_queued is not None and self.count(tenant, "queued") >= quota.max_queued:
             return "max_queued"
-        if quota.max_running is not None and self.count(tenant, "running") >= quota.max_running:
+        running = self.count(tenant, "running")
+        if quota.max_queued is None:
+            running += self.count(tenant, "queued")
+        if quota.max_running is not None and running >= quota.max_running:
             return "max_running"
         if quota.requests_per_s is None:
             return None

@@ -43,7 +43,7 @@ from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
-from spillover.model.ids import request_id_of
+from spillover.model.ids import name_of, request_id_of
 
 
 def create_app(
@@ -87,7 +87,9 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
     @app.get("/explain/{request_id:path}", responses=problems("unknown_request", "invalid"))
     async def explain(request_id: str, request: Request) -> Explanation:
         """Returns why this request was started, kept, handed on or refused here."""
-        found = explanation(shell, request_id_of(tenant_in(request.scope), request_id))
+        is_name_only = name_of(request_id) == request_id  # else it would be another tenant's id
+        id_ = request_id_of(tenant_in(request.scope), request_id)
+        found = explanation(shell, id_) if is_name_only else None
         if found is None:
             raise Problem("unknown_request", "no decision about it is remembered here", request_id)
         return found

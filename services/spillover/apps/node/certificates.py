@@ -63,7 +63,7 @@ def watching(
     task = asyncio.get_running_loop().create_task(
         credentials.watch(look_s or LOOK_S), name="certificates"
     )
-    task.add_done_callback(partial(_fail, shell))
+    task.add_done_callback(partial(fail, shell))
     try:
         yield
     finally:
@@ -87,7 +87,7 @@ def _distrust(
                 shell.streams.end(peer.neighbor)
 
 
-def _fail(shell: NodeShell, task: asyncio.Task[None]) -> None:
-    """A node that goes by certificates for good, unnoticed, would end with them."""
+def fail(shell: NodeShell, task: asyncio.Task[None]) -> None:
+    """End a node whose files nobody looks at any more: unnoticed, it would go by the old ones."""
     if not task.cancelled() and (error := task.exception()) is not None:
         shell.fail(error)

@@ -8,6 +8,7 @@ with `live.handlers.proxy.framing`, as the other end of a passed request does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import socket
@@ -26,8 +27,9 @@ from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
 from spillover.apps.node.passed_answers import PassedAnswer, write_problem
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.framing import Body, HeadBytes, Malformed, TooLong
+from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
+    ADDED_MAX,
     CHUNKED,
     Refused,
     RequestHead,
@@ -160,14 +162,16 @@ class DoorConnection(asyncio.Protocol):
                 self._read_paused = True
                 self.transport.pause_reading()
             return
+        if self._ahead:  # to be read on in another turn, which has not come yet
+            data, self._ahead = self._ahead + data, b""
         self._feed(data)
 
     def eof_received(self) -> bool:
         """Returns whether to keep the connection: for an answer to a whole request. Who has gone
         for good is found out by beginning it."""
         answer = self._answer
-        if answer is None or self._discards:
-            return False
+        if answer is None or self._discards or self._way.scheme == "https":
+            return False  # TLS has no half-closed connections
         self._half_closed = True
         if not answer.has_begun and not isinstance(self.transport, HalfClosed):
             half = HalfClosed(self.transport, self._door.loop)
@@ -235,6 +239,9 @@ class DoorConnection(asyncio.Protocol):
         head = read_request(lines)
         self._received_s = self._door.shell.now_s
         self._head = head
+        if len(head.fields) > FIELDS_MAX - ADDED_MAX:
+            detail = f"expected at most {FIELDS_MAX - ADDED_MAX} headers"
+            raise Problem("head_too_large", detail)
         self._tenant = self._door.tenant_of(head, self._way.client)
         if has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"
@@ -354,7 +361,8 @@ class DoorConnection(asyncio.Protocol):
         """A connection that is just closed would be a whole answer to who reads up to its end."""
         opened = self.transport.get_extra_info("socket")
         if opened is not None and not self.is_gone:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with contextlib.suppress(OSError):  # uvloop's takes a file descriptor for a moment
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import RequestHead, values
+from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, values
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
@@ -47,6 +47,7 @@ _PROXY_ERRORS = {
 """By reason (RFC 9209, section 2.3); all others are faults of the request."""
 
 _BODYLESS = (204, 304)
+_OF_A_HOP = (b"transfer-encoding", b"connection")
 _EVENTS = b"text/event-stream"
 
 _log = logging.getLogger(__name__)
@@ -184,11 +185,14 @@ class PassedAnswer:
         if self._left_bytes:
             self._break_off()
             return
+        lines = b""
+        if trailers and self._head.takes_trailers:
+            lines = b"".join([b"%b: %b\r\n" % field for field in trailers])
+            if not lines.count(b"\r") == lines.count(b"\n") == len(trailers):
+                self._break_off()  # a neighbor must not write a second answer
+                return
         self.is_over = True
         if self._is_chunked:
-            lines = b""
-            if trailers and self._head.takes_trailers:
-                lines = b"".join([b"%b: %b\r\n" % field for field in trailers])
             self._line.write(b"0\r\n%b\r\n" % lines)
         self._line.answered(keep_alive=self._keep_alive)
 
@@ -237,12 +241,13 @@ class PassedAnswer:
 
     def _written(self, head: PassedHead, so_far: SoFar) -> bytes | None:
         """The head as it is sent; None if it cannot be."""
-        fields = list(head.headers)
+        fields = [field for field in head.headers if field[0].lower() not in _OF_A_HOP]
         lengths = values(head.headers, b"content-length")
         bodyless = self._head.method == "HEAD" or head.status in _BODYLESS
         self._is_chunked = not (bodyless or lengths or self._head.is_old)
         if lengths and not bodyless:
-            if len(lengths) > 1 or not lengths[0].isdigit():
+            is_number = lengths[0].isdigit() and len(lengths[0]) <= LENGTH_DIGITS_MAX
+            if len(lengths) > 1 or not is_number:
                 return None
             self._left_bytes = int(lengths[0])
         elif bodyless:
@@ -283,7 +288,7 @@ class PassedAnswer:
         words = b""
         if self.tells_events and self._is_of_events and self._left_bytes is None:
             told = {"reason": "handler_failed", "detail": problem or "the answer broke off"}
-            event = b"event: error\ndata: %b\n\n" % msgspec.json.encode(told)
+            event = b"\nevent: error\ndata: %b\n\n" % msgspec.json.encode(told)
             words = b"%x\r\n%b\r\n" % (len(event), event) if self._is_chunked else event
         _log.info(Message("answer broken off", request_id=self.name, reason=problem))
         if self.entry is not None and not self._line.is_gone:

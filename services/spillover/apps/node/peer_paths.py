@@ -121,7 +121,7 @@ class PeerPaths:
         except wire.MalformedMessage as error:
             raise Problem("invalid", f"body: {error}") from error
         peer = peer_of(shell.peers, exchange, headers, forwarded.caller)
-        name = forwarded.request.id
+        name = name_of(forwarded.request.id)
         self._check_path(forwarded.request, peer.caller.cluster)
         if not shell.machine.settings.passes:
             raise Problem("unknown_type", "no request passes through this cluster", id=name)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
      b"traceparent"}
 )  # fmt: skip
+
+_DOTS = re.compile(rb"(?i)(?:[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?:[/\\;]|%2f|%5c|\Z)")
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -142,7 +145,10 @@ class ProxyDoor:
     def route_of(self, head: RequestHead) -> Route | None:
         """Returns the first route that fits."""
         target, method = head.target.decode("latin-1"), head.method
+        has_dots = _DOTS.search(head.target.partition(b"?")[0]) is not None
         for route in self._routes:
+            if route.unqueued and has_dots:  # the service may read another path
+                continue
             if target.startswith(route.path) and (not route.methods or method in route.methods):
                 return route
         return None
@@ -165,6 +171,8 @@ class ProxyDoor:
         route = self.route_of(head)
         passed = PassedRequest(head.method, head.target, onward(head, way, len(body)), body)
         deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
+        if tenant:
+            self._check_quota(headers.key, tenant)
         if route is not None:
             answer.tells_events = route.sse_error_event
             if route.unqueued and self._unqueued is not None:
@@ -185,8 +193,6 @@ class ProxyDoor:
             if known is not None and known.answer is None:
                 detail = "under way; its answer is passed on as it comes and not kept"
                 raise Problem("conflict", detail, id=headers.key)
-        if tenant:
-            self._check_quota(headers.key, tenant)
         entry = home_requests.take_passed(request, deadline_s, answer)
         answer.taken(entry)
 

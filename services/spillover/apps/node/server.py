@@ -18,7 +18,7 @@ from spillover.apps.http.access import Access
 from spillover.apps.http.asgi import AsgiApp
 from spillover.apps.http.server import HttpServer, url_of
 from spillover.apps.node.app import create_app
-from spillover.apps.node.certificates import door_contexts, is_secure, proxy_context, watching
+from spillover.apps.node.certificates import door_contexts, fail, is_secure, proxy_context, watching
 from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
@@ -75,7 +75,8 @@ async def serve_node(
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
+        shown = credentials if topology.is_secure else None  # to neighbors
+        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=shown)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         ends = _ends(end_with_stdin=end_with_stdin)
         node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)
@@ -150,6 +151,7 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
         return None
     token_files.on_change = Tenants(shell, token_files.tokens).go_by
     watching = asyncio.create_task(token_files.watch(), name="API tokens")
+    watching.add_done_callback(partial(fail, shell))  # unnoticed, who is revoked would stay
     shell.on_close.append(partial(_cancel, watching))
     return token_files.access
 
@@ -253,15 +255,22 @@ def _say_who_starts(
             version=__version__,
         )
     )
-    _warn_if_open(public, address, is_secret=secure[0], has_tokens=has_tokens)
+    for door, is_secret in ((public, secure[0]), (proxied, is_proxy_secure)):
+        if door is not None and not _is_loopback(door):
+            _warn_of_clients(url_of(door, is_secure=is_secret), is_secret, has_tokens=has_tokens)
+    of_peers = public if peer is None else peer
+    if shell.links.by_handle and not (shell.topology.is_secure or _is_loopback(of_peers)):
+        words = "whoever reaches this node may pose as a neighbor: there are no certificates"
+        _log.warning(Message(words, address=url_of(of_peers, is_secure=secure[-1])))
 
 
-def _warn_if_open(
-    public: socket.socket, address: str, *, is_secret: bool, has_tokens: bool
-) -> None:
+def _is_loopback(door: socket.socket) -> bool:
+    """Whether nobody on other machines can reach it."""
+    return ipaddress.ip_address(door.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def _warn_of_clients(address: str, is_secret: bool, *, has_tokens: bool) -> None:  # noqa: FBT001
     """Where others than this machine can reach the node: what they can do that they should not."""
-    if ipaddress.ip_address(public.getsockname()[0].partition("%")[0]).is_loopback:
-        return
     if not has_tokens:
         words = "whoever reaches this node may use and operate it: it has no API tokens (--tokens)"
         _log.warning(Message(words, address=address, tls=is_secret))

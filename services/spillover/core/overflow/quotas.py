@@ -68,7 +68,9 @@ class TenantUse:
         quota = self.quota
         if quota.max_queued is not None and self.queued >= quota.max_queued:
             return Excess(MAX_QUEUED, RETRY_S)
-        if quota.max_running is not None and self.running >= quota.max_running:
+        # What waits will run: without a limit of its own it counts as if it ran.
+        running = self.running + (self.queued if quota.max_queued is None else 0)
+        if quota.max_running is not None and running >= quota.max_running:
             return Excess(MAX_RUNNING, RETRY_S)
         rate = quota.requests_per_s
         if rate is None:

@@ -213,7 +213,7 @@ class HttpClient:
             exchange = connection.exchange
             if exchange is None:
                 connection.close()
-            elif exchange.on_body is not None:
+            elif exchange.on_body is not None and exchange.on_head is None:  # of reports, for ever
                 exchange.break_off("the certificates of this connection have changed")
             elif connection.pool is self:
                 connection.pool = Retired(self)

@@ -326,6 +326,8 @@ class Connection(asyncio.Protocol):
         # An answer can come before the whole request has left: the rest must not follow later.
         transport = self._transport
         if reusable and not (transport.is_closing() or transport.get_write_buffer_size()):
+            if exchange.on_body is not None:
+                self.resume_reading()
             self.idle_since_s = answer.received_s
             self.pool.released(self)
         else:

@@ -22,6 +22,7 @@ from spillover.live.overflow.passed_wire import FrameReader
 from spillover.live.overflow.peer_link import ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
+from spillover.model.request import DONE
 
 
 class PassedLink(PeerLink):
@@ -32,6 +33,15 @@ class PassedLink(PeerLink):
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)
         self._relays = relays
+
+    def _read(
+        self, ref: int, decided_s: float, response: Response
+    ) -> link.Refused | link.Broken | ev.ForwardAnswered:
+        """What is done has come in frames: an answer that says so without them is none."""
+        told = super()._read(ref, decided_s, response)
+        if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
+            return link.Broken(ref)
+        return told
 
     def _leave(self, way: ForwardWay) -> None:
         command = way.command

@@ -119,7 +119,7 @@ class Relay:
         self.is_whole, self.trailers = True, trailers
 
     def pause(self) -> None:
-        if self.since_s is None and self.source is not None:
+        if self.since_s is None and self.source is not None and not self.is_whole:
             self.since_s = time.monotonic()
             self.source.pause()
 
@@ -225,14 +225,15 @@ class Relays:
         """Break off what has stood still for too long. Looked at all the while a write is blocked,
         since nothing of it waits here."""
         now_s = time.monotonic()
-        for relay in list(self._begun.values()):
+        for ref, relay in list(self._begun.items()):
             if relay.heard:
                 relay.heard, relay.waits_s = False, now_s
             if relay.source is None or relay.is_whole:
                 continue
             if relay.since_s is not None:
                 if now_s - relay.since_s >= self.stall_s:
-                    relay.source.close(f"nobody has read the answer for {self.stall_s:g} s")
+                    # As a client's that has left: it is no fault of the service.
+                    self._feed(ev.Cancelled(ref))
             elif now_s - relay.waits_s >= self.idle_s:
                 relay.source.close(f"nothing more of the answer came for {self.idle_s:g} s")
         self._sweeps = bool(self._begun)

@@ -115,7 +115,10 @@ class Credentials:
             return read_material(self._files, self._name)
         except InputError as error:
             self._complain(error)
-            return None
+        except Exception as error:  # noqa: BLE001 - no file may end a node that runs
+            told = f"expected certificates that can be read, got {type(error).__name__}: {error}"
+            self._complain(InputError(self._files.cert, "", told))
+        return None
 
     def _go_by(self, material: Material) -> Material | None:
         try:

@@ -31,7 +31,7 @@ def check_topology(topology: Topology, source: str) -> None:
 
 def hosts_of(cluster: Cluster) -> tuple[str, ...]:
     """Returns the hosts under which its node is called, those of its own machine last."""
-    urls = (cluster.url, cluster.peer_url)
+    urls = (cluster.url, cluster.peer_url, cluster.proxy_url)
     named = [urlsplit(url).hostname for url in urls if url is not None]
     return tuple(dict.fromkeys([host for host in named if host] + [*LOOPBACK]))
 

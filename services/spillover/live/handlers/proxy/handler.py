@@ -22,7 +22,7 @@ from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
 from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.heads import upstream_head
+from spillover.live.handlers.proxy.heads import Refused, upstream_head
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
@@ -145,7 +145,7 @@ class ProxyWorkers:
         try:
             call.request = PassedRequest.decode(command.request.work)
         except MalformedPassed as error:
-            self._end(call, Ended(problem=one_line(error)))
+            self._end(call, Ended(problem=one_line(error), rejected=True, status=400))
             return
         self._send(call)
 
@@ -199,7 +199,8 @@ class ProxyWorkers:
             )
         except ValueError as error:  # what no connection can bear must not end the node
             upstream.running -= 1
-            self._end(call, Ended(problem=one_line(error)))
+            status = error.status if isinstance(error, Refused) else 400
+            self._end(call, Ended(problem=one_line(error), rejected=True, status=status))
             return
         if exchange.on_end is not None:
             call.exchange = exchange

@@ -26,6 +26,8 @@ CHUNKED = -1
 """In place of a length."""
 
 LENGTH_DIGITS_MAX = 15
+ADDED_MAX = 16
+"""Headers that a node may add to those of a request."""
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKEN)

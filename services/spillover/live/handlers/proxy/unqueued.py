@@ -127,7 +127,8 @@ class UnqueuedCall:
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
             self._upstreams.unreachable(upstream, reason_of(came_to))
-            self._send()
+            if not self._is_over:  # told of it, the node may have rung its deadline
+                self._send()
         else:
             self._end(f"upstream {upstream.name}: {reason_of(came_to)}")
 
