@@ -304,9 +304,7 @@ class World:
 
 def certify(directory, topology, cluster):
     """As `testbed.certified.Certify`."""
-    certificates = CertificateDirectory(directory)
-    if not certificates.is_made:
-        certificates.make(topology, datetime.now(UTC), 90, force=False)
+    CertificateDirectory(directory).complete(topology, datetime.now(UTC))
     return directory / cluster
 
 
