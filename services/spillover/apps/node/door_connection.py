@@ -240,8 +240,7 @@ class DoorConnection(asyncio.Protocol):
         self._received_s = self._door.shell.now_s
         self._head = head
         if len(head.fields) > FIELDS_MAX - ADDED_MAX:
-            detail = f"expected at most {FIELDS_MAX - ADDED_MAX} headers"
-            raise Problem("head_too_large", detail)
+            raise TooLong(f"expected at most {FIELDS_MAX - ADDED_MAX} headers")
         self._tenant = self._door.tenant_of(head, self._way.client)
         if has_passed(head.fields, self._way.pseudonym):
             detail = "the request was here before: its upstream leads back to this door"

@@ -75,8 +75,7 @@ async def serve_node(
     """
     with contextlib.ExitStack() as sockets:
         bound = _bind(sockets, bind, peer_bind, proxy_bind)
-        shown = credentials if topology.is_secure else None  # to neighbors
-        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=shown)
+        shell = NodeShell(topology, cluster_id, seed=seed, source=source, credentials=credentials)
         _say_who_starts(shell, bound, source, has_tokens=token_files is not None)
         ends = _ends(end_with_stdin=end_with_stdin)
         node = partial(create_app, testbed=testbed, allowed_origins=allowed_origins, store=store)

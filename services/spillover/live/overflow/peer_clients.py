@@ -36,8 +36,8 @@ again."""
 
 
 class PeerClients:
-    """Of one node. `credentials` is what it shows and whom it believes; None where nothing is
-    encrypted. Raises InputError where the topology asks for the other."""
+    """Of one node. `credentials` is what it shows and whom it believes; not used where nothing is
+    encrypted between nodes. Raises InputError where they are missing."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class PeerClients:
         writes: WriteBatch | None = None,
         moving: Moving | None = None,
     ) -> None:
-        if topology.is_secure != (credentials is not None):
-            got = "https://, and no certificates" if topology.is_secure else "http://"
-            expected = "expected https:// between nodes along with certificates"
-            raise InputError("topology", "clusters", f"{expected}, got {got}")
+        if not topology.is_secure:
+            credentials = None  # they are for other doors
+        elif credentials is None:
+            expected = "expected certificates for nodes whose urls are https://"
+            raise InputError("topology", "clusters", expected)
         self._federation = topology.name
         self._credentials = credentials
         self._writes = writes
