@@ -51,6 +51,21 @@ def test_an_answer_comes_home_with_all_that_it_cost(story):
     assert node.ledger["home.done"] == 1
 
 
+def test_what_it_took_to_open_a_connection_is_no_way(story):
+    """It counts for the request, but not for the next one, which finds one open."""
+
+    def told(*legs_s):
+        node = story()
+        node.hear(0, 1)
+        node.fill(1, 2)
+        node.arrive(3, away=True)
+        (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "c")), *legs_s), 4.0)
+        return reply.answer.network_s, node.machine.neighbors.by_handle[1].way_s
+
+    assert told(0.5, 0.125, 0.25) == (0.5, 0.25)
+    assert told(0.25, 0.125) == (0.25, 0.25)
+
+
 def test_a_foreign_request_is_relayed_onward_and_its_answer_passed_back(story):
     """From b through a to c: the path grows, b is not asked again, b gets the answer."""
     node = story()

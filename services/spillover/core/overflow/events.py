@@ -105,6 +105,8 @@ class ForwardAnswered(Event):
     answer: Answer
     leg_s: float
     return_leg_s: float
+    opening_s: float = 0.0
+    """Of the way there: until a connection was open. The next request will find one."""
 
 
 @dataclass(slots=True)

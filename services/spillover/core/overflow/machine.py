@@ -540,7 +540,7 @@ class NodeMachine(NodeFacts):
     def _forward_answered(self, event: ev.ForwardAnswered, now_s: float) -> None:
         if (visit := self._away(event.ref)) is not None:
             answer = event.answer
-            self.neighbors.took(visit.target, event.leg_s)
+            self.neighbors.took(visit.target, event.leg_s - event.opening_s)
             if answer.load is not None:
                 visit.group.neighbors.heard_load(visit.target.handle, answer.load, now_s)
             answer.queued_s += visit.queued_s

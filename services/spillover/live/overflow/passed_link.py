@@ -35,18 +35,19 @@ class PassedLink(PeerLink):
         self._relays = relays
 
     def _read(
-        self, ref: int, decided_s: float, response: Response
+        self, way: ForwardWay, response: Response
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:
         """What is done has come in frames: an answer that says so without them is none."""
-        told = super()._read(ref, decided_s, response)
+        told = super()._read(way, response)
         if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
-            return link.Broken(ref)
+            return link.Broken(way.command.ref)
         return told
 
     def _leave(self, way: ForwardWay) -> None:
         command = way.command
         self._machine.left(command.ref)
-        remaining_s = command.deadline_s - time.monotonic()
+        way.left_s = now_s = time.monotonic()
+        remaining_s = command.deadline_s - now_s
         body = passed_wire.encode_pass(
             command.request, self._caller, remaining_s, command.load, pulled=command.pulled
         )
@@ -82,8 +83,8 @@ class _Coming:
         self._relays = relays
         self._end = end
         self._relay: Relay | None = None
-        self._legs_s = 0.0, 0.0
-        """The way there, and back."""
+        self._legs_s = 0.0, 0.0, 0.0
+        """The way there, and back, and of the way there what opening a connection took."""
 
     def on_head(self, status: int, headers: dict[bytes, bytes]) -> OnBody | None:
         """Of `OutgoingRequest`: what takes the frames, if any follow."""
@@ -95,7 +96,8 @@ class _Coming:
     def _on_begin(self, message: bytes) -> None:
         head, so_far, stay = passed_wire.decode_head(message)
         sent_s = 0.0 if self._way.asked is None else self._way.asked.sent_s
-        self._legs_s = stay.legs(self._way.decided_s, sent_s, time.monotonic())
+        legs_s = stay.legs(self._way.decided_s, sent_s, time.monotonic())
+        self._legs_s = (*legs_s, max(0.0, sent_s - self._way.left_s))
         began = ev.ResponseBegan(self._way.command.ref, so_far=so_far, leg_s=self._legs_s[0])
         self._relay = self._relays.begin(began, self, head)
 

@@ -63,11 +63,13 @@ OnForward = Callable[[str], None]
 class ForwardWay:
     """What carries one forward, from the decision until something has come back."""
 
-    __slots__ = ("asked", "command", "decided_s", "parcel")
+    __slots__ = ("asked", "command", "decided_s", "left_s", "parcel")
 
     def __init__(self, command: ev.Forward, decided_s: float) -> None:
         self.command = command
         self.decided_s = decided_s
+        self.left_s = decided_s
+        """When it was given to a connection, or began to wait for one to open."""
         self.parcel: Parcel | None = None
         self.asked: OutgoingRequest | None = None
         """None as long as it has not left."""
@@ -215,7 +217,8 @@ class PeerLink:
     def _leave(self, way: ForwardWay) -> None:
         command = way.command
         self._machine.left(command.ref)
-        remaining_s = command.deadline_s - time.monotonic()
+        way.left_s = now_s = time.monotonic()
+        remaining_s = command.deadline_s - now_s
         load, pulled = command.load, command.pulled
         body = wire.encode_forward(command.request, self._caller, remaining_s, load, pulled)
         came_back = partial(self._came_back, way)
@@ -226,7 +229,7 @@ class PeerLink:
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
         ref = way.command.ref
         if isinstance(came_to, Response):
-            told = self._read(ref, way.decided_s, came_to)
+            told = self._read(way, came_to)
             if type(told) is not ev.ForwardAnswered:
                 self._obey(told)
             elif self._machine.answered(ref):
@@ -240,8 +243,9 @@ class PeerLink:
             self._obey(link.Broken(ref))
 
     def _read(
-        self, ref: int, decided_s: float, response: Response
+        self, way: ForwardWay, response: Response
     ) -> link.Refused | link.Broken | ev.ForwardAnswered:
+        ref, sent_s = way.command.ref, response.sent_s
         if response.status in REFUSAL_STATUSES:
             return link.Refused(ref, wire.decode_load(response.headers.get(wire.LOAD)))
         if response.status != 200:
@@ -251,8 +255,8 @@ class PeerLink:
         except wire.MalformedMessage as malformed:
             self._complain("answered", malformed)
             return link.Broken(ref)
-        there_s, back_s = stay.legs(decided_s, response.sent_s, response.received_s)
-        return ev.ForwardAnswered(ref, answer, there_s, back_s)
+        there_s, back_s = stay.legs(way.decided_s, sent_s, response.received_s)
+        return ev.ForwardAnswered(ref, answer, there_s, back_s, max(0.0, sent_s - way.left_s))
 
     # --- cancels ------------------------------------------------------------------------------
 
