@@ -22,6 +22,8 @@ from spillover.model.errors import PeerError, RunError
 
 OBJECT_BYTES = 1024
 CALL_S = 90.0
+ASKED_PER_S = 20.0
+"""How often it is asked what a message takes."""
 BATCHES = 10
 STUDENT_T = 2.262
 """The 97.5 % quantile of Student's law with BATCHES - 1 degrees of freedom."""
@@ -47,8 +49,9 @@ class ClosedLoad:
 class Seen:
     """What consumers saw of objects that came while it was measured."""
 
-    message_s: float = 0.0
-    """What one message takes, one way."""
+    messages_s: list[float] = field(default_factory=list)
+    """What a message takes, one way: asked now and then while all of them work, since a process
+    that has slept takes longer than one that is asked again and again."""
     waits_s: list[float] = field(default_factory=list)
     probes: list[int] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -62,17 +65,18 @@ async def play(urls: Mapping[str, str], load: ClosedLoad) -> Seen:
     random = Random(load.seed)
     seen = Seen()
     try:
-        seen.message_s = await _one_way_s(list(clients.values()))
+        message_s = await _one_way_s(list(clients.values()))
         since_s = time.monotonic() + load.warm_up_s
         tasks = [
             *(
-                _make_objects(client, Random(random.random()), load.production_rate, seen.message_s)
+                _make_objects(client, Random(random.random()), load.production_rate, message_s)
                 for client in clients.values()
             ),
             *(
                 _use_objects(f"c{k}", clients, Random(random.random()), load, since_s, seen)
                 for k in range(load.consumers)
             ),
+            _ask(list(clients.values()), Random(random.random()), since_s, seen),
         ]
         running = [asyncio.ensure_future(task) for task in tasks]
         try:
@@ -107,14 +111,23 @@ def half_width(values: Sequence[float]) -> float:
 
 
 async def _one_way_s(clients: Sequence[HttpClient]) -> float:
-    """Half of what a small call takes, in the mean."""
-    took_s = []
-    for _ in range(20):
-        for client in clients:
-            begun_s = time.monotonic()
-            await client.request("POST", "/grants/none/ack", timeout_s=10.0)
-            took_s.append(time.monotonic() - begun_s)
-    return fmean(took_s) / 2.0
+    """Half of what a small call takes, in the mean, where one follows the other."""
+    return fmean([await _half_a_call_s(client) for _ in range(20) for client in clients])
+
+
+async def _ask(clients: Sequence[HttpClient], random: Random, since_s: float, seen: Seen) -> None:
+    """Ask one of them now and then, at random, as consumers do."""
+    while True:
+        await asyncio.sleep(random.expovariate(ASKED_PER_S))
+        took_s = await _half_a_call_s(random.choice(clients))
+        if time.monotonic() >= since_s:
+            seen.messages_s.append(took_s)
+
+
+async def _half_a_call_s(client: HttpClient) -> float:
+    begun_s = time.monotonic()
+    await client.request("POST", "/grants/none/ack", timeout_s=10.0)
+    return (time.monotonic() - begun_s) / 2.0
 
 
 async def _make_objects(

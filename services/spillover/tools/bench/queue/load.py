@@ -19,6 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError, SpilloverError
+from spillover.tools.bench.queue.rabbitmq import open_rabbitmq
 
 TAKE_S = 60.0
 SPARE_S = 5.0
@@ -27,6 +28,7 @@ LIST, TAKEN = "bench-queue", "bench-queue-taken"
 STREAM, GROUP, FIELD = "bench-stream", "bench-group", b"object"
 
 PRODUCER, REDIS_LIST, REDIS_STREAM = "producer", "Redis list", "Redis stream"
+RABBITMQ = "RabbitMQ"
 
 Once: TypeAlias = Callable[[int], Awaitable[None]]
 """Bring, or take and acknowledge, one object; the number of the worker."""
@@ -37,8 +39,8 @@ Opened: TypeAlias = tuple[Once, Callable[[], Awaitable[None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """What one process does, `by` PRODUCER, REDIS_LIST or
-    REDIS_STREAM, at this `url`."""
+    """What one process does, `by` PRODUCER, REDIS_LIST, REDIS_STREAM or RABBITMQ, at this
+    `url`."""
 
     by: str
     url: str
@@ -144,6 +146,10 @@ async def _on_stream(plan: LoadPlan) -> Opened:
     return (take if plan.consumes else put), close
 
 
+async def _on_rabbitmq(plan: LoadPlan) -> Opened:
+    return await open_rabbitmq(plan.url, plan.size_bytes, plan.at_once, consumes=plan.consumes)
+
+
 def _redis(plan: LoadPlan) -> tuple[Any, Callable[[], Awaitable[None]]]:
     # Not `live.redis`, which reads text: what is never read as text need not be made text.
     client = Redis.from_url(plan.url, max_connections=plan.at_once, socket_timeout=TAKE_S + SPARE_S)
@@ -154,4 +160,5 @@ _MAKERS: Mapping[str, Callable[[LoadPlan], Awaitable[Opened]]] = {
     PRODUCER: _on_producer,
     REDIS_LIST: _on_list,
     REDIS_STREAM: _on_stream,
+    RABBITMQ: _on_rabbitmq,
 }

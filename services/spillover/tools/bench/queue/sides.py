@@ -1,13 +1,12 @@
-"""Those that are compared: a producer of ours, and one Redis with a list or with a stream, each a
-process that is measured from outside.
+"""Those that are compared: a producer of ours, one Redis with a list or with a stream, and a
+RabbitMQ, each a process that is measured from outside.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -16,7 +15,8 @@ from spillover.live.http.client import HttpClient
 from spillover.model.errors import RunError
 from spillover.testbed.producers import ProducerBed
 from spillover.tools.bench.leases.server import looking_at, own_redis
-from spillover.tools.bench.queue.load import PRODUCER
+from spillover.tools.bench.queue.load import PRODUCER, RABBITMQ
+from spillover.tools.bench.queue.rabbitmq import bytes_on_loopback, own_rabbitmq
 from spillover.tools.bench.session import Session
 
 BUFFERS = 16
@@ -33,13 +33,6 @@ class Store:
     url: str
     pid: int
     moved: Callable[[], Awaitable[float]]
-
-
-def why_no_rabbitmq() -> str:
-    """Returns why RabbitMQ is not among them."""
-    if shutil.which("rabbitmq-server") is None:
-        return "no rabbitmq-server is installed"
-    return "no AMQP client is among our packages"
 
 
 @asynccontextmanager
@@ -80,3 +73,10 @@ async def central_redis(name: str, session: Session) -> AsyncIterator[Store]:
             if not psutil.pid_exists(pid):
                 raise RunError("expected a redis-server on this machine")
             yield Store(name, place.url, pid, moved)
+
+
+@contextmanager
+def central_rabbitmq() -> Iterator[Store]:
+    """RabbitMQ on a machine of its own: what moves is what it is sent and what it sends."""
+    with own_rabbitmq() as (url, pid):
+        yield Store(RABBITMQ, url, pid, bytes_on_loopback)

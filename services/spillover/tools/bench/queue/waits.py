@@ -58,11 +58,12 @@ async def _waits(case: str, urls: Mapping[str, str], session: Session) -> None:
     plan = session.plan
     consumption_per_s = PRODUCTION_PER_S * load / 100 * PRODUCERS / CONSUMERS
     seen = await _play(case, urls, consumption_per_s, hops, session)
+    message_s = fmean(seen.messages_s)
     system = ProbingSystem(
         kinds=alike(PRODUCERS, PRODUCTION_PER_S),
         consumers=CONSUMERS,
         consumption_rate=consumption_per_s,
-        message_time=seen.message_s,
+        message_time=message_s,
         buffers=PLACES,
         max_hops=hops,
     )
@@ -90,16 +91,14 @@ async def _waits(case: str, urls: Mapping[str, str], session: Session) -> None:
                     peer_half_width=width * scale,
                 )
             )
-    session.note(
-        f"{case}: {len(seen.waits_s)} objects, a message takes {seen.message_s * 1e3:.2f} ms"
-    )
+    session.note(f"{case}: {len(seen.waits_s)} objects, a message takes {message_s * 1e3:.2f} ms")
 
 
 async def _play(
     case: str, urls: Mapping[str, str], consumption_per_s: float, hops: int, session: Session
 ) -> Seen:
     """All runs together."""
-    plan, seen, messages_s = session.plan, Seen(), []
+    plan, seen = session.plan, Seen()
     for run in range(plan.runs):
         session.say_run(case, run)
         load = ClosedLoad(
@@ -115,11 +114,10 @@ async def _play(
         seen.waits_s += found.waits_s
         seen.probes += found.probes
         seen.statuses += found.statuses
-        messages_s.append(found.message_s)
+        seen.messages_s += found.messages_s
     if set(seen.statuses) - {200, 303} or len(seen.waits_s) < BATCHES:
         told = dict(seen.statuses)
         raise RunError(f"{case}: expected objects, got {len(seen.waits_s)}, by status {told}")
-    seen.message_s = fmean(messages_s)
     return seen
 
 
