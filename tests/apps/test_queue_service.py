@@ -460,3 +460,17 @@ def test_many_at_once_get_each_object_once() -> None:
         for one in running:
             state = one.state
             assert state["produced"] == state["acknowledged"]
+
+
+@pytest.mark.parametrize("what", ["ack", "nack"])
+def test_a_malformed_call_settles_nothing(what: str) -> None:
+    """A head that says all, and a body that is none: 400, and the grant is still open."""
+    with producers(visibility_s=20.0) as (one,):
+        one.put(b"x")
+        grant = one.take().headers["spillover-grant"]
+        with closing(connected(one.url)) as line:
+            head = f"POST /grants/{grant}/{what} HTTP/1.1\r\nHost: a\r\n"
+            line.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\nno size\r\n")
+            assert line.recv(12) == b"HTTP/1.1 400"
+        assert len(one.state["open_grants"]) == 1
+        assert one.tell(grant, "ack").status == 204

@@ -139,12 +139,14 @@ class QueueCalls:
                     detail = "as many consumers wait here as there is room for"
                 raise Problem(answer.reason.value, detail, retry_after_s=RETRY_AFTER_S)
 
-    async def acknowledge(self, _: Exchange, send: Send, grant: str) -> None:
-        """POST /grants/{grant}/ack."""
+    async def acknowledge(self, exchange: Exchange, send: Send, grant: str) -> None:
+        """POST /grants/{grant}/ack. Its body is read, so that no malformed call acknowledges."""
+        await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         await self._tell(send, grant, lambda ref: ev.Acked(ref, grant), settled=True)
 
-    async def give_back(self, _: Exchange, send: Send, grant: str) -> None:
-        """POST /grants/{grant}/nack."""
+    async def give_back(self, exchange: Exchange, send: Send, grant: str) -> None:
+        """POST /grants/{grant}/nack, as `acknowledge`."""
+        await exchange.read_body(MESSAGE_LIMIT_BYTES, BODY_S)
         await self._tell(send, grant, lambda ref: ev.Nacked(ref, grant))
 
     async def extend(self, exchange: Exchange, send: Send, grant: str) -> None:
