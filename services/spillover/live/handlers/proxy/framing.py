@@ -162,7 +162,9 @@ class Chunked:
         self.trailers: Fields = ()
 
     def feed(self, data: bytes) -> bytes:
+        looked = 0
         if self._pending:
+            looked = max(0, len(self._pending) - 3)
             data, self._pending = self._pending + data, b""
         pieces = []
         start, size = 0, len(data)
@@ -175,7 +177,7 @@ class Chunked:
                 if not self._left_bytes:
                     self._at = _BEHIND_DATA
                 continue
-            end = self._line_end(data, start)
+            end = self._line_end(data, start, looked)
             if end < 0:
                 self._pending = data[start:]
                 break
@@ -185,14 +187,16 @@ class Chunked:
             self.rest = data[start:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _line_end(self, data: bytes, start: int) -> int:
-        """Where what comes next ends, its line end included; -1 if that has not come."""
+    def _line_end(self, data: bytes, start: int, looked: int) -> int:
+        """Where what comes next ends, its line end included; -1 if that has not come. Of trailers,
+        which may come byte by byte, the first `looked` have been looked through."""
         if self._at == _TRAILERS and not data.startswith(b"\r\n", start):
-            end, limit_bytes, more = data.find(b"\r\n\r\n", start), HEAD_LIMIT_BYTES, 4
+            end = data.find(b"\r\n\r\n", max(start, looked))
+            limit_bytes, more = HEAD_LIMIT_BYTES, 4
         else:
             end = data.find(b"\r\n", start, start + CHUNK_LINE_MAX_BYTES)
             limit_bytes, more = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1, 2
-        if end < 0 and (len(data) - start > limit_bytes or _BARE.search(data, start)):
+        if end < 0 and (len(data) - start > limit_bytes or _BARE.search(data, max(start, looked))):
             raise Malformed("body: expected chunks")
         return end + more if end >= 0 else -1
 
