@@ -19,9 +19,9 @@ from spillover.core.membership.configuration import ConfigurationMachine
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.parting import Parting
 from spillover.model.configuration import Stamp
-from spillover.sim.membership.history import History
-from spillover.sim.membership.site import Site
 from spillover.sim.overflow.checkers import Broken
+from support.histories.configurations import History
+from support.histories.configured_site import Site
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 100
