@@ -1,5 +1,6 @@
 """What tests of several directories share, and nothing that is a test: `from support.waiting import
-until`. What only one directory needs stays there, and so do fixtures, in its conftest.
+until`; `histories` are random ones, in virtual time. What only one directory needs stays there, and
+so do fixtures, in its conftest.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Story:
         path=(),
         origin=None,
         keyed=True,
-        deadline_s=60.0,
+        deadline_s=100.0,
         size_bytes=0,
         **brought,
     ):
@@ -114,10 +114,24 @@ class Story:
         commands = self.tell(ev.TimerFired(), now_s)
         return [c for c in commands if not isinstance(c, ev.Publish | ev.Heartbeat)]
 
-    def start(self, ref, at_s, deadline_s=60.0):
+    def part_from(self, y):
+        """Neighbor y is to be none and says nothing more, while the others say that they are there.
+        What comes of it until its link closes: at once, or after a minute if anything is left."""
+        known = [row.handle for row in self.machine.neighbors if row.known and row.handle != y]
+        self.tell(ev.Part(y))
+        self.tell(ev.LinkDown(y))
+        commands = self.wake(self.now_s)
+        while y in self.machine.neighbors.by_handle:
+            now_s = self.now_s + 0.25
+            for other in known:
+                self.tell(ev.ReportReceived(other, None), now_s)
+            commands += self.wake(now_s)
+        return commands
+
+    def start(self, ref, at_s, deadline_s=100.0):
         return ev.Start(ref, self.requests[ref], at_s, deadline_s)
 
-    def forward(self, ref, neighbor, deadline_s=60.0):
+    def forward(self, ref, neighbor, deadline_s=100.0):
         return ev.Forward(ref, neighbor, self.requests[ref].onward("a"), deadline_s)
 
     @property

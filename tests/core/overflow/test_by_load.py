@@ -249,7 +249,7 @@ def test_no_answer_within_a_second_counts_as_none(node):
     assert asked_s[1] >= asked_s[0] + 1.0
 
 
-@pytest.mark.parametrize("event", [ev.LinkDown(B), ev.Leave(B)])
+@pytest.mark.parametrize("event", [ev.LinkDown(B), ev.Part(B)])
 def test_who_is_gone_owes_no_answer(node, event):
     """The other one is asked in its place."""
     a = node()
@@ -277,7 +277,7 @@ def queue_of(a, *refs, **given):
 def test_the_oldest_that_waits_is_given(node):
     a = queue_of(node(), 1, 2, 3)
     (forward,) = a.tell(ev.WorkAsked(B, load()))
-    assert forward == ev.Forward(2, B, a.requests[2].onward("a"), 60.0, forward.load, pulled=True)
+    assert forward == ev.Forward(2, B, a.requests[2].onward("a"), 100.0, forward.load, pulled=True)
     assert forward.load.ahead == 1
     assert a.ledger == {
         "home.accepted": 3,
@@ -371,7 +371,7 @@ def test_nothing_is_given_to_one_that_would_refuse_it(node, why):
 
 def test_one_that_has_left_is_not_answered(node):
     a = queue_of(node(), 1, 2)
-    a.tell(ev.Leave(B))
+    a.part_from(B)
     assert a.tell(ev.WorkAsked(B, load())) == []
     assert a.tell(ev.NoWorkThere(B, load())) == []
     assert a.machine.queue_length == 1
@@ -400,7 +400,7 @@ def ended(commands):
 def away(node):
     """A maker of clusters one of whose requests was pulled; b was full when it came."""
 
-    def make(*, keyed=True, deadline_s=60.0):
+    def make(*, keyed=True, deadline_s=100.0):
         a = node()
         a.fill(1)
         a.arrive(2, keyed=keyed, deadline_s=deadline_s)

@@ -27,7 +27,7 @@ def late(story):
     return make
 
 
-def confirm(node, ref, deadline_s=60.0, origin=ev.HOME):
+def confirm(node, ref, deadline_s=100.0, origin=ev.HOME):
     return ev.Confirm(ref, node.requests[ref], origin, deadline_s)
 
 
@@ -166,7 +166,7 @@ def test_a_forward_to_one_that_has_left_is_decided_again(late):
     node.hear(0, 1)
     full(node)
     node.arrive(3, away=True)
-    node.tell(ev.Leave(1))
+    node.part_from(1)
     node.draws.coming.append(0.99)
     assert node.tell(ev.Confirmed(3)) == [ev.Accepted(3), node.forward(3, 0)]
 

@@ -11,7 +11,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.health import PROBE_PAUSE_S, RUN_LENGTH, SLOW_START_SHARE
 from spillover.core.overflow.machine import OFFERS_MAX, REST_S_MAX
-from spillover.core.overflow.servers import REFUSED_PAUSE_S_MAX
+from spillover.core.pauses import REFUSED_PAUSE_S_MAX
 from spillover.model.request import Answer, Outcome, Refusal
 
 HOUR_S = 3600.0

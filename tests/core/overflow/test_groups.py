@@ -126,7 +126,8 @@ def test_who_lives_is_the_same_for_all_groups():
     assert [table.known for table in tables] == [[True, False]] * 3
     a.tell(ev.LinkDown(a.handles["b"]))
     assert [table.known for table in tables] == [[False, False]] * 3
-    a.tell(ev.Leave(a.handles["b"]))
+    a.tell(ev.Part(a.handles["b"]))
+    a.tell(ev.TimerFired())
     assert [table.ids for table in tables] == [("c",)] * 3
 
 

@@ -21,8 +21,8 @@ from spillover.core.overflow.health import SLOW_START_SHARE
 from spillover.core.overflow.held import UNLIMITED_BYTES
 from spillover.core.overflow.machine import REST_S_MAX, REST_S_MIN, NodeMachine
 from spillover.core.overflow.parting import PART_S_MAX, PART_S_MIN
-from spillover.core.overflow.servers import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.core.overflow.settings import NodeSettings
+from spillover.core.pauses import REFUSED_PAUSE_S, REFUSED_PAUSE_S_MAX
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
@@ -353,7 +353,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @precondition(lambda self: self.neighbors)
     @rule(data=st.data())
     def a_link_goes_down(self, data):
-        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.go_down(data.draw(st.sampled_from(sorted(self.neighbors))))
+
+    def go_down(self, y):
         self.asked_s.pop(y, None)
         self.feed(ev.LinkDown(y))
         self.newest[y] = (0, 0)
@@ -380,7 +382,9 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_neighbor_is_parted_from(self, data):
         """Nothing is to be done about it now; whatever it is sent later is a mistake."""
-        y = data.draw(st.sampled_from(sorted(self.neighbors)))
+        self.part_from(data.draw(st.sampled_from(sorted(self.neighbors))))
+
+    def part_from(self, y):
         self.parting_s.setdefault(y, self.now_s)
         self.asked_s.pop(y, None)
         assert self.feed(ev.Part(y)) == []
@@ -412,19 +416,21 @@ class ClusterUnderTest(RuleBasedStateMachine):
     @precondition(lambda self: self.neighbors)
     @rule(data=st.data())
     def a_neighbor_leaves(self, data):
-        """What is away there stays so until its link has said what came of it."""
+        """Parted from, and not heard for a minute. What is away there, and has time, stays so until
+        its link has said what came of it."""
         y = data.draw(st.sampled_from(sorted(self.neighbors)))
-        self.forget(y)
-        away = self.away()
-        disconnect, publish = self.feed(ev.Leave(y))
-        assert disconnect == ev.Disconnect(y)
-        assert isinstance(publish, ev.Publish)
-        assert self.away() == away
+        self.part_from(y)
+        self.go_down(y)
+        self.now_s += PART_S_MAX
+        away = [ref for ref in self.away() if self.visits[ref].event.deadline_s > self.now_s]
+        self.feed(ev.TimerFired())
+        assert y not in self.neighbors or self.is_left(y, answering=True)
+        assert set(away) <= set(self.away())
 
     @precondition(lambda self: self.issued > len(self.neighbors))
     @rule(
         data=st.data(),
-        event=st.sampled_from(["report", "beat", "down", "leave", "part", "delay", "ask", "none"]),
+        event=st.sampled_from(["report", "beat", "down", "part", "delay", "ask", "none"]),
     )
     def one_that_has_left_is_heard(self, data, event):
         """Nobody listens: nothing changes."""
@@ -432,8 +438,8 @@ class ClusterUnderTest(RuleBasedStateMachine):
         report = LoadReport(9, 9, 1.0, 1.0, 0, 2, True, ("a",))
         before = self.machine.neighbors.knowledge()
         told = {"report": ev.ReportReceived(y, report), "beat": ev.ReportReceived(y, None)}
-        told |= {"down": ev.LinkDown(y), "leave": ev.Leave(y)}
-        told |= {"part": ev.Part(y), "delay": ev.DelayChanged(y, 0.1)}
+        told |= {"down": ev.LinkDown(y), "part": ev.Part(y)}
+        told |= {"delay": ev.DelayChanged(y, 0.1)}
         load = LoadNow(9, 9, -2, 0.0, True)
         told |= {"ask": ev.WorkAsked(y, load), "none": ev.NoWorkThere(y, load)}
         assert self.feed(told[event]) == []
@@ -773,7 +779,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
     def on_publish(self, command, event):
         operations = ev.Drain | ev.Resume | ev.ServersDown | ev.ServersUp
         operations = operations | ev.Removed | ev.Restored | ev.SettingsChanged
-        news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked | ev.Leave
+        news = ev.ReportReceived | ev.LinkDown | ev.ReportAsked
         news = news | ev.ServiceEnded | ev.NotStarted | ev.ForwardAnswered  # a change of health
         assert isinstance(event, ev.TimerFired | news | operations)
         self.published += 1
@@ -797,8 +803,6 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.cluster == event.cluster
 
     def on_disconnect(self, command, event):
-        if isinstance(event, ev.Leave):
-            return
         assert isinstance(event, ev.TimerFired)
         y = command.neighbor
         since_s = self.parting_s.get(y, math.inf)

@@ -64,14 +64,13 @@ def test_one_that_leaves_gets_and_says_nothing_more(story):
     node.hear(0, 1, near=0.5)
     node.fill(1, 2)
     assert node.machine.neighborhood_accept_probability == 1 - 0.5 * 0.5 * 0.5
-    commands = node.tell(ev.Leave(1))
-    assert commands[0] == ev.Disconnect(1)
-    assert reported(commands).hears == ("b",)
+    assert node.part_from(1) == [ev.Disconnect(1)]
+    assert reported(node.tell(ev.ReportAsked())).hears == ("b",)
     assert node.machine.neighborhood_accept_probability == 1 - 0.5 * 0.5
     known = node.machine.neighbors.knowledge()
     for said in (report(sequence=9), None):
         assert node.tell(ev.ReportReceived(1, said)) == []
-    assert node.tell(ev.LinkDown(1)) == node.tell(ev.Leave(1)) == []
+    assert node.tell(ev.LinkDown(1)) == node.tell(ev.Part(1)) == []
     assert node.machine.neighbors.knowledge() is known
     assert node.arrive(3, away=True) == [ev.Accepted(3), node.forward(3, 0)]
 
@@ -81,7 +80,7 @@ def test_positions_move_up_and_handles_stay(story):
     before."""
     node = story(neighbors=("b", "c", "d"))
     node.hear(0, 1, 2)
-    node.tell(ev.Leave(0))
+    node.part_from(0)
     node.fill(1, 2)
     node.draws.coming.append(0.7)
     assert node.arrive(3) == [ev.Accepted(3), node.forward(3, 1)]
@@ -101,11 +100,11 @@ def test_a_cluster_that_comes_back_is_another_neighbor(story):
     node.fill(1, 2)
     node.arrive(3, away=True)
     node.tell(ev.ForwardRefused(3))
-    node.tell(ev.Leave(1))
+    node.part_from(1)
     assert node.tell(ev.Join("c", 0.0)) == [ev.Connect(D, "c")]
     node.tell(ev.ReportReceived(1, report(epoch=6)))
     assert node.machine.neighbors.known == [True, False]
-    assert node.tell(ev.Leave(0))[0] == ev.Disconnect(0)
+    assert node.part_from(0) == [ev.Disconnect(0)]
     node.hear(D, epoch=4)
     assert node.machine.neighbors.known == [True]
     assert node.tell(ev.Drain())[1:] == [node.forward(2, D), node.forward(3, D)]
@@ -120,7 +119,7 @@ def test_what_is_away_to_one_that_leaves_comes_back_as_its_link_says(story, keye
     node.fill(1, 2)
     node.arrive(3, away=True, keyed=keyed)
     node.arrive(4, away=True, keyed=keyed)
-    assert node.tell(ev.Leave(1), 1.0)[0] == ev.Disconnect(1)
+    assert node.part_from(1) == [ev.Disconnect(1)]
     assert node.ledger["home.away"] == 2
     node.draws.coming.append(0.99)
     assert node.tell(ev.ForwardRefused(3)) == [node.forward(3, 0)]
@@ -152,7 +151,7 @@ def test_a_cancel_of_what_is_away_to_one_that_has_left(story):
     node.hear(0, 1)
     node.fill(1, 2)
     node.arrive(3, away=True)
-    node.tell(ev.Leave(1))
+    node.part_from(1)
     assert node.tell(ev.CancelAsked(3)) == [ev.AskCancel(3, 1)]
     (reply,) = node.tell(ev.ForwardLost(3))
     assert reply.answer.outcome is Outcome.CANCELLED
@@ -165,7 +164,7 @@ def test_an_answer_that_overtakes_the_end_of_its_link_counts(story):
     node.hear(0, 1)
     node.fill(1, 2)
     node.arrive(3, away=True)
-    node.tell(ev.Leave(1))
+    node.part_from(1)
     node.tell(ev.Drain())
     answer = Answer(Outcome.DONE, ("a", "c"))
     (reply,) = node.tell(ev.ForwardAnswered(3, answer, 0.0, 0.0))
@@ -178,7 +177,7 @@ def test_what_one_that_has_left_had_sent_is_answered(story):
     node = story()
     node.arrive(1, path=("c",), origin=1)
     node.arrive(2, path=("c",), origin=1)
-    node.tell(ev.Leave(1))
+    node.part_from(1)
     node.tell(ev.Join("e", 0.0))
     reply, start = node.end(1, 1.0)
     assert (reply.ref, reply.origin) == (1, 1)
@@ -194,7 +193,7 @@ def test_silence_is_watched_of_those_that_are_there(story):
     """One that has left does not become silent, one that has joined does."""
     node = story()
     node.hear(0, 1)
-    node.tell(ev.Leave(0))
+    node.part_from(0)
     node.tell(ev.Join("d", 0.0))
     node.hear(D, now_s=0.5)
     node.tell(ev.TimerFired(), 0.95)

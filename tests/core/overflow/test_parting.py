@@ -189,8 +189,7 @@ def test_to_part_twice_or_from_nobody_changes_nothing(story):
     heard_till(node, 1.5, B, C)
     assert node.tell(ev.Part(C)) == node.tell(ev.Part(7)) == []
     assert heard_till(node, PART_S_MIN + 0.1, B, C) == [ev.Disconnect(C)]
-    node.tell(ev.Part(B))
-    assert node.tell(ev.Leave(B))[0] == ev.Disconnect(B)
+    assert node.part_from(B) == [ev.Disconnect(B)]
     assert node.tell(ev.Part(B)) == []
     assert node.wake(PART_S_MAX * 2) == []
 

@@ -114,7 +114,7 @@ def test_one_that_leaves_on_its_ramp_is_forgotten(story):
     """What was away there comes back, and nobody is held back for it."""
     ramp = Ramp(story)
     assert ramp.give(2) == 1
-    ramp.node.tell(ev.Leave(D))
+    ramp.node.part_from(D)
     ramp.node.tell(ev.ForwardLost(3))
     ramp.node.tell(ev.Join("d", 0.0))
     report = ramp.node.report(50, servers=10)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow import parting
 from spillover.model.topology import Link
 
 
@@ -18,7 +19,7 @@ def join(one, other):
 
 
 def leave(node, cluster):
-    node.shell.feed(ev.Leave(node.machine.neighbors.index[cluster]))
+    node.shell.feed(ev.Part(node.machine.neighbors.index[cluster]))
 
 
 async def heard(nodes, a, b):
@@ -35,9 +36,10 @@ def apart(nodes):
     return nodes.topology_of("a", "b", links=[], clusters={"a": {"queue_limit": 0}})
 
 
-def test_a_node_that_joins_gets_work_until_it_leaves(nodes):
-    """Reports flow and work with them; afterwards what is away is lost or decided again, its copy
-    is cancelled there, and neither states nor metrics know of the neighbor any more."""
+def test_a_node_that_joins_gets_work_until_it_leaves(nodes, monkeypatch):
+    """Reports flow and work with them; once what is away has had its time it is lost or decided
+    again, its copy is cancelled there, and neither states nor metrics know of the neighbor."""
+    monkeypatch.setattr(parting, "PART_S_MAX", 0.0)
 
     async def main():
         async with nodes.Federation(apart(nodes)) as federation:

@@ -17,10 +17,11 @@ import pytest
 from spillover.core.membership import events as mev
 from spillover.core.membership.configuration import ConfigurationMachine
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.parting import Parting
 from spillover.model.configuration import Stamp
-from spillover.sim.membership.history import History
-from spillover.sim.membership.site import Site
 from spillover.sim.overflow.checkers import Broken
+from support.histories.configurations import History
+from support.histories.configured_site import Site
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 100
@@ -85,11 +86,28 @@ class First(Site):
         super()._configure(event)
 
 
+class HastyParting(Parting):
+    """Nothing is waited for."""
+
+    def over(self, node, _):
+        return [handle for handle in node.neighbors.by_handle if handle in self]
+
+
+class RudeParting(Parting):
+    """Nothing is waited for where the cluster itself is removed."""
+
+    def over(self, node, now_s):
+        return [*node.neighbors.by_handle] if self.is_removed else super().over(node, now_s)
+
+
 class Hasty(Site):
     """Does not wait for what is left of a link."""
 
-    def feed(self, event):
-        super().feed(ev.Leave(event.neighbor) if isinstance(event, ev.Part) else event)
+    parting = HastyParting
+
+    def _begin(self):
+        super()._begin()
+        self.machine.parting = self.parting()
 
 
 class Clinging(Site):
@@ -147,14 +165,10 @@ class Lonely(Site):
         super()._change(replace(changes, joins=(), delays=()))
 
 
-class Rude(Site):
+class Rude(Hasty):
     """Does not drain when it is removed, but leaves."""
 
-    def feed(self, event):
-        if isinstance(event, ev.Removed):
-            for handle in list(self.machine.neighbors.by_handle):
-                super().feed(ev.Leave(handle))
-        super().feed(event)
+    parting = RudeParting
 
 
 class Stubborn(Site):

@@ -15,8 +15,8 @@ import pytest
 
 from spillover.core.membership.client_session import ClientSession
 from spillover.core.membership.session_events import Announced, Leave, NotReached, Parting
-from spillover.sim.membership.session_checker import Broken
-from spillover.sim.membership.session_history import SessionHistory
+from support.histories.session_checker import Broken
+from support.histories.sessions import SessionHistory
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 50

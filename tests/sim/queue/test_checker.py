@@ -13,8 +13,8 @@ from spillover.core.queue.objects import Objects
 from spillover.core.queue.probing import Ways
 from spillover.core.queue.producer import ProducerMachine
 from spillover.core.queue.room import Room
-from spillover.sim.queue.checker import Broken
-from spillover.sim.queue.history import History
+from support.histories.queue_checker import Broken
+from support.histories.queues import History
 
 SEEDS = range(300)
 

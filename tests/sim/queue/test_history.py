@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from spillover.sim.queue.history import History
+from support.histories.queues import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 SHORT = 200

@@ -13,10 +13,13 @@ from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Group
 from spillover.core.overflow.neighbor import Neighbor
-from spillover.core.overflow.pulling import LOOKS_MAX, better_off_with
 from spillover.core.overflow.reporting import Gossip
 from spillover.core.overflow.visit import Visit
-from spillover.policy.overflow.adaptive import estimate_s
+from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, estimate_s
+from spillover.policy.overflow.pull import first_place
+
+LOOKS_MAX = 256
+"""How much of the queue is looked through for requests that may go to a certain neighbor."""
 
 
 def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskForWork]:
@@ -48,7 +51,7 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
         line = (visit for visit in node.servers if visit.group is group)
     neighbor = group.neighbors.by_handle[handle]
     there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
-    return better_off_with(neighbor, group, line, there_s, node.settings.max_hops, now_s)
+    return _better_off_with(neighbor, group, line, there_s, node.settings.max_hops, now_s)
 
 
 def first_to_go(node: NodeFacts, decision: Decision, now_s: float) -> Visit | None:
@@ -60,7 +63,7 @@ def first_to_go(node: NodeFacts, decision: Decision, now_s: float) -> Visit | No
         return None
     there_s, max_hops = estimate_s(decision.own, known.loads, choice), node.settings.max_hops
     line, group = node.servers, node.groups.rest
-    return better_off_with(neighbor, group, line, there_s, max_hops, now_s, own_only=True)
+    return _better_off_with(neighbor, group, line, there_s, max_hops, now_s, own_only=True)
 
 
 def to_offer(line: Iterable[Visit], neighbor: Neighbor, count: int, *, every: bool) -> list[Visit]:
@@ -76,3 +79,35 @@ def to_offer(line: Iterable[Visit], neighbor: Neighbor, count: int, *, every: bo
     for visit in offered:
         visit.tried = tuple([one for one in visit.tried if one != handle])
     return offered
+
+
+def _better_off_with(
+    neighbor: Neighbor,
+    group: Group,
+    line: Iterable[Visit],
+    there_s: float,
+    max_hops: int,
+    now_s: float,
+    *,
+    own_only: bool = False,
+) -> Visit | None:
+    """Returns the oldest of a group in the line for its servers that waits longer than the way to a
+    neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
+    of what own clients have sent."""
+    servers = group.fitting
+    departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
+    first = first_place(there_s, departure_s)
+    if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
+        return None
+    for visit in islice(line, first, first + LOOKS_MAX):
+        request = visit.request
+        if (
+            visit.group is group
+            and (visit.is_home or not own_only)
+            and request.hops < max_hops
+            and neighbor.id not in request.path
+            and neighbor.handle not in visit.tried
+            and visit.deadline_s > now_s + there_s
+        ):
+            return visit
+    return None

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.visit import AWAY, RUNNING, VisitState, count_states
-
-if TYPE_CHECKING:
-    from spillover.core.overflow.facts import NodeFacts
 
 
 def check_node(machine: NodeFacts) -> None:

@@ -263,14 +263,6 @@ class Part(Event):
 
 
 @dataclass(slots=True)
-class Leave(Event):
-    """A neighbor is none any more. Nothing is heard of it from then on; what it has sent is
-    answered all the same."""
-
-    neighbor: int
-
-
-@dataclass(slots=True)
 class DelayChanged(Event):
     """The link to a neighbor has this one-way delay from now on."""
 

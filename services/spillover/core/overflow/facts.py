@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spillover.core.overflow.admission import Admission
-from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import RESTING
 from spillover.core.overflow.groups import Group, Groups
@@ -116,7 +115,3 @@ class NodeFacts:
     def neighborhood_accept_probability(self) -> float:
         """R, from the newest that is known."""
         return self.neighbors.accept_probability_with(self.accept_probability)
-
-    def check(self) -> None:
-        """Raise AssertionError if the state contradicts itself."""
-        check_node(self)

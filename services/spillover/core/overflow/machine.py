@@ -35,6 +35,7 @@ from typing import Any, cast
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.admission import Admission
 from spillover.core.overflow.asking import first_to_go, questions, to_offer, work_for
+from spillover.core.overflow.check import check_node
 from spillover.core.overflow.decider import Decider
 from spillover.core.overflow.decisions import Decision
 from spillover.core.overflow.evidence import EVIDENCE, learn
@@ -159,7 +160,6 @@ class NodeMachine(NodeFacts):
             ev.PolicySet: lambda event, _: self._use(event.policy, event.shadow),
             ev.Join: self._join,
             ev.Part: self._part,
-            ev.Leave: lambda event, now_s: self._leave(event.neighbor, now_s),
             ev.DelayChanged: self._delay_changed,
             ev.SettingsChanged: self._settings_changed,
             ev.Removed: self._removed,
@@ -186,6 +186,10 @@ class NodeMachine(NodeFacts):
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
+
+    def check(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        check_node(self)
 
     # --- a request comes in -------------------------------------------------------------------
 
@@ -460,7 +464,7 @@ class NodeMachine(NodeFacts):
         """Start nothing for so long; what waits goes to neighbors that accept."""
         if self.servers.rest(now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
-            self._evacuate(now_s)
+            self._offer_all(list(self.servers), now_s)
 
     def _learn_from(self, visit: Visit, outcome: Outcome, now_s: float) -> None:
         """Work has ended here, in one way or another."""
@@ -469,16 +473,11 @@ class NodeMachine(NodeFacts):
             if learn(self, visit, now_s, failed=outcome is FAILED):
                 self._health_changed(now_s)
 
-    def _learn_of_elsewhere(self, now_s: float, *, failed: bool) -> None:
-        """A neighbor has answered a request of an own client."""
-        if self.health.answered_elsewhere(now_s, failed=failed):
-            self._health_changed(now_s)
-
     def _health_changed(self, now_s: float) -> None:
         """Neighbors hear of it at once, and what waits does not wait here if others are well."""
         self._publish(now_s)
         if self.admission.elsewhere_first:
-            self._evacuate(now_s)
+            self._offer_all(list(self.servers), now_s)
 
     def _finish(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
         delivery_s = self.settings.delivery_s
@@ -551,8 +550,12 @@ class NodeMachine(NodeFacts):
                 self.neighbors.pace(visit.target, now_s)
             failed = answer.outcome is FAILED
             tells = visit.is_home and (failed or self.health.elsewhere)
-            if tells and answer.outcome in EVIDENCE:
-                self._learn_of_elsewhere(now_s, failed=failed)
+            if (
+                tells
+                and answer.outcome in EVIDENCE
+                and self.health.answered_elsewhere(now_s, failed=failed)
+            ):
+                self._health_changed(now_s)
             self._offer_again(visit.target, now_s, 1)
 
     def _forward_refused(self, event: ev.ForwardRefused, now_s: float) -> None:
@@ -714,15 +717,15 @@ class NodeMachine(NodeFacts):
             self.groups.forget(event.neighbor)
 
     def _leave(self, neighbor: int, now_s: float) -> None:
-        """Nothing is handed to it any more. What is away there comes back as its link says, and is
-        decided again without it."""
-        if self.neighbors.leave(neighbor):
-            self.parting.end(neighbor)
-            self.groups.neighbors_changed()
-            self.decider.neighbors_changed()
-            self.groups.forget(neighbor)
-            self._out.append(ev.Disconnect(neighbor))
-            self._publish(now_s)
+        """It is none any more, and nothing is heard of it; what it has sent is answered all the
+        same. What is away there comes back as its link says, and is decided again without it."""
+        self.neighbors.leave(neighbor)
+        self.parting.end(neighbor)
+        self.groups.neighbors_changed()
+        self.decider.neighbors_changed()
+        self.groups.forget(neighbor)
+        self._out.append(ev.Disconnect(neighbor))
+        self._publish(now_s)
 
     def _delay_changed(self, event: ev.DelayChanged, now_s: float) -> None:
         row = self.neighbors.by_handle.get(event.neighbor)
@@ -780,7 +783,7 @@ class NodeMachine(NodeFacts):
         draining = self.admission.draining = self._told_to_drain or self.parting.is_removed
         self._publish(now_s)
         if draining:
-            self._evacuate(now_s)
+            self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
         """Nobody is sent away: what is here beyond the new limits stays till it ends."""
@@ -832,9 +835,6 @@ class NodeMachine(NodeFacts):
         self._serve_queue(now_s)
         self._publish(now_s)
         self._offer_all([one for one in self.servers if down or not one.group.fitting.up], now_s)
-
-    def _evacuate(self, now_s: float) -> None:
-        self._offer_all(list(self.servers), now_s)
 
     def _offer_all(self, visits: list[Visit], now_s: float) -> None:
         for visit in visits:

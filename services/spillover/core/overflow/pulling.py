@@ -9,19 +9,12 @@ asked at all: so a federation at rest asks nothing. The formulas are in `policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING
 
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.neighbors import Neighbors
-from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s
-from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
-
-if TYPE_CHECKING:
-    from spillover.core.overflow.groups import Group
+from spillover.policy.overflow.pull import AHEAD_MAX, ahead, pause_s, worth_s
 
 WORK = "work"
 NOTHING = "nothing"
@@ -32,42 +25,6 @@ ENDS = (WORK, NOTHING, NO_ANSWER)
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0
 """No answer within so long, and within so many times the way, counts as nothing."""
-
-
-LOOKS_MAX = 256
-"""How much of the queue is looked through for requests that may go to a certain neighbor."""
-
-
-def better_off_with(
-    neighbor: Neighbor,
-    group: Group,
-    line: Iterable[Visit],
-    there_s: float,
-    max_hops: int,
-    now_s: float,
-    *,
-    own_only: bool = False,
-) -> Visit | None:
-    """Returns the oldest of a group in the line for its servers that waits longer than the way to a
-    neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
-    of what own clients have sent."""
-    servers = group.fitting
-    departure_s = max(servers.departure_s, DEPARTURE_S_MIN)
-    first = first_place(there_s, departure_s)
-    if first >= servers.waiting or not neighbor.accepting or neighbor.degraded:
-        return None
-    for visit in islice(line, first, first + LOOKS_MAX):
-        request = visit.request
-        if (
-            visit.group is group
-            and (visit.is_home or not own_only)
-            and request.hops < max_hops
-            and neighbor.id not in request.path
-            and neighbor.handle not in visit.tried
-            and visit.deadline_s > now_s + there_s
-        ):
-            return visit
-    return None
 
 
 class _Asked:

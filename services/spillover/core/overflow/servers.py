@@ -11,20 +11,14 @@ from collections.abc import Iterator
 
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.visit import Visit
+from spillover.core.pauses import Pauses
 from spillover.model.unlike_servers import OVERFLOW
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
 from spillover.policy.overflow.estimate import learned, residual
 
-REFUSED_PAUSE_S = 0.01
-"""An attempt that was refused, the work surely not done, counts as at least so long. It doubles
-with each round of refusals by all servers, up to REFUSED_PAUSE_S_MAX: else a request with nowhere
-else to go would be tried as often as services that take no time can end."""
 
-REFUSED_PAUSE_S_MAX = 0.5
-
-
-class FifoServers:
+class FifoServers(Pauses):
     """The pool (`pool.ServerPool`) in which any server fits any visit, first come, first served.
 
     A server whose work has failed *cools* for as long as a success takes: what fails at once would
@@ -48,12 +42,8 @@ class FifoServers:
         "down",
         "next_s",
         "now_s",
-        "refusals",
-        "rest_until_s",
-        "resting",
         "service_s",
         "stuck",
-        "total",
         "waiting",
         "waiting_foreign",
     )
@@ -76,7 +66,6 @@ class FifoServers:
         self.down = False
         self.resting = False
         self.rest_until_s = math.inf
-        """When the rest ends; infinity without one."""
         self.refusals = 0
         self.next_s = math.inf
         self._cooling_s: list[float] = []
@@ -170,26 +159,6 @@ class FifoServers:
         self.service_s, self._service_variance_s2 = learned(
             self.service_s, self._service_variance_s2, self._served, service_s
         )
-
-    def refused_pause_s(self) -> float:
-        rounds = self.refusals // self.total
-        self.refusals += 1
-        return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
-
-    def rest(self, until_s: float) -> bool:
-        was_resting, self.resting = self.resting, True
-        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
-        self._find_next()
-        return not was_resting
-
-    def rest_s(self, now_s: float) -> float:
-        """Returns how long the rest lasts; 0 without one."""
-        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
-
-    def end_rest(self) -> None:
-        self.resting = False
-        self.rest_until_s = math.inf
-        self._find_next()
 
     def wake(self, now_s: float) -> bool:
         """Free what has cooled, and end a rest that is over. Whether it was one."""

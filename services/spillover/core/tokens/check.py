@@ -4,14 +4,11 @@ simulations."""
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from spillover.core.tokens.facts import TokenFacts
 from spillover.core.tokens.waiting import V
 from spillover.model.unlike_servers import PS
 from spillover.policy.tokens import BLOCKED
-
-if TYPE_CHECKING:
-    from spillover.core.tokens.facts import TokenFacts
 
 
 def check_pool(pool: TokenFacts[V]) -> None:

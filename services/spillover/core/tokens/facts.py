@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, Generic
+from typing import Generic
 
+from spillover.core.pauses import Pauses
 from spillover.core.tokens.bucket import Bucket
-from spillover.core.tokens.check import check_pool
 from spillover.core.tokens.fitting import Fitting
+from spillover.core.tokens.grants import Grant, grant_of
 from spillover.core.tokens.jobs import Job, Kind
 from spillover.core.tokens.server import UnlikeServer
-from spillover.core.tokens.telling import Grant, grant_of, told
 from spillover.core.tokens.waiting import V, Waiting
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
@@ -20,7 +20,7 @@ from spillover.policy.tokens import BLOCKED
 _order = attrgetter("order")
 
 
-class TokenFacts(Generic[V]):
+class TokenFacts(Pauses, Generic[V]):
     """The readable side of `TokenServers`, which makes the parts."""
 
     on_block: str
@@ -41,9 +41,6 @@ class TokenFacts(Generic[V]):
     busy: int
     """Servers with a job, or one that cools."""
     down: bool
-    resting: bool
-    rest_until_s: float
-    """When the rest ends; infinity without one."""
     stuck: set[int]
     _fitting: list[Fitting[V]]
     _all: Fitting[V]
@@ -61,11 +58,6 @@ class TokenFacts(Generic[V]):
         return self.kinds.get(visit.request.type, self._unserved)
 
     # --- all servers together -------------------------------------------------------------------
-
-    @property
-    def total(self) -> int:
-        """Returns how many servers there are, those too that take nothing now."""
-        return len(self.servers)
 
     @property
     def jobs(self) -> int:
@@ -202,10 +194,6 @@ class TokenFacts(Generic[V]):
             unreported,
         )
 
-    def rest_s(self, now_s: float) -> float:
-        """Returns how long the rest lasts; 0 without one."""
-        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
-
     def stay_s(self, visit: V, now_s: float) -> float:
         fitting = self.kind_of(visit).fitting
         ahead, working = max(0, fitting.ahead), max(1, fitting.working)
@@ -220,10 +208,3 @@ class TokenFacts(Generic[V]):
         fitting = self.kind_of(visit).fitting
         served_s = (max(0, fitting.ahead) + 1) * fitting.departure_s
         return self.rest_s(now_s) + served_s
-
-    def told(self) -> dict[str, Any]:
-        """Returns the state of the pool as users read it (/state)."""
-        return told(self)
-
-    def check(self) -> None:
-        check_pool(self)

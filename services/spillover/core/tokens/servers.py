@@ -20,23 +20,21 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from spillover.core.tokens.bucket import Bucket
+from spillover.core.tokens.check import check_pool
 from spillover.core.tokens.facts import TokenFacts
 from spillover.core.tokens.jobs import Job, Kind, Place
 from spillover.core.tokens.layout import Layout, loads_of
 from spillover.core.tokens.server import UNLIMITED, UnlikeServer
+from spillover.core.tokens.telling import told
 from spillover.core.tokens.waiting import V
 from spillover.model.ids import ClusterId
 from spillover.model.token_orders import LEAST_LOADED
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import PS, UnlikeServers
 from spillover.policy.tokens import NONE
-
-REFUSED_PAUSE_S = 0.01
-"""As of servers alike (`core.overflow.servers`)."""
-
-REFUSED_PAUSE_S_MAX = 0.5
 
 
 class TokenServers(TokenFacts[V]):
@@ -89,6 +87,7 @@ class TokenServers(TokenFacts[V]):
         """The one that ended last."""
         layout: Layout[V] = Layout(pool, groups, cluster, service_s, self.bucket, self)
         self.servers, self._of_class = layout.servers, layout.of_class
+        self.total = len(layout.servers)
         self._taking = [tuple(servers) for servers in layout.of_class]
         self.blocked = layout.blocked
         self.kinds, self._unserved = layout.kinds, layout.unserved
@@ -239,22 +238,6 @@ class TokenServers(TokenFacts[V]):
 
     # --- pauses -----------------------------------------------------------------------------------
 
-    def refused_pause_s(self) -> float:
-        rounds = self.refusals // len(self.servers)
-        self.refusals += 1
-        return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
-
-    def rest(self, until_s: float) -> bool:
-        was_resting, self.resting = self.resting, True
-        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
-        self._find_next()
-        return not was_resting
-
-    def end_rest(self) -> None:
-        self.resting = False
-        self.rest_until_s = math.inf
-        self._find_next()
-
     def wake(self, now_s: float) -> bool:
         """Free what has cooled, try degraded servers again, and end a rest that is over. Whether it
         was one."""
@@ -387,3 +370,10 @@ class TokenServers(TokenFacts[V]):
                 visit.place = None
                 return visit
         return None
+
+    def told(self) -> dict[str, Any]:
+        """Returns the state of the pool as users read it (/state)."""
+        return told(self)
+
+    def check(self) -> None:
+        check_pool(self)

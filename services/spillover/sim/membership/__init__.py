@@ -1,3 +1,2 @@
 """Membership in virtual time: clients that follow lists of servers, all at once (`rebalancing`) or
-as their machines do (`sessions`, `session_history`, `following`), and clusters whose configuration
-changes while they run (`history`)."""
+as their machines do (`sessions`, `following`)."""

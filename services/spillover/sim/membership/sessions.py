@@ -1,6 +1,5 @@
 """Clients with sessions in virtual time: the very machines of clients (`core.membership`), the
-nodes' lists of them, and what lies between. What happens to them is in `session_history`, what must
-hold in `session_checker`.
+nodes' lists of them, and what lies between.
 
 As in real life, a client and a node learn of each other's end at instants of their own; a client's
 goodbye travels beside its session, by name; a host that dies says nothing. Not here: reports, of

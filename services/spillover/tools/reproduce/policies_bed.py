@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
@@ -236,8 +236,3 @@ def play_until(
         if place + 1 >= seeds_min and enough(played):
             break
     return played
-
-
-def with_requests(cell: Cell, requests: int) -> Cell:
-    """Returns the cell with so many requests a seed."""
-    return replace(cell, requests=requests)

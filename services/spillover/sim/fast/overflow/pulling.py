@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spillover.core.overflow.pulling import LOOKS_MAX
+from spillover.core.overflow.asking import LOOKS_MAX
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, known_age_s, wait_after_s
 from spillover.policy.overflow.pull import AHEAD_MAX, ahead, first_place, pause_s, worth_s
 from spillover.sim.fast.compile import inlined, inner
@@ -150,7 +150,7 @@ def wait_if_sent_s(s: KernelState, by_load: ByLoad, link: int) -> float:
 
 @inner
 def better_off_there(s: KernelState, link: int, there_s: float, own_only: bool) -> int:  # noqa: FBT001
-    """`better_off_with`: the slot of the oldest request that is, or NOBODY."""
+    """`asking`: the slot of the oldest request that is, or NOBODY."""
     run, under, table, end = s.run[0], s.under, s.table, s.links[link]
     cluster = s.clusters[end.owner]
     first = first_place(there_s, max(departure_s(cluster), DEPARTURE_S_MIN))

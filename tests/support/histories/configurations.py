@@ -18,10 +18,10 @@ from spillover.model.faults import Direction, LinkFault
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World, stream
-from spillover.sim.membership.checker import Checker
-from spillover.sim.membership.site import Site
 from spillover.sim.overflow.federation import request_of
 from spillover.sim.overflow.network import Channel
+from support.histories.configuration_checker import Checker
+from support.histories.configured_site import Site
 
 IDS = tuple(ClusterId(name) for name in "abcde")
 WAY_S = (0.002, 0.02, 0.1)

@@ -19,11 +19,11 @@ from spillover.model.configuration import Stamp
 from spillover.model.faults import Direction
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome
-from spillover.sim.membership.site import Site
 from spillover.sim.overflow.checkers import Checker as OverflowChecker
 from spillover.sim.overflow.checkers import Client
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
 from spillover.sim.overflow.network import Channel
+from support.histories.configured_site import Site
 
 MAX_HOPS = 16
 """The most that any configuration of a history allows."""

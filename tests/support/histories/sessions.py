@@ -16,8 +16,8 @@ from spillover.core.membership.client_session import CHANGE_WAIT_S, ClientSessio
 from spillover.core.membership.letting_in import LettingIn
 from spillover.sim.engine.world import World, stream
 from spillover.sim.membership.parties import Life
-from spillover.sim.membership.session_checker import SessionChecker
 from spillover.sim.membership.sessions import Sessions, url_of
+from support.histories.session_checker import SessionChecker
 
 NAMES = tuple("abcdefg")
 CLIENTS_MAX = 30

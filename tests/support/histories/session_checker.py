@@ -57,7 +57,7 @@ class SessionChecker(Looker):
 
     @property
     def sessions(self) -> Sessions:
-        assert self._sessions is not None  # noqa: S101 - watched from the start
+        assert self._sessions is not None
         return self._sessions
 
     # --- while it goes on ---------------------------------------------------------------------

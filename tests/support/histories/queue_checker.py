@@ -271,7 +271,7 @@ class Checker:
                     left_s = hold.until_s - now_s
                     self._fail(f"{number} is given to two, {left_s:.3f} s early", producer)
                 del life.holds[other]
-        assert until_s is not None  # noqa: S101 - or it has failed
+        assert until_s is not None
         life.holds[grant] = _Hold(number, until_s)
 
     def _forgotten(self, producer: SimProducer, seen: _Seen, event: ev.Event, number: int) -> None:

@@ -19,10 +19,10 @@ from spillover.core.queue.consumer import ConsumerSettings
 from spillover.core.queue.settings import ProducerSettings
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, stream
-from spillover.sim.queue.checker import Checker
 from spillover.sim.queue.consumer import SimConsumer
 from spillover.sim.queue.producer import Disk, SimProducer
 from spillover.sim.queue.wires import Wires
+from support.histories.queue_checker import Checker
 
 WAY_S = 0.01
 WAY_S_MAX = 1.5 * WAY_S
@@ -309,7 +309,7 @@ def _fill(history: History, random: Random) -> Callable[[], None] | None:
         return None
     disk = random.choice(disks)
     disk.full = True
-    return partial(setattr, disk, "full", False)  # noqa: FBT003 - of setattr
+    return partial(setattr, disk, "full", False)
 
 
 def _turn_clock(history: History, random: Random) -> Callable[[], None] | None:

@@ -1,0 +1,51 @@
+"""When a pool of servers starts nothing although it could: after refusals by what runs the work,
+and while that asks to be left alone. The same for servers alike and unlike; waking is theirs.
+"""
+
+from __future__ import annotations
+
+import math
+
+REFUSED_PAUSE_S = 0.01
+"""An attempt that was refused, the work surely not done, counts as at least so long. It doubles
+with each round of refusals by all servers, up to REFUSED_PAUSE_S_MAX: else a request with nowhere
+else to go would be tried as often as services that take no time can end."""
+
+REFUSED_PAUSE_S_MAX = 0.5
+
+
+class Pauses:
+    """Of one pool, which sets the fields."""
+
+    __slots__ = ("refusals", "rest_until_s", "resting", "total")
+
+    total: int
+    """How many servers there are, those too that take nothing now."""
+    refusals: int
+    resting: bool
+    rest_until_s: float
+    """When the rest ends; infinity without one."""
+
+    def _find_next(self) -> None:
+        """Find out when to wake next."""
+        raise NotImplementedError
+
+    def refused_pause_s(self) -> float:
+        rounds = self.refusals // self.total
+        self.refusals += 1
+        return min(REFUSED_PAUSE_S * 2.0 ** min(rounds, 10), REFUSED_PAUSE_S_MAX)
+
+    def rest(self, until_s: float) -> bool:
+        was_resting, self.resting = self.resting, True
+        self.rest_until_s = max(until_s, self.rest_until_s) if was_resting else until_s
+        self._find_next()
+        return not was_resting
+
+    def rest_s(self, now_s: float) -> float:
+        """Returns how long the rest lasts; 0 without one."""
+        return max(0.0, self.rest_until_s - now_s) if self.resting else 0.0
+
+    def end_rest(self) -> None:
+        self.resting = False
+        self.rest_until_s = math.inf
+        self._find_next()
