@@ -21,13 +21,13 @@ async def answers(client: httpx.AsyncClient, url: str, cluster: str) -> bool:
     return bool((await told(client, f"{url}/state")).get("cluster") == cluster)
 
 
-async def is_ready(client: httpx.AsyncClient, url: str) -> bool:
-    """Returns whether the node there takes requests, and hears all its neighbors. If somebody else
-    is there, the node will find out and tell."""
+async def state_once_up(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """Returns the state of the node there once it takes requests and hears all its neighbors, an
+    empty object until then. It is up where nothing runs its requests, too: they may go elsewhere,
+    and `down` says so. If somebody else is there, the node will find out and tell."""
+    state = await told(client, f"{url}/state")
     try:
-        if (await client.get(f"{url}/readyz")).status_code != httpx.codes.OK:
-            return False
-        state = await told(client, f"{url}/state")
-        return all(neighbor["alive"] for neighbor in state["neighbors"])
-    except (httpx.HTTPError, LookupError, TypeError):
-        return False
+        is_up = not state["draining"] and all(one["alive"] for one in state["neighbors"])
+    except (LookupError, TypeError):
+        return {}
+    return state if is_up else {}

@@ -17,7 +17,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, values
+from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, tokens, values
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
@@ -79,6 +79,14 @@ def proxy_status(reason: str) -> bytes:
     """Returns the header by which errors of ours are told from those of the service."""
     error = _PROXY_ERRORS.get(reason, "http_request_error")
     return b"spillover; error=" + error.encode()
+
+
+def _is_of_events(head: PassedHead) -> bool:
+    """Whether text can be added to its body that its reader takes for an event."""
+    codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
+    return all(coding == b"identity" for coding in codings) and any(
+        value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
+    )
 
 
 def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
@@ -256,9 +264,7 @@ class PassedAnswer:
             self._keep_alive = False
         if not (self._is_chunked and self._head.takes_trailers):
             fields = [field for field in fields if field[0].lower() != b"trailer"]
-        self._is_of_events = any(
-            value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
-        )
+        self._is_of_events = _is_of_events(head)
         if self._is_chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if not self._keep_alive:
