@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -233,9 +232,6 @@ def _named(ports: Sequence[str]) -> str:
 
 
 def _tell_ready(bed: Testbed, *, as_json: bool, at_terminal: bool) -> None:
-    for cluster in bed.unserved:
-        handler = re.sub(r"\?[^,]*", "", bed.topology.cluster(cluster).handler)
-        _say(f"cluster {cluster} is up, but nothing answers behind it ({handler})")
     first = next(iter(bed.urls.values()))
     logs = {cluster: str(node.log) for cluster, node in bed.nodes.items()}
     if as_json:

@@ -21,13 +21,12 @@ async def answers(client: httpx.AsyncClient, url: str, cluster: str) -> bool:
     return bool((await told(client, f"{url}/state")).get("cluster") == cluster)
 
 
-async def state_once_up(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Returns the state of the node there once it takes requests and hears all its neighbors, an
-    empty object until then. It is up where nothing runs its requests, too: they may go elsewhere,
-    and `down` says so. If somebody else is there, the node will find out and tell."""
+async def is_up(client: httpx.AsyncClient, url: str) -> bool:
+    """Returns whether the node there takes requests, and hears all its neighbors. It may be that
+    nothing runs them: they can wait, or go elsewhere. If somebody else is there, the node will find
+    out and tell."""
     state = await told(client, f"{url}/state")
     try:
-        is_up = not state["draining"] and all(one["alive"] for one in state["neighbors"])
+        return not state["draining"] and all(one["alive"] for one in state["neighbors"])
     except (LookupError, TypeError):
-        return {}
-    return state if is_up else {}
+        return False

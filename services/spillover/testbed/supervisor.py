@@ -25,7 +25,7 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.testbed.asking import answers, state_once_up
+from spillover.testbed.asking import answers, is_up
 from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.own_token import make_own_token
@@ -80,8 +80,6 @@ class Testbed:
         self.keeps_logs = False
         """Whether the logs outlive the testbed: so if a node ended by itself."""
         self.nodes: dict[ClusterId, NodeProcess] = {}
-        self.unserved: list[ClusterId] = []
-        """Where nothing ran requests when all were up."""
         self._source, self._seed = topology.name if source is None else source, seed
         self.drain_timeout_s = drain_timeout_s
         self._results_timeout_s = results_timeout_s
@@ -270,10 +268,8 @@ class Testbed:
                 for node in self.nodes.values():
                     self._check_alive(node)
                 for node in list(waiting.values()):
-                    if state := await state_once_up(client, node.url):
+                    if await is_up(client, node.url):
                         del waiting[node.cluster]
-                        if state.get("down"):
-                            self.unserved.append(node.cluster)
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)
                     self.keeps_logs = True

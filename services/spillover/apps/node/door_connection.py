@@ -25,7 +25,7 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.passed_answers import PassedAnswer, write_problem
+from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
@@ -220,7 +220,7 @@ class DoorConnection(asyncio.Protocol):
         except Problem as problem:
             self._refuse(problem)
         except Refused as error:
-            self._refuse(_refused(error))
+            self._refuse(not_passed(error))
         except TooLong as error:
             self._refuse(Problem("head_too_large", str(error)))
         except Malformed as error:
@@ -393,12 +393,3 @@ class DoorConnection(asyncio.Protocol):
             self._refuse(Problem("head_too_slow", detail))
         else:
             self.transport.close()
-
-
-def _refused(error: Refused) -> Problem:
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)

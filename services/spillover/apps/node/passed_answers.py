@@ -17,7 +17,7 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, tokens, values
+from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, Refused, RequestHead, tokens, values
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
@@ -87,6 +87,16 @@ def _is_of_events(head: PassedHead) -> bool:
     return all(coding == b"identity" for coding in codings) and any(
         value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
     )
+
+
+def not_passed(error: Refused) -> Problem:
+    """Returns what is said of a head that is not passed on."""
+    if error.status == 501:
+        return Problem("not_passed", str(error))
+    if error.status == 431:
+        return Problem("head_too_large", str(error))
+    own_status = None if error.status == 400 else error.status
+    return Problem("malformed", str(error), own_status=own_status)
 
 
 def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
