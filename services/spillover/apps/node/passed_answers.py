@@ -17,7 +17,13 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, Refused, RequestHead, tokens, values
+from spillover.live.handlers.proxy.heads import (
+    LENGTH_DIGITS_MAX,
+    Refused,
+    RequestHead,
+    tokens,
+    values,
+)
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
