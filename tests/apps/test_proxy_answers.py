@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from support.federation import turn, until
+from support.federation import run, turn, until
 from support.passed_requests import get
-from support.proxy_doors import in_front, told
+from support.proxy_doors import doors, in_front, told
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -299,3 +299,96 @@ def test_the_deadline_is_for_the_head_alone(hops):
         assert await client.reader.readexactly(1) == b"k"
 
     in_front(check, hops)
+
+
+BUSY = b"HTTP/1.1 429 Much\r\nRetry-After: 0\r\nX-Mine: a\r\nContent-Length: 4\r\n\r\nbusy"
+NOT_RUN = {"not_run_statuses": (429,)}
+
+
+def test_a_status_that_says_not_run_is_decided_again_elsewhere():
+    """Where the operator says so: at the next upstream, then at the neighbor."""
+
+    async def check(here):
+        async def first_says_no(talk, *_):
+            await talk.say(BUSY if len(here.service.seen) < 3 else OK)
+            return True
+
+        here.service.answer = first_says_no
+        read = await here.ask(get())
+        assert (read.status, read.body, read.get(b"spillover-path")) == (200, b"ok", "a,b")
+        assert len(here.service.seen) == 3
+        assert here["a"].ledger.home["done"] == 1
+
+    async def main():
+        async with doors("a", "b", handler="proxy:{url},{other}", cluster=NOT_RUN) as here:
+            await check(here)
+
+    run(main)
+
+
+@pytest.mark.parametrize("ids", [("a",), ("a", "b")], ids=len)
+@pytest.mark.parametrize("size", [4, 100_000])
+def test_where_nobody_else_takes_it_the_answer_is_passed_as_it_is(ids, size):
+    """One that is longer than what is held back is passed at once."""
+
+    async def main():
+        async with doors(*ids, cluster=NOT_RUN) as here:
+            body = b"x" * size
+            here.service.answer = (
+                b"HTTP/1.1 429 Much\r\nX-Mine: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"%x\r\n%b\r\n0\r\n\r\n" % (size, body)
+            )
+            read = await here.ask(get())
+            assert (read.start, read.get(b"x-mine")) == (b"HTTP/1.1 429 Much", "a")
+            assert (read.body, read.is_whole, read.get(b"spillover-path")) == (body, True, "a")
+            assert len(here.service.seen) == (len(ids) if size == 4 else 1)
+            ledger = here["a"].ledger.home
+            assert (ledger["accepted"], ledger["failed"] + ledger["done"]) == (1, 1)
+            assert here["a"].shell.relays.ends["whole"] == 1
+            # Its servers are free again for what the service does take.
+            here.service.answer = OK
+            assert (await here.ask(get())).body == b"ok"
+
+    run(main)
+
+
+def test_what_says_not_run_and_breaks_off_is_decided_again():
+    """Nothing has begun, and nothing is there to be passed on."""
+
+    async def main():
+        async with doors("a", "b", cluster=NOT_RUN) as here:
+
+            async def break_off_once(talk, *_):
+                if len(here.service.seen) == 1:
+                    await talk.say(BUSY[:-2])
+                    return False
+                await talk.say(OK)
+                return True
+
+            here.service.answer = break_off_once
+            read = await here.ask(get())
+            assert (read.body, read.get(b"spillover-path")) == (b"ok", "a,b")
+
+    run(main)
+
+
+def test_a_client_that_leaves_while_its_refusal_is_held_back_leaves_nothing():
+    async def main():
+        async with doors("a", "b", cluster=NOT_RUN) as here:
+
+            async def refuse_then_hang(talk, *_):
+                if len(here.service.seen) == 1:
+                    await talk.say(BUSY)
+                    return True
+                await talk.until_closed()
+                return False
+
+            here.service.answer = refuse_then_hang
+            client = await here.client()
+            client.writer.write(get())
+            await until(lambda: len(here.service.seen) == 2)
+            client.close()
+            await until(lambda: here["a"].ledger.home["cancelled"] == 1)
+            assert len(here["a"].shell.relays) == 0
+
+    run(main)

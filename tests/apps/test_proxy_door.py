@@ -10,6 +10,7 @@ import pytest
 from spillover.core.overflow.events import ServersDown
 from spillover.live.handlers.proxy.handler import UNQUEUED_MAX
 from spillover.model.routes import Route
+from spillover.model.topology import HELD_LIMIT_BYTES_MIN
 from support.api_tokens import SECRETS, access_of_tests
 from support.federation import turn, until
 from support.passed_requests import REFUSED, SEEN, get, post, without_way
@@ -94,6 +95,11 @@ def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
     in_front(check, access=access_of_tests())
 
 
+def key_of(head):
+    """What a service is told."""
+    return head.partition(b"Idempotency-Key: ")[2].partition(b"\r\n")[0]
+
+
 def test_names_belong_to_tenants_here_too():
     async def check(here):
         go_on = asyncio.Event()
@@ -113,6 +119,9 @@ def test_names_belong_to_tenants_here_too():
         for client in clients:
             read = await client.answer()
             assert (read.body, read.get(b"spillover-request-id")) == (b"ok", "k")
+        # The service must not take them for the same one.
+        keys = {key_of(head) for head, _ in here.service.seen}
+        assert keys == {b"bank/k", b"shop/k"}
 
     in_front(check, access=access_of_tests(), cluster={"servers": 2})
 
@@ -228,6 +237,111 @@ def test_a_client_that_closes_its_half_gets_its_answer():
         assert await client.reader.read() == b""
 
     in_front(check)
+
+
+def test_requests_in_a_pipeline_are_answered_though_its_half_is_closed():
+    """Those that came whole. What is there of another one is nobody's."""
+
+    async def check(here):
+        go_on = asyncio.Event()
+
+        async def tell(talk, head, _):
+            await go_on.wait()
+            told = head.split(b" ")[1]
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
+            return True
+
+        here.service.answer = tell
+        for behind in (b"", b"GET / HTTP", post(LENGTH, body=b"he")):
+            go_on.clear()
+            client = await here.client()
+            client.writer.write(get(target=b"/1") + get(target=b"/2") + get(target=b"/3") + behind)
+            client.writer.write_eof()
+            before = len(here.service.seen)
+            await until(lambda before=before: len(here.service.seen) > before)
+            go_on.set()
+            for target in (b"/1", b"/2", b"/3"):
+                assert (await client.answer()).body == target
+            assert await client.reader.read() == b""
+            assert len(here.service.seen) == before + 3
+        await until(lambda: not any(c.is_gone is False for c in here.doors["a"].connections))
+
+    in_front(check)
+
+
+def test_bodies_are_read_only_where_there_is_room():
+    """Told before they are read, or as they come; what is there of them counts."""
+
+    async def check(here):
+        moving = here["a"].shell.moving
+        for lines, body in (
+            ((b"Content-Length: 100000",), b""),
+            ((b"Transfer-Encoding: chunked",), b"%x\r\n%b\r\n" % (100_000, b"x" * 100_000)),
+        ):
+            read = await here.ask(post(*lines, body=body))
+            assert (read.status, told(read)["reason"]) == (429, "queue_full")
+            assert read.get(b"retry-after")
+            assert read.get(b"proxy-status") == "spillover; error=connection_limit_reached"
+            await until(lambda: moving.bytes == 0)
+        assert here.service.seen == []
+        clients = [await here.client() for _ in range(2)]
+        clients[0].writer.write(post(b"Content-Length: 40000", body=b"x" * 39_999))
+        await until(lambda: moving.bytes == 39_999)
+        clients[1].writer.write(post(b"Content-Length: 40000", body=b""))
+        assert (await clients[1].answer()).status == 429
+        clients[0].writer.write(b"x")
+        assert (await clients[0].answer()).status == 200
+
+    in_front(check, cluster={"held_limit_bytes": HELD_LIMIT_BYTES_MIN})
+
+
+def test_what_runs_beside_the_servers_counts_too_and_does_not_stand_still():
+    async def check(here):
+        go_on = asyncio.Event()
+
+        async def endless(talk, *_):
+            await go_on.wait()
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+            while True:
+                await talk.say(b"x" * 65_536)
+
+        here.service.answer = endless
+        moving = here["a"].shell.moving
+        client = await here.client(limit=1)
+        client.writer.transport.pause_reading()
+        client.writer.write(post(b"Content-Length: 40000", body=b"x" * 40_000))
+        await until(lambda: here.service.seen)
+        assert moving.bytes == 40_000
+        read = await here.ask(post(b"Content-Length: 40000", body=b""))
+        assert (read.status, told(read)["reason"]) == (429, "queue_full")
+        go_on.set()  # nobody reads it
+        await until(lambda: here.service.gone == 1)
+        assert moving.bytes == 0
+
+    limits = {"held_limit_bytes": HELD_LIMIT_BYTES_MIN, "passed_stall_ms": 200.0}
+    in_front(check, cluster={"routes": (Route(path="/", unqueued=True),), **limits})
+
+
+def test_last_words_are_no_part_of_a_coded_body():
+    """A reader of gzip would take them for garbage, or read on."""
+
+    async def check(here):
+        for coding, tells in ((b"gzip", False), (b"identity", True), (b"br, gzip", False)):
+
+            async def break_off(talk, *_, coding=coding):
+                await talk.say(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                    b"Content-Encoding: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    b"2\r\n\x1f\x8b\r\n" % coding
+                )
+                return False
+
+            here.service.answer = break_off
+            read = await here.ask(get())
+            assert not read.is_whole
+            assert (b"event: error" in read.body) == tells, coding
+
+    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
 
 
 def test_a_body_is_asked_for_and_bounded():

@@ -16,21 +16,23 @@ def load(tmp_path, more, handler="http:http://127.0.0.1:9/"):
 
 
 def statuses_of(topology):
-    return topology.cluster("a").not_run_statuses
+    return topology.cluster("a").statuses_not_run
 
 
 @pytest.mark.parametrize(
-    ("more", "statuses"),
+    ("more", "handler", "statuses"),
     [
-        ("", NOT_RUN_STATUSES),
-        (", not_run_statuses: [404]", (404,)),
-        (", not_run_statuses: [503, 429, 599, 400]", (503, 429, 599, 400)),
-        (", not_run_statuses: []", ()),
+        ("", "http:http://127.0.0.1:9/", NOT_RUN_STATUSES),
+        ("", "proxy:http://127.0.0.1:9", ()),
+        (", not_run_statuses: [429, 503]", "proxy:http://127.0.0.1:9", (429, 503)),
+        (", not_run_statuses: [404]", "http:http://127.0.0.1:9/", (404,)),
+        (", not_run_statuses: [503, 429, 599]", "http:http://127.0.0.1:9/", (503, 429, 599)),
+        (", not_run_statuses: []", "http:http://127.0.0.1:9/", ()),
     ],
 )
-def test_what_is_read_is_written_again(tmp_path, more, statuses):
+def test_what_is_read_is_written_again(tmp_path, more, handler, statuses):
     """Also none at all."""
-    topology = load(tmp_path, more)
+    topology = load(tmp_path, more, handler)
     assert statuses_of(topology) == statuses
     (tmp_path / "again.yaml").write_text(dump_topology(topology))
     assert statuses_of(load_topology(str(tmp_path / "again.yaml"))) == statuses
@@ -47,7 +49,6 @@ BAD = {
     "fraction": "[503.5]",
     "true": "[true]",
     "null": "[null]",
-    "nothing": "null",
     "one": "503",
     "in a list": "[[503]]",
     "a mapping": "{503: 1}",
@@ -68,7 +69,7 @@ def test_what_is_not(tmp_path, case):
     assert len(line) < 300
 
 
-def test_only_along_with_an_http_handler(tmp_path):
+def test_only_along_with_a_handler_of_a_service(tmp_path):
     """Nothing else has statuses."""
-    with pytest.raises(InputError, match=r"not_run_statuses.*http: handler"):
+    with pytest.raises(InputError, match=r"not_run_statuses.*http: or proxy: handler"):
         load(tmp_path, ", not_run_statuses: [404]", handler="sleep")

@@ -280,7 +280,7 @@ def test_a_server_counts_with_its_own_handler(load):
         "servers[0].handler": "http:http://gpu:9000/run",
         "handler": "sleep",
     }
-    with pytest.raises(InputError, match="expected only along with an http: handler"):
+    with pytest.raises(InputError, match="expected only along with an http: or proxy: handler"):
         load(
             SITE.replace("service_ms: 100", "not_run_statuses: [404]").replace(
                 "http:http://gpu:9000/run", "spin"

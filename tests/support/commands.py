@@ -135,8 +135,13 @@ class Running:
         until(lambda: self.stdout.endswith("\n") or self.process.poll() is not None, within_s)
         assert self.process.poll() is None, self.stderr
         self.look()
-        urls: dict[str, str] = json.loads(self.stdout)["clusters"]
+        urls: dict[str, str] = self.ready_line()["clusters"]
         return urls
+
+    def ready_line(self) -> dict[str, Any]:
+        """What `up --json` has said."""
+        line: dict[str, Any] = json.loads(self.stdout)
+        return line
 
     def result(self, within_s: float = 60.0) -> dict[str, Any]:
         """The JSON object of a command that ends well by itself."""

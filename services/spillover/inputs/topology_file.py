@@ -18,12 +18,11 @@ from spillover.inputs.yaml_file import mapping_of, read_mapping, shown_path
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.errors import InputError
 from spillover.model.nearest import nearest
-from spillover.model.topology import NOT_RUN_STATUSES, Topology
+from spillover.model.topology import OF_PASSING, Topology
 
 _OF_POOLS = ("classes", "types", "on_block", "discipline", "order")
 """Fields of clusters that are only along with a list of servers."""
 
-_OF_PASSING = ("routes", "passed_body_limit_bytes")
 """Those that are only along with a proxy: handler."""
 
 
@@ -99,11 +98,9 @@ def dump_topology(topology: Topology) -> str:
     if not topology.version:
         del told["version"]
     for cluster, cluster_told in zip(topology.clusters, told["clusters"], strict=True):
-        if cluster.not_run_statuses == NOT_RUN_STATUSES:
-            del cluster_told["not_run_statuses"]  # only along with an http: handler
         if not cluster.passes:
-            for name in _OF_PASSING:
-                del cluster_told[name]
+            for name in OF_PASSING:
+                cluster_told.pop(name, None)
         for name in _OF_POOLS:
             if cluster.pool is None or not cluster_told[name]:
                 del cluster_told[name]

@@ -43,6 +43,12 @@ MEMORY_LIMIT_BYTES_MIN = 64 * 1024 * 1024
 HELD_LIMIT_BYTES_MIN = 65_536
 """Less would hold no more than a few requests."""
 
+OF_PASSING = (
+    *("proxy_url", "passed_body_limit_bytes", "routes"),
+    *("passed_idle_ms", "passed_stall_ms", "passed_total_ms"),
+)
+"""Fields of a cluster that mean something along with a `proxy:` handler alone."""
+
 NOT_RUN_STATUSES = (429, 503)
 """What a service behind `http:` answers that surely has not done the work, unless a cluster says
 otherwise (RFC 6585, section 4; RFC 9110, section 15.6.4)."""
@@ -132,12 +138,15 @@ class Cluster:
     memory that its node may take. Beyond it a client gets 429 `queue_full`.
 
     Why: a node that runs out of memory loses everything that it holds."""
-    not_run_statuses: tuple[int, ...] = NOT_RUN_STATUSES
-    """Statuses of an `http:` service which say that it surely has not done the work. The request is
-    decided again, and the service left alone for as long as its Retry-After asks.
+    not_run_statuses: tuple[int, ...] | None = None
+    """Statuses of an `http:` or `proxy:` service which say that it surely has not done the work.
+    The request is decided again, and the service left alone for as long as its Retry-After asks.
+    Not set: 429 and 503 of an `http:` service, none of a `proxy:` one, whose answer is passed on
+    only where nobody else takes the request.
 
-    Why: 429 and 503 mean that everywhere. Add 404 or 401 where your service can only answer so
-    because it is deployed badly; other 4xx count as the client's fault."""
+    Why: 429 and 503 mean that nearly everywhere, but of an API for many clients 429 is mostly one
+    client's own limit. Add 404 or 401 where your service can only answer so because it is deployed
+    badly; other 4xx count as the client's fault."""
     url: str | None = None
     """Where clients reach the node. `spillover node` listens there unless `--bind` says otherwise.
 
@@ -153,6 +162,22 @@ class Cluster:
 
     Why: it is read whole before it is decided where the request runs. 8 MiB is a prompt of a
     million tokens."""
+    passed_idle_ms: Annotated[float, above(0)] = 300_000.0
+    """With a `proxy:` handler: an answer that has begun is broken off when nothing more of it has
+    come for so long. Looked at each second, at each cluster on its way.
+
+    Why: a service that sends events also sends something in between, mostly twice a minute. One
+    that died without a word must not keep its server for ever."""
+    passed_stall_ms: Annotated[float, above(0)] = 60_000.0
+    """With a `proxy:` handler: an answer that has begun is broken off when its client has read
+    nothing of it for so long, while more of it waits.
+
+    Why: whoever reads nothing for a minute has mostly gone, and holds a server all the while."""
+    passed_total_ms: Annotated[float | None, above(0)] = None
+    """With a `proxy:` handler: an answer that has begun is broken off after so long, however it
+    comes. Not set: it may take as long as it likes.
+
+    Why: only you know how long an answer may be."""
     routes: tuple[Route, ...] = ()
     """With a `proxy:` handler: what is known of requests by their path and method, where they do
     not say it themselves. The first one that fits counts.
@@ -185,6 +210,13 @@ class Cluster:
     def passes(self) -> bool:
         """Returns whether requests pass through to a service as they are (decision 0043)."""
         return all(handler.startswith("proxy:") for handler in self.handlers.values())
+
+    @property
+    def statuses_not_run(self) -> tuple[int, ...]:
+        """Returns by which statuses a service says that it surely has not done the work."""
+        if self.not_run_statuses is not None:
+            return self.not_run_statuses
+        return () if self.passes else NOT_RUN_STATUSES
 
     @property
     def handlers(self) -> dict[str, str]:
@@ -422,15 +454,19 @@ def _check_pool(field: str, cluster: Cluster) -> None:
 
 
 def _check_not_run_statuses(field: str, cluster: Cluster) -> None:
-    field = f"{field}.not_run_statuses"
-    for status in cluster.not_run_statuses:
+    field, statuses = f"{field}.not_run_statuses", cluster.not_run_statuses
+    if statuses is None:
+        return
+    for status in statuses:
         if not 400 <= status <= 599:
             _fail(field, f"expected statuses from 400 to 599, got {status}")
-    if len(set(cluster.not_run_statuses)) < len(cluster.not_run_statuses):
+    if len(set(statuses)) < len(statuses):
         _fail(field, "expected statuses that differ")
-    with_http = any(handler.startswith("http:") for handler in cluster.handlers.values())
-    if cluster.not_run_statuses != NOT_RUN_STATUSES and not with_http:
-        _fail(field, "expected only along with an http: handler")
+    of_a_service = any(
+        handler.startswith(("http:", "proxy:")) for handler in cluster.handlers.values()
+    )
+    if not of_a_service:
+        _fail(field, "expected only along with an http: or proxy: handler")
 
 
 def _check_passing(field: str, cluster: Cluster) -> None:
@@ -438,7 +474,7 @@ def _check_passing(field: str, cluster: Cluster) -> None:
     if proxied and not cluster.passes:
         _fail(f"{field}.handler", "expected proxy: for all servers of a cluster, or for none")
     plain = Cluster(id=cluster.id, servers=cluster.servers)
-    for name in ("proxy_url", "passed_body_limit_bytes", "routes"):
+    for name in OF_PASSING:
         if not proxied and getattr(cluster, name) != getattr(plain, name):
             _fail(f"{field}.{name}", "expected only along with a proxy: handler")
     try:

@@ -21,13 +21,12 @@ async def answers(client: httpx.AsyncClient, url: str, cluster: str) -> bool:
     return bool((await told(client, f"{url}/state")).get("cluster") == cluster)
 
 
-async def is_ready(client: httpx.AsyncClient, url: str) -> bool:
-    """Returns whether the node there takes requests, and hears all its neighbors. If somebody else
-    is there, the node will find out and tell."""
+async def is_up(client: httpx.AsyncClient, url: str) -> bool:
+    """Returns whether the node there takes requests, and hears all its neighbors. It may be that
+    nothing runs them: they can wait, or go elsewhere. If somebody else is there, the node will find
+    out and tell."""
+    state = await told(client, f"{url}/state")
     try:
-        if (await client.get(f"{url}/readyz")).status_code != httpx.codes.OK:
-            return False
-        state = await told(client, f"{url}/state")
-        return all(neighbor["alive"] for neighbor in state["neighbors"])
-    except (httpx.HTTPError, LookupError, TypeError):
+        return not state["draining"] and all(one["alive"] for one in state["neighbors"])
+    except (LookupError, TypeError):
         return False

@@ -1,6 +1,6 @@
 """Keeps a testbed as its federation's configuration says, which may change while nodes run: those
 of clusters that are added are started, those of removed ones ended once they have drained. How a
-configuration spreads is the nodes' business.
+configuration spreads is the nodes' business. Tells also where nothing answers behind a node.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.testbed.asking import told
+from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.supervisor import Testbed
 
 LOOK_S = 0.5
@@ -36,6 +37,8 @@ class Following:
         self._seen: Seen = (bed.topology.version, "")
         """The highest configuration that a node told of."""
         self._turn = 0
+        self._down: set[ClusterId] = set()
+        """Where nothing runs requests."""
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -54,8 +57,11 @@ class Following:
         if not running:
             return
         self._turn += 1
-        url = running[self._turn % len(running)].url
+        node = running[self._turn % len(running)]
+        url = node.url
         state = await told(client, f"{url}/state")
+        if "down" in state:
+            self._tell_down(node, is_down=bool(state["down"]))
         seen = _seen(state.get("configuration"))
         if seen is None or seen <= self._seen:
             return
@@ -69,6 +75,12 @@ class Following:
             return  # newer by now: next time
         self._seen = seen
         await self._follow(topology)
+
+    def _tell_down(self, node: NodeProcess, *, is_down: bool) -> None:
+        if is_down != (node.cluster in self._down):
+            self._down ^= {node.cluster}
+            does = "does not answer" if is_down else "answers again"
+            self._say(f"the service behind cluster {node.cluster} {does} (log {node.log})")
 
     async def _follow(self, topology: Topology) -> None:
         bed = self._bed

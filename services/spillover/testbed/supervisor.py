@@ -25,7 +25,7 @@ from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
-from spillover.testbed.asking import answers, is_ready
+from spillover.testbed.asking import answers, is_up
 from spillover.testbed.certified import Certified, Certify
 from spillover.testbed.node_process import NodeProcess
 from spillover.testbed.own_token import make_own_token
@@ -268,7 +268,7 @@ class Testbed:
                 for node in self.nodes.values():
                     self._check_alive(node)
                 for node in list(waiting.values()):
-                    if await is_ready(client, node.url):
+                    if await is_up(client, node.url):
                         del waiting[node.cluster]
                 if waiting and time.monotonic() > limit_s:
                     names = ", ".join(waiting)

@@ -85,3 +85,71 @@ def test_a_cancel_whose_holder_is_lost_says_what_is_not_known(story):
     (reply,) = node.tell(ev.ForwardLost(3))
     assert reply.answer.outcome is Outcome.CANCELLED
     assert "whether it ran is not known" in reply.answer.problem
+
+
+# --- refused with an answer that can be passed on -----------------------------------------------
+
+
+def refused_with(node, ref, status=429):
+    """What runs the work has said so; publishing left out."""
+    told = node.tell(ev.NotStarted(ref, "upstream said no", True, 0.1, None, status))
+    return [command for command in told if not isinstance(command, ev.Publish)]
+
+
+def passed(commands, ref, status=429, origin=ev.HOME):
+    """Whether these pass the refusal on, and nothing else."""
+    began, reply = commands
+    assert began == ev.Began(ref, origin, began.so_far)
+    assert (reply.ref, reply.origin, reply.answer.outcome) == (ref, origin, Outcome.FAILED)
+    assert (reply.answer.upstream_status, reply.answer.problem) == (status, "upstream said no")
+    return True
+
+
+def test_where_nobody_else_takes_it_the_refusal_is_the_answer(story):
+    node = story()
+    node.arrive(1, size_bytes=7)
+    assert passed(refused_with(node, 1), 1)
+    assert (node.ledger["home.failed"], node.machine.held.request_bytes) == (1, 0)
+    assert node.machine.truncated == 0
+    told = node.machine.decider.log.tell("r1")
+    events = [record["event"] for record in told]
+    assert events == ["decided", "not_started", "decided", "answer_began", "ended"]
+
+
+def test_a_neighbor_takes_it_and_its_answer_counts(story):
+    node = story()
+    node.hear(0)
+    node.arrive(1)
+    assert forwards(refused_with(node, 1)) == [(1, 0)]
+    (began,) = node.tell(ev.ResponseBegan(1, so_far=ev.SoFar(("a", "b"), 0.0, 0.0, 0.0)))
+    assert isinstance(began, ev.Began)
+
+
+def test_what_comes_back_refused_is_not_tried_here_again(story):
+    """By nobody: the refusal stands, also where a server is free by then."""
+    node = story(servers=2)
+    node.hear(0, 1)
+    node.arrive(1)
+    (first,) = forwards(refused_with(node, 1))
+    (second,) = forwards(node.tell(ev.ForwardRefused(1), 10.0))
+    assert {first[1], second[1]} == {0, 1}
+    assert passed(node.tell(ev.ForwardRefused(1)), 1)
+
+
+def test_a_neighbors_request_goes_back_to_it(story):
+    """Its home decides who else may take it."""
+    node = story()
+    node.arrive(1, path=("b",))
+    (refused,) = refused_with(node, 1)
+    assert (type(refused), refused.ref) == (ev.Refuse, 1)
+
+
+def test_what_may_have_run_elsewhere_is_not_told_to_be_refused(story):
+    """With a key it is tried here again, and ends as any such request."""
+    node = story()
+    node.hear(0)
+    node.arrive(1, keyed=True)
+    assert forwards(refused_with(node, 1)) == [(1, 0)]
+    node.tell(ev.ForwardLost(1))
+    assert node.machine.register.visits[1].state in {"running", "queued"}
+    assert "home.failed" not in node.ledger

@@ -116,9 +116,9 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
             assert again.status == 404
             assert problem_of(again)["upstream_body"] == told
             assert service.calls == 1, "replayed"
-            upstream = node.shell.workers._upstreams._all[0]
+            upstream = node.shell.workers.upstreams._all[0]
             assert (upstream.failures, upstream.running) == (0.0, 0)
-            assert node.shell.workers._upstreams._usual_s == 0.02, "it was no success"
+            assert node.shell.workers.upstreams._usual_s == 0.02, "it was no success"
             assert node.machine.servers.cooling == 0
             assert node.machine.health.failed_share(time.monotonic()) == 0.0
 
@@ -447,7 +447,7 @@ def test_a_failure_counts_once(nodes, case):
             node = federation["a"]
             await node.post(1)
             assert failing.calls == 1
-            upstream = node.shell.workers._upstreams._all[0]
+            upstream = node.shell.workers.upstreams._all[0]
             assert upstream.running == 1
             assert upstream.failures == pytest.approx(evidence(failed=True, usual=0.0))
 
@@ -464,7 +464,7 @@ def test_one_that_is_passed_over_is_asked_again(nodes):
             in_front_of(nodes, failing, well, servers=4, service_ms=5.0) as federation,
         ):
             node = federation["a"]
-            upstream = node.shell.workers._upstreams._all[0]
+            upstream = node.shell.workers.upstreams._all[0]
             while not upstream.passed_over_until_s:
                 await node.post(1)
             failing.says = OK

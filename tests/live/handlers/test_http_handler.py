@@ -163,7 +163,7 @@ class Rig:
 
     async def looked(self):
         """The first look has found the upstream, and left a connection."""
-        await until(lambda: self.workers._upstreams._all[0].client.idle)
+        await until(lambda: self.workers.upstreams._all[0].client.idle)
 
     async def run(self, *args, **fields):
         return await self.end(self.start(*args, **fields))
@@ -342,7 +342,7 @@ def test_a_stale_connection_is_not_used():
             assert result(await rig.run()) == [1]
             service.writers[-1].close()
             await until(lambda: service.gone == service.connections)
-            await until(lambda: not rig.workers._upstreams._all[0].client.idle)
+            await until(lambda: not rig.workers.upstreams._all[0].client.idle)
 
     with_service(OK, check)
 
@@ -354,7 +354,7 @@ def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connec
 
     async def check(service, rig):
         await rig.looked()
-        for connection in rig.workers._upstreams._all[0].client._idle:
+        for connection in rig.workers.upstreams._all[0].client._idle:
             connection.idle_since_s -= idle_s
         assert result(await rig.run()) == [1]
         assert service.connections == connections
@@ -450,7 +450,7 @@ def test_a_service_that_dies_and_comes_back():
         service.says = OK
         await service.listen()
         await until(lambda: rig.health() == [False, True])
-        (upstream,) = rig.workers._upstreams._all
+        (upstream,) = rig.workers.upstreams._all
         assert upstream.attempt > 0
         assert result(await rig.run()) == [1]
         assert upstream.attempt == 0, "the next search begins with short pauses"

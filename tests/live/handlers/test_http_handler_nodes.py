@@ -60,7 +60,7 @@ async def in_front_of_a_service(nodes, *ids):
                 await nodes.until(lambda: node.may_send_to("b"))
             assert (await node.post(0)).status == 200
             service.leave()
-            upstream = node.shell.workers._upstreams._all[0]
+            upstream = node.shell.workers.upstreams._all[0]
             await nodes.until(lambda: not (service.connections or upstream.client.idle))
             assert not node.machine.servers.down
             yield node, service

@@ -33,7 +33,7 @@ def test_an_upstream_is_not_busy_with_what_was_stopped(run):
         workers = make_workers(
             cluster, "test", timers, lambda event, _: told.append(event), told.append
         )
-        (upstream,) = workers._upstreams._all
+        (upstream,) = workers.upstreams._all
         try:
             for ref in (1, 2, 3):
                 request = Request(f"r{ref}", keyed=False, work=msgspec.Raw(b"{}"))
@@ -72,7 +72,7 @@ def test_a_node_may_stop_work_as_it_hears_that_nothing_can_be_reached(run):
         workers = make_workers(
             cluster, "test", timers, lambda event, _: ended.append(event), lambda _: workers.stop(1)
         )
-        (upstream,) = workers._upstreams._all
+        (upstream,) = workers.upstreams._all
         try:
             await until(lambda: upstream.client.idle and writers)  # the first look has found it
             server.close()

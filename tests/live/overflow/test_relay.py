@@ -19,6 +19,7 @@ from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import DONE, FAILED, Outcome, Refusal, Request
+from spillover.model.topology import Cluster
 
 HEAD = PassedHead(200, b"OK", ((b"Content-Type", b"text/event-stream"),))
 WORK = PassedRequest("POST", b"/v1/chat", ((b"Host", b"x"),), b"{}").encode()
@@ -309,6 +310,69 @@ def test_a_silent_answer_is_broken_off_and_the_sweep_ends_with_the_last(clock):
     assert script.calls == ["nothing more of the answer came for 300 s"]
     node.check_empty()
     assert node.bell.rings == []
+
+
+def test_the_limits_are_those_of_the_cluster(clock):
+    """Also one for all of an answer, whatever comes of it."""
+    limits = {"passed_idle_ms": 5000.0, "passed_stall_ms": 2000.0, "passed_total_ms": 9000.0}
+    cluster = Cluster(id="a", servers=1, handler="proxy:http://h", **limits)
+
+    def begun(name):
+        node, sink = Node(), Told()
+        node.relays.go_by(cluster)
+        node.take(sink, name)
+        return node, sink, *node.begin(1)
+
+    node, sink, script, _ = begun("silent")
+    for pause_s in (1.0, 4.0):
+        clock.now_s += pause_s
+        node.bell.ring()
+        assert script.calls == []
+    clock.now_s += 1.0
+    node.bell.ring()
+    assert script.calls == ["nothing more of the answer came for 5 s"]
+    node, sink, _, _ = begun("stalled")
+    sink.flow.pause()
+    clock.now_s += 2.0
+    node.bell.ring()
+    assert node.stopped == [1]
+    node, sink, script, relay = begun("long")
+    for _ in range(8):
+        clock.now_s += 1.0
+        relay.piece(b"x")
+        node.bell.ring()
+    assert (script.calls, node.stopped) == ([], [])
+    clock.now_s += 1.0
+    relay.piece(b"x")
+    node.bell.ring()
+    assert (script.calls, node.stopped) == ([], [1])
+
+
+def test_an_answer_that_is_held_is_passed_only_if_the_machine_says_so():
+    said = PassedHead(429, b"Much", ())
+    node, sink = Node(), Told()
+    node.take(sink)
+    node.relays.hold(1, PassedHead(503, b"No", ()), b"first", ())
+    node.relays.hold(1, said, b"second", ((b"A", b"b"),))
+    assert sink.told == []
+    node.feed(ev.NotStarted(1, "it said 429", refused=True, upstream_status=429))
+    assert sink.told == [("begin", said, ("a",)), b"second", ("end", ((b"A", b"b"),), FAILED)]
+    assert node.relays.ends["whole"] == 1
+    node.check_empty()
+    # What begins takes its place.
+    sink = Told()
+    node.take(sink, "y")
+    node.feed(ev.TimerFired())
+    node.now_s += 10.0
+    node.feed(ev.TimerFired())
+    node.relays.hold(2, said, b"second", ((b"A", b"b"),))
+    _, relay = node.begin(2)
+    relay.piece(b"x")
+    node.feed(ev.ServiceEnded(2, FAILED, 1.0, problem="it broke off"))
+    assert sink.told == [("begin", HEAD, ("a",)), b"x", ("broken", FAILED)]
+    node.check_empty()
+    node.relays.hold(2, said, b"", ())  # too late for anybody
+    node.check_empty()
 
 
 def test_the_end_of_the_node_breaks_off_what_has_begun():

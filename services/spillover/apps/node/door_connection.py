@@ -25,7 +25,7 @@ from spillover.apps.http.exchange import (
 from spillover.apps.http.half_closed import HalfClosed
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Bounds
-from spillover.apps.node.passed_answers import PassedAnswer, write_problem
+from spillover.apps.node.passed_answers import PassedAnswer, not_passed, write_problem
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.handlers.proxy.framing import FIELDS_MAX, Body, HeadBytes, Malformed, TooLong
 from spillover.live.handlers.proxy.heads import (
@@ -167,13 +167,15 @@ class DoorConnection(asyncio.Protocol):
         self._feed(data)
 
     def eof_received(self) -> bool:
-        """Returns whether to keep the connection: for an answer to a whole request. Who has gone
-        for good is found out by beginning it."""
+        """Returns whether to keep the connection: for answers to whole requests. Who has gone for
+        good is found out by beginning the first of them."""
         answer = self._answer
-        if answer is None or self._discards or self._way.scheme == "https":
+        if self._discards or self._way.scheme == "https":
             return False  # TLS has no half-closed connections
+        if answer is None and not self._ahead:
+            return False
         self._half_closed = True
-        if not answer.has_begun and not isinstance(self.transport, HalfClosed):
+        if answer and not (answer.has_begun or isinstance(self.transport, HalfClosed)):
             half = HalfClosed(self.transport, self._door.loop)
             self.transport = cast("asyncio.Transport", half)
         return True
@@ -206,6 +208,8 @@ class DoorConnection(asyncio.Protocol):
             self._is_feeding = False
         if data and not self._is_over:
             self._ahead = data + self._ahead
+        if self._half_closed and not (self._answer or self._ahead or self._is_over):
+            self.close()  # what is there of another request will never be whole
 
     def _read_some(self, data: bytes) -> bytes:
         """Read up to the end of a head or of a body. Returns what is behind that."""
@@ -216,7 +220,7 @@ class DoorConnection(asyncio.Protocol):
         except Problem as problem:
             self._refuse(problem)
         except Refused as error:
-            self._refuse(_refused(error))
+            self._refuse(not_passed(error))
         except TooLong as error:
             self._refuse(Problem("head_too_large", str(error)))
         except Malformed as error:
@@ -319,12 +323,12 @@ class DoorConnection(asyncio.Protocol):
     def answered(self, *, keep_alive: bool) -> None:
         self._answer = None
         self._head = None
-        if self._discards:
+        if self._discards and not self._half_closed:
             self.due_s = self._door.shell.now_s + LINGER_S
             if self.transport.can_write_eof():
                 self.transport.write_eof()
             return
-        if not keep_alive or self._half_closed:
+        if not keep_alive or (self._half_closed and not (self._ahead or self._is_feeding)):
             self.close()
             return
         self._await_request()
@@ -389,12 +393,3 @@ class DoorConnection(asyncio.Protocol):
             self._refuse(Problem("head_too_slow", detail))
         else:
             self.transport.close()
-
-
-def _refused(error: Refused) -> Problem:
-    if error.status == 501:
-        return Problem("not_passed", str(error))
-    if error.status == 431:
-        return Problem("head_too_large", str(error))
-    own_status = None if error.status == 400 else error.status
-    return Problem("malformed", str(error), own_status=own_status)

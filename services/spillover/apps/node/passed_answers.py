@@ -17,7 +17,13 @@ from spillover.apps.node.answers import node_ended, problem_of
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.handlers.proxy.heads import LENGTH_DIGITS_MAX, RequestHead, values
+from spillover.live.handlers.proxy.heads import (
+    LENGTH_DIGITS_MAX,
+    Refused,
+    RequestHead,
+    tokens,
+    values,
+)
 from spillover.live.handlers.proxy.unqueued import UnqueuedCall
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.shell import NodeShell
@@ -79,6 +85,24 @@ def proxy_status(reason: str) -> bytes:
     """Returns the header by which errors of ours are told from those of the service."""
     error = _PROXY_ERRORS.get(reason, "http_request_error")
     return b"spillover; error=" + error.encode()
+
+
+def _is_of_events(head: PassedHead) -> bool:
+    """Whether text can be added to its body that its reader takes for an event."""
+    codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
+    return all(coding == b"identity" for coding in codings) and any(
+        value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
+    )
+
+
+def not_passed(error: Refused) -> Problem:
+    """Returns what is said of a head that is not passed on."""
+    if error.status == 501:
+        return Problem("not_passed", str(error))
+    if error.status == 431:
+        return Problem("head_too_large", str(error))
+    own_status = None if error.status == 400 else error.status
+    return Problem("malformed", str(error), own_status=own_status)
 
 
 def write_problem(line: ClientLine, problem: Problem, method: str, *, keep_alive: bool) -> None:
@@ -256,9 +280,7 @@ class PassedAnswer:
             self._keep_alive = False
         if not (self._is_chunked and self._head.takes_trailers):
             fields = [field for field in fields if field[0].lower() != b"trailer"]
-        self._is_of_events = any(
-            value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
-        )
+        self._is_of_events = _is_of_events(head)
         if self._is_chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if not self._keep_alive:

@@ -29,11 +29,12 @@ from spillover.live.handlers.proxy.heads import (
     RequestHead,
     Way,
     onward,
+    with_key,
 )
 from spillover.live.handlers.proxy.unqueued import Unqueued
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import OncePerPeriod
-from spillover.model.ids import RequestId, name_of, request_id_of
+from spillover.model.ids import RequestId, name_of, request_id_of, told_inside
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import Refusal, Request
 from spillover.model.routes import Route
@@ -75,7 +76,9 @@ class ProxyDoor:
         self.loop = asyncio.get_running_loop()
         workers = shell.workers
         self._unqueued = (
-            Unqueued(workers.upstreams, shell.timers) if isinstance(workers, ProxyWorkers) else None
+            Unqueued(workers.upstreams, shell.timers, shell.moving)
+            if isinstance(workers, ProxyWorkers)
+            else None
         )
         self._sweeps = False
         self._stopped = asyncio.Event()
@@ -90,6 +93,8 @@ class ProxyDoor:
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
         self._routes = cluster.routes
+        if self._unqueued is not None:
+            self._unqueued.stall_s = cluster.passed_stall_ms / 1e3
 
     @property
     def connection_count(self) -> int:
@@ -169,7 +174,11 @@ class ProxyDoor:
         meant = [(name.lower(), value) for name, value in head.fields]
         headers = read_headers([one for one in meant if one[0] in _SERVER_NAMES])
         route = self.route_of(head)
-        passed = PassedRequest(head.method, head.target, onward(head, way, len(body)), body)
+        fields = onward(head, way, len(body))
+        if tenant and headers.key is not None:
+            # The service must not take two tenants' requests for the same one.
+            fields = with_key(fields, told_inside(request_id_of(tenant, headers.key)).encode())
+        passed = PassedRequest(head.method, head.target, fields, body)
         deadline_s = received_s + self._deadline_ms(headers, route) / 1e3
         if tenant:
             self._check_quota(headers.key, tenant)

@@ -88,13 +88,16 @@ class ServiceEnded(Event):
 class NotStarted(Event):
     """The work of a Start surely was not done: the request is decided again. Where that is for want
     of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
-    failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started."""
+    failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started. With an
+    `upstream_status` that refusal is an answer that can be passed on, where nobody else takes the
+    request."""
 
     ref: int
     problem: str
     refused: bool = False
     service_s: float = 0.0
     retry_after_s: float | None = None
+    upstream_status: int | None = None
 
 
 @dataclass(slots=True)

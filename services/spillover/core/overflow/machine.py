@@ -267,7 +267,9 @@ class NodeMachine(NodeFacts):
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
         """Decide again, without those it was away to. If too late, it must not make others late.
-        What was just refused by what runs the work here (`undone`) is tried elsewhere first."""
+        What was just refused by what runs the work here (`undone`) is tried elsewhere first; with
+        an answer that can be passed on, elsewhere only."""
+        undone = undone or visit.refused_with is not None
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s)
         elif visit.deadline_s <= now_s:
@@ -286,10 +288,17 @@ class NodeMachine(NodeFacts):
             choice = self._choose(visit, now_s, objection, may_keep=not undone)
             if choice == KEEP and (undone or objection in NOT_HERE) and self._goes_back(visit):
                 self._give_back(visit, now_s)
+            elif choice == KEEP and self._has_answer(visit):
+                self._pass_refusal(visit, now_s)
             elif choice == KEEP and objection is Refusal.TOO_LATE:
                 self._end(visit, Outcome.EXPIRED, now_s, "no cluster can end it in time")
             else:
                 self._place(visit, choice, now_s)
+
+    def _has_answer(self, visit: Visit) -> bool:
+        """Whether the service here has refused it with an answer to pass on, which must not be told
+        of what may have run elsewhere."""
+        return visit.refused_with is not None and visit.ref not in self._doubtful
 
     def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
         """Whether it takes back the place that it left: a client's request that has waited here,
@@ -435,6 +444,7 @@ class NodeMachine(NodeFacts):
         if visit is not None:
             self.decider.log.add(Note(now_s, visit.request.id, NOT_STARTED, None, event.problem))
             is_news, visit.undone = visit.undone is None, event.problem
+            visit.refused_with = event.upstream_status
             self.register.leave(visit)
             self.health.forget(visit.ref)
             # That one request is refused again and again says no more of the others.
@@ -517,6 +527,15 @@ class NodeMachine(NodeFacts):
         self.decider.log.add(Note(now_s, request.id, BEGAN, where))
         so_far = visit.so_far(event, self.settings.cluster)
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
+
+    def _pass_refusal(self, visit: Visit, now_s: float) -> None:
+        """Nobody else takes what the service here has refused: its client is told as it said."""
+        self.decider.log.add(Note(now_s, visit.request.id, BEGAN))
+        so_far = visit.so_far(ev.ResponseBegan(visit.ref), self.settings.cluster)
+        self._out.append(ev.Began(visit.ref, visit.origin, so_far))
+        answer = visit.answer(FAILED, self.settings.cluster, visit.undone)
+        answer.upstream_status = visit.refused_with
+        self._reply(visit, answer, now_s)
 
     def _broken_off(self, visit: Visit, now_s: float) -> None:
         """The link has lost the rest of an answer."""

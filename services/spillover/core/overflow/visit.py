@@ -48,6 +48,7 @@ class Visit:
         "pulled",
         "queued_s",
         "ref",
+        "refused_with",
         "request",
         "since_s",
         "state",
@@ -82,6 +83,8 @@ class Visit:
         """Handles of neighbors that refused or lost it: not asked again during this visit."""
         self.undone: str | None = None
         """Why it surely was not run when it was last tried here."""
+        self.refused_with: int | None = None
+        """The status of an answer by which the service here has refused it, which is held back."""
         self.answering = False
         """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
         self.cancelling = False

@@ -41,6 +41,8 @@ class Ended:
     """It comes from a service's answer; the details are the beginning of that, not a traceback."""
     body: bytes | None = None
     """What was said besides, as JSON of at most SAID_LIMIT_BYTES."""
+    is_held: bool = False
+    """The whole answer is there to be passed on, if nobody else takes what was `not_run`."""
     retry_after_s: float | None = None
     out_of_memory: bool = False
     """A process in which this happened may hold what it cannot do without: it is not used again."""

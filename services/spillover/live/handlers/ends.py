@@ -36,6 +36,7 @@ def event_of(command: Start, ended: Ended) -> ServiceEnded | NotStarted:
             refused=True,
             service_s=service_s,
             retry_after_s=ended.retry_after_s,
+            upstream_status=ended.status if ended.is_held else None,
         )
     return ServiceEnded(
         command.ref,

@@ -11,7 +11,7 @@ from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.base import OnEnd, OnHealth, Workers
 from spillover.live.handlers.http.handler import HttpWorkers
-from spillover.live.handlers.proxy.handler import Begin, ProxyWorkers
+from spillover.live.handlers.proxy.handler import ProxyWorkers, Relays
 from spillover.live.handlers.python.handler import python_workers
 from spillover.live.handlers.service_payload import ServiceTimes
 from spillover.live.handlers.sharing_sleep import SharingSleepWorkers
@@ -42,11 +42,11 @@ def make_workers(  # noqa: PLR0917 - each is handed on by position
     on_end: OnEnd,
     on_health: OnHealth,
     moving: Moving | None = None,
-    begin: Begin | None = None,
+    relays: Relays | None = None,
 ) -> Workers:
     """Returns what runs requests for `cluster`. Must be called inside a running loop. Answers that
-    come from elsewhere count as `moving` until they are whole; `begin` takes those that pass
-    through as they come, which `proxy:` needs.
+    come from elsewhere count as `moving` until they are whole; `relays` take those that
+    pass through as they come, which `proxy:` needs.
 
     Neither callback is called before this has returned. Raises InputError, naming `source`, for a
     handler that cannot be had.
@@ -56,7 +56,7 @@ def make_workers(  # noqa: PLR0917 - each is handed on by position
         return SleepWorkers(times, timers, on_end)
     if cluster.handler == SPIN:
         return SpinWorkers(times, on_end)
-    return _called_workers(cluster, source, timers, on_end, on_health, moving, begin)
+    return _called_workers(cluster, source, timers, on_end, on_health, moving, relays)
 
 
 def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
@@ -67,7 +67,7 @@ def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
     on_end: OnEnd,
     on_health: OnServerHealth,
     moving: Moving | None = None,
-    begin: Begin | None = None,
+    relays: Relays | None = None,
 ) -> Workers:
     """Returns the same for the pool of `cluster`: each of its servers runs what it is sent by its
     own handler, as the cluster says otherwise."""
@@ -86,7 +86,7 @@ def make_unlike_workers(  # noqa: PLR0917 - as `make_workers`
             own = replace(cluster, handler=handler, servers=at_once, service_ms=service_ms)
             told = f"{source}: server {server.id}"
             own_health = partial(on_health, number)
-            made = (own, told, timers, workers.ended, own_health, moving, begin)
+            made = (own, told, timers, workers.ended, own_health, moving, relays)
             workers.add(_called_workers(*made))
     return workers
 
@@ -98,7 +98,7 @@ def _called_workers(  # noqa: PLR0917 - as `make_workers`
     on_end: OnEnd,
     on_health: OnHealth,
     moving: Moving | None,
-    begin: Begin | None,
+    relays: Relays | None,
 ) -> Workers:
     """Those of a handler that is the users' own."""
     if is_dask_handler(cluster.handler):
@@ -111,9 +111,9 @@ def _called_workers(  # noqa: PLR0917 - as `make_workers`
     except ValueError as error:
         raise InputError(source, "handler", str(error)) from error
     if is_proxy:
-        if begin is None:
+        if relays is None:
             raise InputError(source, "handler", "expected a node that passes answers on")
-        return ProxyWorkers(urls, cluster, on_end, on_health, begin, moving)
+        return ProxyWorkers(urls, cluster, on_end, on_health, relays, moving)
     return HttpWorkers(urls, cluster, on_end, on_health, moving)
 
 

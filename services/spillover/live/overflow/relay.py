@@ -10,6 +10,7 @@ What an answer is made of, and how its bytes travel, is known to sources and sin
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.overflow.waiters import Told, Waiters
 from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer, Outcome
+from spillover.model.topology import Cluster
 
 UNSENT_MAX_BYTES = 65_536
 """A sink with more than this unsent pauses its source,"""
@@ -80,8 +82,8 @@ class Source(Protocol):
 class Relay:
     """One passed request's. Sources call `piece` and `end`; sinks are given it as their Flow."""
 
-    __slots__ = ("_held", "head", "heard", "is_whole", "since_s", "sink", "source", "taken_s",
-                 "trailers", "waits_s")  # fmt: skip
+    __slots__ = ("_held", "began_s", "head", "heard", "is_whole", "since_s", "sink", "source",
+                 "taken_s", "trailers", "waits_s")  # fmt: skip
 
     def __init__(self, sink: Sink, taken_s: float) -> None:
         self.sink = sink
@@ -98,8 +100,8 @@ class Relay:
         """Whether anything has come since the last sweep."""
         self.since_s: float | None = None
         """Since when the source is paused."""
-        self.waits_s = taken_s
-        """Since when, as far as sweeps have seen, nothing has come."""
+        self.began_s = self.waits_s = taken_s
+        """When the answer began, and since when, as far as sweeps have seen, nothing has come."""
 
     @property
     def has_begun(self) -> bool:
@@ -113,6 +115,15 @@ class Relay:
             self.sink.piece(data)
         else:
             self._held.append(data)
+
+    def hold(self, head: PassedHead, body: list[bytes], trailers: Fields) -> None:
+        """Of `Relays.hold`."""
+        self.head, self._held, self.trailers, self.is_whole = head, body, trailers, True
+
+    def let_go(self) -> None:
+        """What was held back is not the answer."""
+        if self.is_whole:
+            self._held, self.trailers, self.is_whole = [], (), False
 
     def end(self, trailers: Fields = ()) -> None:
         """All of it has come. The sink hears of it with the request's end."""
@@ -141,7 +152,7 @@ class Relay:
 class Relays:
     """All of a node's, by ref. `feed` hands events to the machine.
 
-    An answer may be paused for `stall_s`, and say nothing for `idle_s`.
+    An answer may be paused for `stall_s`, say nothing for `idle_s`, and take `total_s` in all.
     """
 
     def __init__(
@@ -149,14 +160,11 @@ class Relays:
         feed: Callable[[Any], None],
         waiters: Waiters,
         timers: Timers,
-        *,
-        stall_s: float = 60.0,
-        idle_s: float = 300.0,
     ) -> None:
         self._feed = feed
         self._waiters = waiters
         self._timers = timers
-        self.stall_s, self.idle_s = stall_s, idle_s
+        self.stall_s, self.idle_s, self.total_s = 60.0, 300.0, math.inf
         self.on_head: Callable[[float], None] = _nothing
         """Told how many seconds after a client's request the head of its answer came."""
         self._open: dict[int, Relay] = {}
@@ -165,6 +173,12 @@ class Relays:
         self._sweeps = False
         self.ends: Counter[str] = Counter(dict.fromkeys(ENDS, 0))
         """What has come of answers that had begun."""
+
+    def go_by(self, cluster: Cluster) -> None:
+        """Keep to the limits of this cluster from now on."""
+        self.stall_s, self.idle_s = cluster.passed_stall_ms / 1e3, cluster.passed_idle_ms / 1e3
+        total_ms = cluster.passed_total_ms
+        self.total_s = math.inf if total_ms is None else total_ms / 1e3
 
     def __len__(self) -> int:
         """How many passed requests are under way."""
@@ -180,12 +194,20 @@ class Relays:
         self._open[ref] = Relay(sink, time.monotonic())
         self._waiters.wait(ref, lambda told: self._told(ref, told))
 
+    def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
+        """A whole answer is there, which begins only if the machine says so: it is decided again
+        where the request runs. Another one takes its place, if one begins or is held."""
+        relay = self._open.get(ref)
+        if relay is not None:
+            relay.hold(head, [body], trailers)
+
     def begin(self, event: ev.ResponseBegan, source: Source, head: PassedHead) -> Relay:
         """An answer begins, and its pieces follow. Where the request has ended since, they come to
         nothing, and the source hears from the machine that it is stopped."""
         relay = self._open.get(event.ref)
         if relay is None:
             return Relay(_Nowhere(), 0.0)
+        relay.let_go()
         relay.source, relay.head = source, head
         self._feed(event)
         return relay
@@ -195,7 +217,7 @@ class Relays:
         relay = self._open[command.ref]
         self._begun[command.ref] = relay
         now_s = time.monotonic()
-        relay.waits_s = now_s
+        relay.began_s = relay.waits_s = now_s
         if command.origin == ev.HOME:
             self.on_head(now_s - relay.taken_s)
         relay.begin(command.so_far)
@@ -230,11 +252,11 @@ class Relays:
                 relay.heard, relay.waits_s = False, now_s
             if relay.source is None or relay.is_whole:
                 continue
-            if relay.since_s is not None:
-                if now_s - relay.since_s >= self.stall_s:
-                    # As a client's that has left: it is no fault of the service.
-                    self._feed(ev.Cancelled(ref))
-            elif now_s - relay.waits_s >= self.idle_s:
+            is_over = now_s - relay.began_s >= self.total_s
+            if is_over or (relay.since_s is not None and now_s - relay.since_s >= self.stall_s):
+                # As a client's that has left: it is no fault of the service.
+                self._feed(ev.Cancelled(ref))
+            elif relay.since_s is None and now_s - relay.waits_s >= self.idle_s:
                 relay.source.close(f"nothing more of the answer came for {self.idle_s:g} s")
         self._sweeps = bool(self._begun)
         if self._sweeps:

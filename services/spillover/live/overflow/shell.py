@@ -109,6 +109,7 @@ class NodeShell:
         self.streams = ReportStreams(self._emulated, period_s, self.configured, streams_max)
         self.waiters = Waiters()
         self.relays = self.metrics.watched(Relays(self.feed, self.waiters, self.timers))
+        self.relays.go_by(self.cluster)
         self.workers = self._make_workers()
         self.peers = Peers(topology, self.cluster.id, self.configured)
         self._condition_log = ConditionLog(self.machine)
@@ -171,6 +172,7 @@ class NodeShell:
         self.cluster = topology.cluster(self.cluster.id)
         self.names.keep(topology.result_ttl_s, topology.result_limit)
         self.peers.go_by(topology)
+        self.relays.go_by(self.cluster)
         for changed in self.on_change:
             changed()
 
@@ -371,7 +373,7 @@ class NodeShell:
     def _make_workers(self) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
         told = (f"{self._source}: cluster {cluster.id}", self.timers, self._service_ended)
-        passing = (self.moving, self.relays.begin)
+        passing = (self.moving, self.relays)
         if pool is None:
             return make_workers(cluster, *told, self._health_changed, *passing)
         return make_unlike_workers(cluster, pool, *told, self._server_changed, *passing)

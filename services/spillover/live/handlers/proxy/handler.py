@@ -1,10 +1,11 @@
 """The handler `proxy:URL[,URL...]`: sends requests to a service as they came, and hands its answers
 on as they come.
 
-An upstream that cannot be reached surely has not got the request, and the next one is tried; where
-none is left, the work was not started. When bytes had left and nothing of an answer came, only a
-keyed request is tried once more. Once an answer has begun nothing is tried any more: it ends whole,
-or broken off. Whatever its status, it is the answer; a 5xx counts as a failure of the upstream.
+Where one is tried next is in `live.handlers.http.upstream_calls`. Once an answer has begun nothing
+is tried any more: it ends whole, or broken off. Whatever its status, it is the answer; a 5xx counts
+as a failure of the upstream. Where the operator says of a status that the service surely has not
+done the work then (`not_run_statuses`), such an answer is held back while the request is decided
+again, and passed on if nobody else takes it.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from spillover.core.overflow.events import NotStarted, ResponseBegan, ServiceEnded, Start
+from spillover.core.overflow.events import ResponseBegan, ServiceEnded, Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
-from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended, one_line
-from spillover.live.handlers.ends import event_of, service_time_s
-from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
+from spillover.live.handlers.calls import SAID_LIMIT_BYTES, Ended, one_line
+from spillover.live.handlers.ends import service_time_s
+from spillover.live.handlers.http.upstream_answers import read_retry_after_s
+from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
+from spillover.live.handlers.http.upstreams import Upstream, reason_of
 from spillover.live.handlers.proxy.exchange import PassedConnection, PassedExchange
-from spillover.live.handlers.proxy.heads import Refused, upstream_head
+from spillover.live.handlers.proxy.heads import Refused, upstream_head, values
 from spillover.live.http.connection import Response
 from spillover.model.errors import NotDelivered
 from spillover.model.ids import RequestId, told_inside
 from spillover.model.passed import Fields, MalformedPassed, PassedHead, PassedRequest
-from spillover.model.request import DONE, Outcome
+from spillover.model.request import DONE
 from spillover.model.topology import Cluster
-from spillover.model.unlike_servers import TOKENS_MAX
 from spillover.model.upstream_urls import UpstreamUrl
 
 UNQUEUED_MAX = 64
@@ -37,6 +39,9 @@ UNQUEUED_MAX = 64
 
 FAILED_FROM = 500
 """Statuses by which an upstream says that it has failed."""
+
+HELD_BACK_MAX_BYTES = SAID_LIMIT_BYTES
+"""Of the body of an answer."""
 
 
 class Relay(Protocol):
@@ -47,8 +52,14 @@ class Relay(Protocol):
     def end(self, trailers: Fields = ()) -> None: ...
 
 
-Begin: TypeAlias = Callable[[ResponseBegan, Any, PassedHead], Relay]
-"""An answer begins, from the source that is given."""
+class Relays(Protocol):
+    """What takes answers (`live.overflow.relay`)."""
+
+    def begin(self, event: ResponseBegan, source: Any, head: PassedHead) -> Relay:
+        """An answer begins, from this source."""
+
+    def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
+        """A whole answer that begins if the machine says so."""
 
 
 def passed_exchange(
@@ -84,20 +95,19 @@ def added_fields(request_id: RequestId, remaining_s: float) -> Fields:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
-    """One request at an upstream, and those it was at before. The source of its answer."""
+class _Call(UpstreamCall):
+    """One that passes through. The source of its answer."""
 
-    workers: ProxyWorkers
-    command: Start
-    request: PassedRequest | None
+    workers: ProxyWorkers = field(kw_only=True)
+    request: PassedRequest | None = None
     """None once its answer has begun."""
-    tried: list[Upstream] = field(default_factory=list)
     exchange: PassedExchange | None = None
-    uncertain: str | None = None
-    """Set once it may have run already: bytes had left, and for this reason no answer came."""
     relay: Relay | None = None
-    status: int = 0
-    sent_s: float = 0.0
+    """Once its answer has begun."""
+    head: PassedHead | None = None
+    """Of the answer that comes."""
+    held: bytes = b""
+    """Of its body, while it is held back."""
 
     def pause(self) -> None:
         """Of a source."""
@@ -114,9 +124,8 @@ class _Call:
         self.workers.give_up(self, problem)
 
 
-class ProxyWorkers:
-    """As many requests at the upstreams of a cluster as it has servers. Made in a running loop.
-    `begin` is told when an answer begins."""
+class ProxyWorkers(UpstreamWorkers[_Call]):
+    """The handler. `relays` take the answers."""
 
     def __init__(
         self,
@@ -124,23 +133,21 @@ class ProxyWorkers:
         cluster: Cluster,
         on_end: OnEnd,
         on_health: OnHealth,
-        begin: Begin,
+        relays: Relays,
         moving: Moving | None = None,
     ) -> None:
-        at_once = max(cluster.server_count, TOKENS_MAX) + UNQUEUED_MAX
-        usual_s = cluster.service_ms / 1e3
-        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, PassedConnection)
+        told = urls, cluster, on_end, on_health, moving
+        super().__init__(*told, make_connection=PassedConnection, more=UNQUEUED_MAX)
         where = cluster.proxy_url or "its own address"
         self._elsewhere = f"a service is behind this cluster: expected its own requests, at {where}"
-        self._on_end = on_end
-        self._begin = begin
-        self._calls: dict[int, _Call] = {}
+        self._not_run_statuses = frozenset(cluster.statuses_not_run)
+        self._relays = relays
 
     def problem_with(self, payload: Any) -> str | None:  # noqa: ARG002 - of `POST /requests`
         return self._elsewhere
 
     def start(self, command: Start) -> None:
-        call = _Call(self, command, None)
+        call = _Call(command, workers=self)
         self._calls[command.ref] = call
         try:
             call.request = PassedRequest.decode(command.request.work)
@@ -149,27 +156,11 @@ class ProxyWorkers:
             return
         self._send(call)
 
-    def stop(self, ref: int) -> None:
-        """Close the connection, which is how the upstream learns of it. The server is free at
-        once, whatever the upstream does."""
-        call = self._calls.pop(ref, None)
-        if call is None:
-            return
-        self._let_go(call)
-        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
-
     def give_up(self, call: _Call, problem: str) -> None:
         """An answer that has begun is not read any more."""
         if self._calls.get(call.command.ref) is call:
             self._let_go(call)
             self._end(call, Ended(problem=problem))
-
-    async def close(self) -> None:
-        calls = list(self._calls.values())
-        self._calls.clear()
-        for call in calls:
-            self._let_go(call)
-        await self.upstreams.close()
 
     def _let_go(self, call: _Call) -> None:
         exchange, call.exchange = call.exchange, None
@@ -206,15 +197,32 @@ class ProxyWorkers:
             call.exchange = exchange
 
     def _head_came(self, call: _Call, head: PassedHead) -> None:
+        call.head, call.held = head, b""
+        if head.status not in self._not_run_statuses:
+            self._begin(call, head)
+
+    def _begin(self, call: _Call, head: PassedHead) -> None:
         call.request = None
-        call.status = head.status
         ref = call.command.ref
         began = ResponseBegan(ref, service_time_s(call.command))
-        call.relay = self._begin(began, call, head)
+        call.relay = self._relays.begin(began, call, head)
 
-    @staticmethod
-    def _piece_came(call: _Call, data: bytes) -> None:
-        call.relay.piece(data)  # type: ignore[union-attr] # its head has come
+    def _piece_came(self, call: _Call, data: bytes) -> None:
+        relay = call.relay
+        if relay is not None:
+            relay.piece(data)
+        else:
+            self._hold_back(call, data)
+
+    def _hold_back(self, call: _Call, data: bytes) -> None:
+        """What says at length that the work was not done is passed on as all else is."""
+        call.held += data
+        if len(call.held) > HELD_BACK_MAX_BYTES:
+            assert call.head is not None  # noqa: S101 - it comes before the body
+            held, call.held = call.held, b""
+            self._begin(call, call.head)
+            if call.exchange is not None:  # told of it, the node may have stopped it
+                self._piece_came(call, held)
 
     def _came_back(
         self, call: _Call, upstream: Upstream, came_to: Response | BaseException
@@ -227,52 +235,47 @@ class ProxyWorkers:
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to))
         elif isinstance(came_to, NotDelivered):
-            self.upstreams.unreachable(upstream, reason_of(came_to))
-            if self._calls.get(call.command.ref) is call:  # told of it, the node may have ended it
-                self._send(call)
+            self._not_delivered(call, upstream, reason_of(came_to))
+        elif exchange is not None and exchange.has_begun:  # it said so before it broke off
+            self._not_done(call, upstream, self._refusal(call, upstream))
         else:
             self._no_answer(call, upstream, reason_of(came_to))
 
     def _whole(self, call: _Call, upstream: Upstream, trailers: Fields) -> None:
         upstream.attempt = 0
+        assert call.head is not None  # noqa: S101 - it has come
+        if call.relay is None:
+            refusal = self._refusal(call, upstream)
+            refusal.is_held = True
+            self._relays.hold(call.command.ref, call.head, call.held, trailers)
+            self._not_done(call, upstream, refusal)
+            return
         took_s = time.monotonic() - call.sent_s
-        assert call.relay is not None  # noqa: S101 - its head has come
         call.relay.end(trailers)
-        if call.status < FAILED_FROM:
+        if call.head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
             del self._calls[call.command.ref]
             ended = ServiceEnded(call.command.ref, DONE, service_time_s(call.command))
             self._on_end(ended, None)
             return
         self.upstreams.failed(upstream, took_s)
-        problem = f"upstream {upstream.name} answered {call.status}"
-        told = Ended(problem=problem, details=problem, upstream_answered=True, status=call.status)
-        self._end(call, told)
+        self._end(call, _said(upstream, call.head.status))
 
     def _broken_off(self, call: _Call, upstream: Upstream, reason: str) -> None:
         self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
         self._end(call, Ended(problem=f"upstream {upstream.name}: {reason}"))
 
-    def _no_answer(self, call: _Call, upstream: Upstream, reason: str) -> None:
-        """As a failure of the upstream: one that only takes requests would be the least busy."""
-        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
-        problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
-        if call.command.request.keyed and call.uncertain is None:
-            call.uncertain = problem
-            self._send(call)
-        else:
-            self._end(call, Ended(problem=problem))
+    @staticmethod
+    def _refusal(call: _Call, upstream: Upstream) -> Ended:
+        """What it has said by a status of those that did not run."""
+        assert call.head is not None  # noqa: S101 - it has come
+        ended = _said(upstream, call.head.status)
+        asked = values(call.head.headers, b"retry-after")
+        ended.not_run = True
+        ended.retry_after_s = read_retry_after_s(asked[0], time.time()) if asked else None
+        return ended
 
-    def _none_left(self, call: _Call) -> None:
-        """By now the node has been told if no upstream is up: what was surely not begun is decided
-        again with that in mind."""
-        if call.uncertain is not None:
-            self._end(call, Ended(problem=call.uncertain))
-            return
-        ref = call.command.ref
-        del self._calls[ref]
-        self._on_end(NotStarted(ref, self.upstreams.problem()[:PROBLEM_LENGTH_MAX]), None)
 
-    def _end(self, call: _Call, ended: Ended) -> None:
-        del self._calls[call.command.ref]
-        self._on_end(event_of(call.command, ended), None)
+def _said(upstream: Upstream, status: int) -> Ended:
+    problem = f"upstream {upstream.name} answered {status}"
+    return Ended(problem=problem, details=problem, upstream_answered=True, status=status)

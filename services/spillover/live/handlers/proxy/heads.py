@@ -270,6 +270,12 @@ def onward(head: RequestHead, way: Way, size_bytes: int) -> Fields:
     return tuple(kept)
 
 
+def with_key(fields: Fields, key: bytes) -> Fields:
+    """Returns the same with this for an `Idempotency-Key`."""
+    return tuple((name, key if name.lower() == b"idempotency-key" else value)
+                 for name, value in fields)  # fmt: skip
+
+
 def _tell_way(
     kept: list[tuple[bytes, bytes]], lists: dict[bytes, list[bytes]], way: Way, head: RequestHead
 ) -> None:

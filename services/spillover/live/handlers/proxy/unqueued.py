@@ -4,11 +4,13 @@ wait behind work. Nothing is known of them to the machine; they are few, and sho
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
 
-from spillover.live.engine.timers import Timers
+from spillover.live.engine.moving import Moving
+from spillover.live.engine.timers import Timer, Timers
 from spillover.live.handlers.http.upstreams import Upstream, Upstreams, reason_of
 from spillover.live.handlers.proxy.exchange import PassedExchange
 from spillover.live.handlers.proxy.handler import (
@@ -30,9 +32,12 @@ OnEnd = Callable[[Fields | str], None]
 class Unqueued:
     """At most UNQUEUED_MAX at once."""
 
-    def __init__(self, upstreams: Upstreams, timers: Timers) -> None:
-        self._upstreams = upstreams
-        self._timers = timers
+    def __init__(self, upstreams: Upstreams, timers: Timers, moving: Moving) -> None:
+        self.upstreams = upstreams
+        self.timers = timers
+        self.stall_s = math.inf
+        """How long an answer may stand still since its client does not read."""
+        self._moving = moving
         self._running = 0
 
     @property
@@ -51,12 +56,14 @@ class Unqueued:
         """Send it; all of its answer must come before the deadline. Raises ValueError if it cannot
         be sent."""
         self._running += 1
+        self._moving.add(len(request.body))
         call = UnqueuedCall(self, request, request_id, deadline_s, (on_head, on_piece, on_end))
-        call.begin(self._upstreams, self._timers)
+        call.begin()
         return call
 
-    def ended(self) -> None:
+    def ended(self, request: PassedRequest) -> None:
         self._running -= 1
+        self._moving.add(-len(request.body))
 
 
 class UnqueuedCall:
@@ -77,11 +84,12 @@ class UnqueuedCall:
         self._on_head, self._on_piece, self._on_end = on
         self._tried: list[Upstream] = []
         self._exchange: PassedExchange | None = None
+        self._stalled: Timer | None = None
+        """Rings when its client has read nothing for too long."""
         self._is_over = False
 
-    def begin(self, upstreams: Upstreams, timers: Timers) -> None:
-        self._upstreams = upstreams
-        self._timer = timers.at(self._deadline_s, self._too_late)
+    def begin(self) -> None:
+        self._timer = self._owner.timers.at(self._deadline_s, self._too_late)
         try:
             self._send()
         except ValueError:
@@ -89,10 +97,13 @@ class UnqueuedCall:
             raise
 
     def pause(self) -> None:
-        if self._exchange is not None:
+        if self._exchange is not None and self._stalled is None:
             self._exchange.pause()
+            due_s = time.monotonic() + self._owner.stall_s
+            self._stalled = self._owner.timers.at(due_s, self._stands_still)
 
     def resume(self) -> None:
+        self._unset_stalled()
         if self._exchange is not None:
             self._exchange.resume()
 
@@ -104,9 +115,9 @@ class UnqueuedCall:
 
     def _send(self) -> None:
         now_s = time.monotonic()
-        upstream = self._upstreams.choose(self._tried, now_s)
+        upstream = self._owner.upstreams.choose(self._tried, now_s)
         if upstream is None:
-            self._end(self._upstreams.problem())
+            self._end(self._owner.upstreams.problem())
             return
         self._tried.append(upstream)
         exchange = passed_exchange(
@@ -126,7 +137,7 @@ class UnqueuedCall:
             assert exchange is not None  # noqa: S101 - its head has come
             self._end(exchange.trailers)
         elif isinstance(came_to, NotDelivered):
-            self._upstreams.unreachable(upstream, reason_of(came_to))
+            self._owner.upstreams.unreachable(upstream, reason_of(came_to))
             if not self._is_over:  # told of it, the node may have rung its deadline
                 self._send()
         else:
@@ -135,6 +146,15 @@ class UnqueuedCall:
     def _too_late(self, _: float) -> None:
         self._let_go()
         self._end("the deadline passed before its answer was whole")
+
+    def _stands_still(self, _: float) -> None:
+        self._let_go()
+        self._end(f"its client has read nothing of it for {self._owner.stall_s:g} s")
+
+    def _unset_stalled(self) -> None:
+        stalled, self._stalled = self._stalled, None
+        if stalled is not None:
+            stalled.cancel()
 
     def _let_go(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -148,4 +168,5 @@ class UnqueuedCall:
     def _end_silently(self) -> None:
         self._is_over = True
         self._timer.cancel()
-        self._owner.ended()
+        self._unset_stalled()
+        self._owner.ended(self._request)

@@ -1,0 +1,134 @@
+"""What the handlers `http:` and `proxy:` have in common: which upstream a request is tried at next,
+and what it comes to where none is left.
+
+An upstream that cannot be reached surely has not got the request, and the next one is tried; where
+none is left, the work was not started. When bytes had left and no answer came, only a keyed request
+is tried once more. One that answers that it has surely not done the work is left alone for as long
+as it asks, and the next one is tried. How a request goes out and what its answer means is known to
+the handlers alone.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from spillover.core.overflow.events import NotStarted, ServiceEnded, Start
+from spillover.live.engine.moving import Moving
+from spillover.live.handlers.base import OnEnd, OnHealth
+from spillover.live.handlers.calls import PROBLEM_LENGTH_MAX, Ended
+from spillover.live.handlers.ends import event_of, service_time_s
+from spillover.live.handlers.http.upstreams import Upstream, Upstreams
+from spillover.live.http.connection import Connection, Pool
+from spillover.model.request import Outcome
+from spillover.model.topology import Cluster
+from spillover.model.unlike_servers import TOKENS_MAX
+from spillover.model.upstream_urls import UpstreamUrl
+
+
+@dataclass(slots=True, eq=False)
+class UpstreamCall:
+    """One request at an upstream, and those it was at before."""
+
+    command: Start
+    tried: list[Upstream] = field(default_factory=list)
+    uncertain: str | None = None
+    """Set once it may have run already: bytes had left, and for this reason no answer came."""
+    refused: Ended | None = None
+    """What the last upstream said that surely has not done the work."""
+    sent_s: float = 0.0
+
+
+C = TypeVar("C", bound=UpstreamCall)
+
+
+class UpstreamWorkers(ABC, Generic[C]):
+    """As many requests at the upstreams of a cluster as it has servers, and `more` beside them.
+    Made in a running loop."""
+
+    def __init__(
+        self,
+        urls: Sequence[UpstreamUrl],
+        cluster: Cluster,
+        on_end: OnEnd,
+        on_health: OnHealth,
+        moving: Moving | None,
+        *,
+        make_connection: Callable[[Pool], Connection] | None = None,
+        more: int = 0,
+    ) -> None:
+        # Operators may change the number of servers: connections must suffice then.
+        at_once = max(cluster.server_count, TOKENS_MAX) + more
+        usual_s = cluster.service_ms / 1e3
+        self.upstreams = Upstreams(urls, at_once, usual_s, on_health, moving, make_connection)
+        self._on_end = on_end
+        self._calls: dict[int, C] = {}
+
+    @abstractmethod
+    def _send(self, call: C) -> None:
+        """Try it at an upstream where it was not yet."""
+
+    @abstractmethod
+    def _let_go(self, call: C) -> None:
+        """Close the connection that it is on, if any, and hear no more of it."""
+
+    def stop(self, ref: int) -> None:
+        """Close the connection, which is how the upstream learns of it. The server is free at
+        once, whatever the upstream does."""
+        call = self._calls.pop(ref, None)
+        if call is None:
+            return
+        self._let_go(call)
+        self._on_end(ServiceEnded(ref, Outcome.CANCELLED, service_time_s(call.command)), None)
+
+    async def close(self) -> None:
+        calls = list(self._calls.values())
+        self._calls.clear()
+        for call in calls:
+            self._let_go(call)
+        await self.upstreams.close()
+
+    def _not_delivered(self, call: C, upstream: Upstream, reason: str) -> None:
+        self.upstreams.unreachable(upstream, reason)
+        if self._calls.get(call.command.ref) is call:  # told of it, the node may have stopped it
+            self._send(call)
+
+    def _not_done(self, call: C, upstream: Upstream, refused: Ended) -> None:
+        """The upstream has said so."""
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
+        self.upstreams.leave_alone(upstream, refused)
+        call.refused = refused
+        self._send(call)
+
+    def _no_answer(self, call: C, upstream: Upstream, reason: str) -> None:
+        """As a failure of the upstream: one that only takes requests would be the least busy."""
+        self.upstreams.failed(upstream, time.monotonic() - call.sent_s)
+        problem = f"upstream {upstream.name}: {reason}; whether it did the work is not known"
+        if call.command.request.keyed and call.uncertain is None:
+            call.uncertain = problem
+            self._send(call)
+        else:
+            self._end(call, Ended(problem=problem))
+
+    def _none_left(self, call: C) -> None:
+        """By now the node has been told if no upstream is up: what was surely not begun is decided
+        again with that in mind."""
+        if call.uncertain is not None:
+            self._end(call, Ended(problem=call.uncertain))
+            return
+        rest_s = self.upstreams.rest_s(time.monotonic())
+        if call.refused is not None:
+            call.refused.retry_after_s = rest_s
+            self._end(call, call.refused)
+            return
+        ref = call.command.ref
+        del self._calls[ref]
+        problem = self.upstreams.problem()[:PROBLEM_LENGTH_MAX]
+        self._on_end(NotStarted(ref, problem, retry_after_s=rest_s), None)
+
+    def _end(self, call: C, ended: Ended) -> None:
+        del self._calls[call.command.ref]
+        self._on_end(event_of(call.command, ended), None)
